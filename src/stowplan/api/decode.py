@@ -1,0 +1,99 @@
+"""Turning wire bytes or plain Python data into typed objects."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from stowplan.api import node, pod, storage, workloads, writes
+from stowplan.api.meta import Namespace, Object
+
+T = TypeVar("T", bound=Object)
+
+KINDS: dict[str, type[Object]] = {
+    cls.__name__: cls
+    for cls in (
+        Namespace,
+        pod.Pod,
+        node.Node,
+        storage.PersistentVolume,
+        storage.PersistentVolumeClaim,
+        storage.StorageClass,
+        storage.CSINode,
+        storage.CSIDriver,
+        storage.CSIStorageCapacity,
+        storage.VolumeAttachment,
+        workloads.Service,
+        workloads.ReplicationController,
+        workloads.ReplicaSet,
+        workloads.StatefulSet,
+        workloads.PodDisruptionBudget,
+        workloads.PriorityClass,
+        writes.Binding,
+        writes.Event,
+        writes.Lease,
+    )
+}
+"""Every kind stowplan has a type for, by its name."""
+
+
+class DecodeError(ValueError):
+    """An object that cannot be read; the message names the field and what was expected."""
+
+
+class _Head(msgspec.Struct):
+    kind: str = ""
+
+
+_decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
+
+
+def decode(data: bytes | str, cls: type[T]) -> T:
+    """Decode JSON as an object of one kind.
+
+    Servers now and then send `null` where a list or map is empty. Only when the straight way fails is
+    the text read a second time with its nulls left out.
+    """
+    decoder = _decoders.get(cls)
+    if decoder is None:
+        decoder = _decoders[cls] = msgspec.json.Decoder(cls)
+    try:
+        result: T = decoder.decode(data)
+    except msgspec.ValidationError:
+        return convert(msgspec.json.decode(data), cls)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"{cls.__name__}: {error}") from None
+    return result
+
+
+def convert(data: Any, cls: type[T]) -> T:
+    """Turn plain data (from YAML, say) into an object of one kind; nulls count as absent."""
+    try:
+        return msgspec.convert(_without_nulls(data), cls)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"{cls.__name__}: {error}") from None
+
+
+def convert_any(data: Any) -> Object | None:
+    """Turn plain data into an object of the kind it names, None for a kind stowplan does not read."""
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+        raise DecodeError("object: expected a map with the field `kind`")
+    cls = KINDS.get(data["kind"])
+    return None if cls is None else convert(data, cls)
+
+
+def decode_any(data: bytes | str) -> Object | None:
+    """Decode JSON as the kind it names, None for a kind stowplan does not read."""
+    try:
+        kind = msgspec.json.decode(data, type=_Head).kind
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise DecodeError(f"object: {error}") from None
+    cls = KINDS.get(kind)
+    return None if cls is None else decode(data, cls)
+
+
+def _without_nulls(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
+    if isinstance(data, list):
+        return [_without_nulls(value) for value in data]
+    return data

@@ -1,0 +1,156 @@
+"""Errors about one field of an object, worded as the Kubernetes API words them.
+
+People search for these texts and tools match them, so they are reproduced to the letter: the path, the
+kind of error, the value in Go's notation, the detail. Several errors are shown as `[first, second]`.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+
+class Path(str):
+    """Where a field stands in its object, such as `profiles[0].plugins`. The empty path is the object."""
+
+    __slots__ = ()
+
+    def child(self, *names: str) -> "Path":
+        path = str(self)
+        for name in names:
+            path = child(path, name)
+        return Path(path)
+
+    def at(self, index: int) -> "Path":
+        """An element of a list."""
+        return Path(f"{self}[{index}]")
+
+
+def child(path: str, name: str) -> str:
+    """The path of a field below another; the root has the empty path."""
+    return f"{path}.{name}" if path else name
+
+
+class Kind(Enum):
+    """What is wrong with a field; the value is how it is shown."""
+
+    NOT_FOUND = "Not found"
+    REQUIRED = "Required value"
+    DUPLICATE = "Duplicate value"
+    INVALID = "Invalid value"
+    NOT_SUPPORTED = "Unsupported value"
+    FORBIDDEN = "Forbidden"
+    TOO_LONG = "Too long"
+    TOO_MANY = "Too many"
+    TOO_FEW = "Too few"
+    TOO_SHORT = "Too short"
+    INTERNAL = "Internal error"
+
+
+_WITHOUT_VALUE = frozenset({Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.TOO_SHORT, Kind.INTERNAL})
+
+
+class EnumText(str):
+    """Text of a Go type of its own (an operator, an action): shown as JSON, not as a quoted Go string.
+
+    The two notations differ only in how they escape unusual characters.
+    """
+
+    __slots__ = ()
+
+
+class FieldError(str):
+    """One thing wrong with one field: the message, which still knows its parts."""
+
+    path: str
+    kind: Kind
+    value: Any
+    detail: str
+
+    def __new__(cls, path: str, kind: Kind, value: Any = None, detail: str = "") -> "FieldError":
+        text = kind.value
+        if kind not in _WITHOUT_VALUE:
+            text += ": " + show_value(value)
+        if detail:
+            text += ": " + detail
+        error = super().__new__(cls, f"{path}: {text}")
+        error.path, error.kind, error.value, error.detail = path, kind, value, detail
+        return error
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(path, Kind.REQUIRED, "", detail)
+
+
+def invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(path, Kind.INVALID, value, detail)
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError(path, Kind.DUPLICATE, value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(path, Kind.FORBIDDEN, "", detail)
+
+
+def not_supported(path: str, value: str, supported: Iterable[str]) -> FieldError:
+    """The value is none of those supported, which are listed in the given order."""
+    listed = ", ".join(quote(choice) for choice in supported)
+    detail = f"supported values: {listed}" if listed else ""
+    return FieldError(path, Kind.NOT_SUPPORTED, EnumText(value), detail)
+
+
+def aggregate(errors: Iterable[str]) -> str:
+    """Several errors in one line: each once, in brackets if there are more than one."""
+    unique = list(dict.fromkeys(map(str, errors)))
+    return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"
+
+
+def show_value(value: Any) -> str:
+    """A value as an error message shows it: plain text quoted as Go quotes it, everything else as JSON."""
+    if isinstance(value, str) and not isinstance(value, EnumText):
+        return quote(value)
+    return as_json(value)
+
+
+_ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    "\\": r"\\",
+    '"': r"\"",
+}
+
+
+def quote(text: str) -> str:
+    """Text in double quotes with everything unprintable escaped, as Go's %q prints it."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def as_json(value: Any) -> str:
+    """A value as Go's JSON encoder writes it.
+
+    An empty tuple is how our objects hold a list that was not given, so it is written `null`; an empty
+    Python list is written `[]`.
+    """
+    if value == () and isinstance(value, tuple):
+        return "null"
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match.group()):04x}", text)

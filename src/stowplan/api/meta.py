@@ -1,0 +1,81 @@
+"""What every object carries: names, labels, owners; and label selectors as they stand in objects."""
+
+import msgspec
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of all API structs: camelCase on the wire, immutable, equal by value.
+
+    The garbage collector does not track them (`gc=False`): objects hold no cycles, and a million tracked
+    objects would make every collection pause the scheduler.
+    """
+
+
+class OwnerReference(Struct):
+    """A reference to an object this one belongs to."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Struct):
+    """Standard metadata. Timestamps stay RFC 3339 text; few readers need them as numbers."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class LabelSelectorRequirement(Struct):
+    """`key operator values`, operator one of In, NotIn, Exists, DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct):
+    """Requirements that are ANDed. Empty selects everything; an absent selector selects nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class Object(Struct):
+    """An API object: kind, version and metadata."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the bare name of a cluster-scoped object."""
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+class Namespace(Object):
+    """A namespace; the scheduler reads its labels for namespace selectors."""

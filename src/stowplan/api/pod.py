@@ -1,0 +1,286 @@
+"""Pods: the parts of spec and status that decide where a pod may run and what it takes there."""
+
+from msgspec import field
+
+from stowplan.api.meta import LabelSelector, Object, Struct
+
+# A quantity as it stands in an object: usually text ("100m", "1Gi"), in YAML also a plain number.
+RawQuantity = str | int | float
+ResourceList = dict[str, RawQuantity]
+
+
+class ResourceClaimUse(Struct):
+    """A container's use of one of the pod's resource claims."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(Struct):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[ResourceClaimUse, ...] = ()
+
+
+class ContainerPort(Struct):
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(name="hostIP", default="")
+    protocol: str = ""
+
+
+class ContainerRestartRule(Struct):
+    action: str = ""
+
+
+class Container(Struct):
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class NodeSelectorRequirement(Struct):
+    """`key operator values`, operator one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Struct):
+    """Expressions over labels and over fields, all ANDed. An empty term matches no node."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Struct):
+    """Terms that are ORed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Struct):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Struct):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
+
+
+class PodAffinityTerm(Struct):
+    """Pods chosen by labels and namespaces, seen from nodes that share a topology value."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Struct):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct):
+    """Both podAffinity and podAntiAffinity have this shape."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(Struct):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Struct):
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class PodSchedulingGate(Struct):
+    name: str = ""
+
+
+class PodResourceClaim(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGroup(Struct):
+    pod_group_name: str = ""
+
+
+class PersistentVolumeClaimVolumeSource(Struct):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolumeSource(Struct):
+    """A claim made from a template for this pod alone; its name is `<pod>-<volume>`."""
+
+
+class GCEPersistentDisk(Struct):
+    pd_name: str = ""
+    partition: int = 0
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(Struct):
+    volume_id: str = field(name="volumeID", default="")
+    partition: int = 0
+    read_only: bool = False
+
+
+class ISCSI(Struct):
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+    read_only: bool = False
+
+
+class RBD(Struct):
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = "rbd"
+    read_only: bool = False
+
+
+class AzureDisk(Struct):
+    disk_name: str = ""
+    disk_uri: str = field(name="diskURI", default="")
+    read_only: bool | None = None
+
+
+class Cinder(Struct):
+    volume_id: str = field(name="volumeID", default="")
+    read_only: bool = False
+
+
+class CSIVolume(Struct):
+    """An inline CSI volume."""
+
+    driver: str = ""
+    read_only: bool | None = None
+
+
+class ImageVolume(Struct):
+    reference: str = ""
+
+
+class Volume(Struct):
+    """One volume of a pod. Sources that no scheduling rule reads (config maps, tokens, …) are not kept."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    iscsi: ISCSI | None = None
+    rbd: RBD | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: Cinder | None = None
+    csi: CSIVolume | None = None
+    image: ImageVolume | None = None
+
+
+class PodSpec(Struct):
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+
+
+class PodCondition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int | None = None
+
+
+class ContainerStatus(Struct):
+    """What the kubelet says a container has been given: in-place resize accounting reads it."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList | None = None
+
+
+class PodResourceClaimStatus(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+
+
+class Pod(Object):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def priority(self) -> int:
+        """`spec.priority`, 0 where admission set none."""
+        return self.spec.priority or 0
+
+    @property
+    def is_terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Succeeded or failed: it uses nothing any more and no scheduler ever sees it."""
+        return self.status.phase in ("Succeeded", "Failed")

@@ -1,0 +1,292 @@
+"""Kubernetes quantities ("100m", "1.5Gi", "3e6"), read, rounded and printed exactly as the API server does.
+
+An amount is kept as `mantissa × 10^scale`. Go keeps most amounts in an int64 and moves to arbitrary
+precision when that overflows; the two differ in what comes out beyond int64 (`value()` gives 0, a wrapped
+number or a rounded one), so an amount remembers which of the two it is (`wide`).
+"""
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from stowplan.api.decimals import (
+    add_int64,
+    as_whole,
+    compare,
+    power_of_ten,
+    scale_int64,
+    scale_wide,
+    without_tens,
+)
+from stowplan.api.int64 import MAX_INT64, parse_int64, wrap_int64
+
+DECIMAL_SI: Final = "DecimalSI"
+BINARY_SI: Final = "BinarySI"
+DECIMAL_EXPONENT: Final = "DecimalExponent"
+
+ERR_FORMAT: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+ERR_NUMERIC: Final = "unable to parse numeric part of quantity"
+ERR_SUFFIX: Final = "unable to parse quantity's suffix"
+
+NANO: Final = -9
+MILLI: Final = -3
+
+# Go spends minutes and gigabytes on amounts with millions of digits; here they are refused.
+_MAX_DIGITS: Final = 2000
+
+_QUANTITY = re.compile(r"([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX_OF = {exponent: suffix for suffix, exponent in _DECIMAL_SUFFIXES.items()}
+_BINARY_SUFFIX_OF = {exponent: suffix for suffix, exponent in _BINARY_SUFFIXES.items()}
+
+
+class QuantityError(ValueError):
+    """Text that is no quantity."""
+
+
+class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """An exact amount: `mantissa × 10^scale`, with the suffix family it was written in.
+
+    Equality and order are those of the amount: `1024Mi` equals `1Gi`, `1` equals `1000m`.
+    `text` is kept when what was parsed counts as canonical, and printed back unchanged.
+    """
+
+    mantissa: int
+    scale: int = 0
+    format: str = DECIMAL_SI
+    wide: bool = False
+    text: str | None = None
+
+    def value(self) -> int:
+        """The amount as int64, rounded up (away from zero); overflow behaves as in Go."""
+        return self._scaled(0)
+
+    def milli_value(self) -> int:
+        """The amount in thousandths as int64, rounded up (away from zero)."""
+        return self._scaled(MILLI)
+
+    @property
+    def sign(self) -> int:
+        return (self.mantissa > 0) - (self.mantissa < 0)
+
+    @property
+    def is_zero(self) -> bool:
+        return not self.mantissa
+
+    def canonical(self) -> str:
+        """The shortest exact form without fraction, in this quantity's suffix family."""
+        if not self.mantissa:
+            return "0"
+        if self.format == BINARY_SI and not _MINUS_KI < self < _KI:
+            whole = as_whole(self.mantissa, self.scale)
+            if whole is not None:
+                return _print_binary(whole)
+        return _print_decimal(self.mantissa, self.scale, self.format)
+
+    def __str__(self) -> str:
+        return self.canonical() if self.text is None else self.text
+
+    def add(self, other: "Quantity") -> "Quantity":
+        """The sum. Zero takes over the suffix family of what is added to it."""
+        format = self.format if self.mantissa else other.format
+        if not (self.wide or other.wide):
+            total = add_int64(self.mantissa, self.scale, other.mantissa, other.scale)
+            if total is not None:
+                return Quantity(*total, format)
+        return _add_wide(self, other, 1, format)
+
+    def sub(self, other: "Quantity") -> "Quantity":
+        """The difference. Zero takes over the suffix family of what is taken from it."""
+        format = self.format if self.mantissa else other.format
+        if not (self.wide or other.wide):
+            total = add_int64(self.mantissa, self.scale, wrap_int64(-other.mantissa), other.scale)
+            if total is not None:
+                return Quantity(*total, format)
+        return _add_wide(self, other, -1, format)
+
+    def cmp(self, other: "Quantity") -> int:
+        """-1, 0 or 1 as this amount is less than, equal to or greater than the other."""
+        return compare(self.mantissa, self.scale, other.mantissa, other.scale)
+
+    def as_wide(self) -> "Quantity":
+        """The same amount in arbitrary precision, printing as before."""
+        return self if self.wide else Quantity(self.mantissa, self.scale, self.format, True, self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.cmp(other) == 0
+
+    def __lt__(self, other: "Quantity") -> bool:
+        return self.cmp(other) < 0
+
+    def __le__(self, other: "Quantity") -> bool:
+        return self.cmp(other) <= 0
+
+    def __gt__(self, other: "Quantity") -> bool:
+        return self.cmp(other) > 0
+
+    def __ge__(self, other: "Quantity") -> bool:
+        return self.cmp(other) >= 0
+
+    def __hash__(self) -> int:
+        return hash(without_tens(self.mantissa, self.scale))
+
+    def _scaled(self, scale: int) -> int:
+        if self.wide:
+            return scale_wide(self.mantissa, self.scale - scale)
+        return scale_int64(self.mantissa, self.scale - scale)
+
+
+ZERO: Final = Quantity(0, text="0")
+_KI: Final = Quantity(1024)
+_MINUS_KI: Final = Quantity(-1024)
+
+
+def parse(text: str) -> Quantity:
+    """Read a quantity. Raises `QuantityError`."""
+    if text == "0":
+        return ZERO
+    match = _QUANTITY.fullmatch(text) if text else None
+    if match is None:
+        raise QuantityError(ERR_FORMAT)
+    sign, zeros, digits, fraction, suffix = match.groups(default="")
+    exponent, format = _read_suffix(suffix)
+    number = (digits or "0") + fraction
+    if len(number) > _MAX_DIGITS:
+        raise QuantityError(ERR_NUMERIC)
+    scale = -len(fraction)
+    if format != BINARY_SI:
+        scale += exponent
+    if scale >= NANO and _fits_narrow(number, scale, exponent, format):
+        return _narrow(text, sign, number, scale, exponent, format)
+    if not (zeros or digits or fraction):
+        raise QuantityError(ERR_NUMERIC)
+    return _wide(sign, number, scale, exponent, format)
+
+
+@lru_cache(maxsize=65536, typed=True)
+def quantity_of(raw: str | int | float) -> Quantity:
+    """The quantity that stands in a JSON or YAML document, as text or as a plain number."""
+    if isinstance(raw, str):
+        return parse(_without_blanks(raw))
+    if isinstance(raw, int):
+        return parse(str(raw))
+    return parse(_json_number(raw))
+
+
+@lru_cache(maxsize=65536, typed=True)
+def value_of(raw: str | int | float) -> int:
+    """`value()` of a quantity as it stands in a document."""
+    return quantity_of(raw).value()
+
+
+@lru_cache(maxsize=65536, typed=True)
+def milli_value_of(raw: str | int | float) -> int:
+    """`milli_value()` of a quantity as it stands in a document."""
+    return quantity_of(raw).milli_value()
+
+
+def _without_blanks(text: str) -> str:
+    """Strip blanks around, except control characters: those stand escaped in JSON, which nobody strips."""
+    if text[:1].isspace() or text[-1:].isspace():
+        start, end = 0, len(text)
+        while start < end and text[start].isspace() and text[start] >= " ":
+            start += 1
+        while end > start and text[end - 1].isspace() and text[end - 1] >= " ":
+            end -= 1
+        return text[start:end]
+    return text
+
+
+def _json_number(number: float) -> str:
+    """A float as a JSON encoder writes it: without exponent from 1e-6 up to 1e21."""
+    if 1e-6 <= abs(number) < 1e21:
+        return format(Decimal(repr(number)).normalize(), "f")
+    return repr(number)
+
+
+def _read_suffix(suffix: str) -> tuple[int, str]:
+    if suffix in _DECIMAL_SUFFIXES:
+        return _DECIMAL_SUFFIXES[suffix], DECIMAL_SI
+    if suffix in _BINARY_SUFFIXES:
+        return _BINARY_SUFFIXES[suffix], BINARY_SI
+    if suffix[0] in "eE":
+        exponent = parse_int64(suffix[1:])
+        if exponent is not None:
+            return (exponent + 2**31) % 2**32 - 2**31, DECIMAL_EXPONENT
+    raise QuantityError(ERR_SUFFIX)
+
+
+def _fits_narrow(number: str, scale: int, exponent: int, format: str) -> bool:
+    """Whether that many digits are sure to fit an int64; the estimate itself is part of the rules."""
+    if format == BINARY_SI:
+        return scale == 0 and 14 - len(number) - exponent * 3 // 10 >= 0
+    return len(number) <= 18
+
+
+def _narrow(text: str, sign: str, number: str, scale: int, exponent: int, format: str) -> Quantity:
+    """An amount that fits an int64. Text that is canonical, or nearly so, is kept for printing."""
+    mantissa = int(number)
+    if format == BINARY_SI:
+        keep = mantissa & 7 != 0
+        mantissa <<= exponent
+    else:
+        keep = scale % 3 == 0 and not number.endswith("000") and number[0] != "0"
+    return Quantity(-mantissa if sign == "-" else mantissa, scale, format, text=text if keep else None)
+
+
+def _wide(sign: str, number: str, scale: int, exponent: int, format: str) -> Quantity:
+    """An amount with many digits: rounded up to whole nanos, in the binary family capped at int64."""
+    mantissa = int(number)
+    if format == BINARY_SI:
+        mantissa <<= exponent
+    if mantissa:
+        mantissa, scale = _round_up_to_nano(mantissa, scale), NANO
+    if format == BINARY_SI:
+        if mantissa > MAX_INT64 * 10**9:
+            mantissa, scale = MAX_INT64, 0
+        elif 0 < mantissa < 10**9:
+            format = DECIMAL_SI
+    return Quantity(-mantissa if sign == "-" else mantissa, scale, format, wide=True)
+
+
+def _round_up_to_nano(mantissa: int, scale: int) -> int:
+    shift = scale - NANO
+    if shift > _MAX_DIGITS:
+        raise QuantityError(ERR_NUMERIC)
+    if shift >= 0:
+        return mantissa * power_of_ten(shift)
+    if -shift > _MAX_DIGITS + 1:
+        return 1
+    return -(-mantissa // power_of_ten(-shift))
+
+
+def _add_wide(left: Quantity, right: Quantity, sign: int, format: str) -> Quantity:
+    scale = min(left.scale, right.scale)
+    if max(left.scale, right.scale) - scale > _MAX_DIGITS:
+        raise QuantityError(ERR_NUMERIC)
+    total = left.mantissa * 10 ** (left.scale - scale) + sign * right.mantissa * 10 ** (right.scale - scale)
+    return Quantity(total, scale, format, wide=True)
+
+
+def _print_decimal(mantissa: int, scale: int, format: str) -> str:
+    mantissa, scale = without_tens(mantissa, scale)
+    surplus = scale % 3
+    mantissa *= 10**surplus
+    scale -= surplus
+    if format == DECIMAL_EXPONENT:
+        return f"{mantissa}e{scale}" if scale else str(mantissa)
+    return f"{mantissa}{_DECIMAL_SUFFIX_OF.get(scale, '')}"
+
+
+def _print_binary(whole: int) -> str:
+    exponent = 0
+    while whole % 1024 == 0:
+        whole //= 1024
+        exponent += 10
+    return f"{whole}{_BINARY_SUFFIX_OF.get(exponent, '')}"

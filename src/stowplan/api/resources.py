@@ -1,0 +1,284 @@
+"""What a pod takes of a node: requests and limits added up over its containers.
+
+Regular containers run side by side, so they add up. Init containers run one after the other before them,
+so only the largest counts, together with the sidecars (restartable init containers) started before it.
+Requests set on the pod as a whole replace that sum; overhead comes on top.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from stowplan.api.names import is_extended_resource
+from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
+from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+
+DEFAULT_MILLI_CPU: Final = 100
+DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+
+Amounts = dict[str, Quantity]
+
+_NON_ZERO_DEFAULTS: Final[Mapping[str, Quantity]] = MappingProxyType(
+    {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
+)
+_NO_DEFAULTS: Final[Mapping[str, Quantity]] = MappingProxyType({})
+_NO_SCALARS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class PodRequests(msgspec.Struct, frozen=True, gc=False):
+    """A pod's requests as the scheduler counts them.
+
+    The non-zero figures count 100m and 200Mi for each container that leaves cpu or memory open, so that
+    such pods do not look free when nodes are scored.
+    """
+
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    scalars: Mapping[str, int] = _NO_SCALARS
+    non_zero_milli_cpu: int = 0
+    non_zero_memory: int = 0
+
+
+@lru_cache(maxsize=4096)
+def is_scalar(name: str) -> bool:
+    """Whether a resource other than cpu, memory and ephemeral storage is counted at all."""
+    return is_extended(name) or is_hugepages(name) or is_prefixed_native(name) or is_attachable_volumes(name)
+
+
+@lru_cache(maxsize=4096)
+def is_extended(name: str) -> bool:
+    """`domain/name` outside kubernetes.io and not written as a quota (`requests.`)."""
+    return is_extended_resource(name)
+
+
+def is_native(name: str) -> bool:
+    """In the kubernetes.io domain, in which names without a domain are too."""
+    return "/" not in name or is_prefixed_native(name)
+
+
+def is_prefixed_native(name: str) -> bool:
+    return "kubernetes.io/" in name
+
+
+def is_hugepages(name: str) -> bool:
+    return name.startswith("hugepages-")
+
+
+def is_attachable_volumes(name: str) -> bool:
+    return name.startswith("attachable-volumes-")
+
+
+def is_pod_level(name: str) -> bool:
+    """Whether a request or limit of this resource may be set on the pod as a whole."""
+    return name in (CPU, MEMORY) or is_hugepages(name)
+
+
+def accounted_requests(pod: Pod) -> PodRequests:
+    """What a pod on a node takes of it, with resizes under way counted at the larger size."""
+    return _count(pod, use_status=True)
+
+
+def incoming_requests(pod: Pod) -> PodRequests:
+    """What a pod asks of a node it is to run on; its status says nothing yet."""
+    return _count(pod, use_status=False)
+
+
+def requests_for_scoring(
+    pod: Pod, resource_names: Sequence[str], *, non_zero: bool, pod_level: bool
+) -> tuple[int, ...]:
+    """The incoming pod's requests as node scores see them (cpu in milli), one figure per resource.
+
+    Fit scores fill gaps (`non_zero`) and see container requests only. Balanced allocation takes real
+    requests and, with `pod_level`, those of the whole pod and of resizes under way.
+    """
+    defaults = _NON_ZERO_DEFAULTS if non_zero else _NO_DEFAULTS
+    requests = pod_requests(pod, use_status=pod_level, pod_level=pod_level, defaults=defaults)
+    return tuple(_figure(requests, name) for name in resource_names)
+
+
+def pod_requests(
+    pod: Pod,
+    *,
+    use_status: bool = True,
+    pod_level: bool = True,
+    defaults: Mapping[str, Quantity] = _NO_DEFAULTS,
+) -> Amounts:
+    """A pod's total requests. `defaults` stand in for what a container does not mention."""
+    infeasible = use_status and _resize_is_infeasible(pod)
+
+    def effective(container: Container, status: ContainerStatus | None) -> Amounts:
+        spec = container.resources.requests
+        amounts = _resized(spec, status, infeasible) if status else _amounts(spec)
+        return {**defaults, **amounts} if defaults else amounts
+
+    total = _total(pod, effective, use_status)
+    if pod_level:
+        total.update(_pod_level_requests(pod, use_status, infeasible))
+    _add(total, _amounts(pod.spec.overhead))
+    return total
+
+
+def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) -> Amounts:
+    """A pod's total limits. Overhead raises only limits that are set and not zero."""
+    infeasible = use_status and _resize_is_infeasible(pod)
+
+    def effective(container: Container, status: ContainerStatus | None) -> Amounts:
+        return _resized_limits(container.resources.limits, status.resources if status else None, infeasible)
+
+    total = _total(pod, effective, use_status)
+    if pod_level and pod.spec.resources is not None:
+        actual = pod.status.resources if use_status else None
+        limits = _resized_limits(pod.spec.resources.limits, actual, infeasible)
+        total.update(
+            (name, limits.get(name, ZERO)) for name in pod.spec.resources.limits if is_pod_level(name)
+        )
+    for name, quantity in _amounts(pod.spec.overhead).items():
+        limit = total.get(name)
+        if limit is not None and not limit.is_zero:
+            total[name] = limit.add(quantity)
+    return total
+
+
+def _count(pod: Pod, use_status: bool) -> PodRequests:
+    requests = pod_requests(pod, use_status=use_status)
+    defaults = _missing_defaults(pod, requests)
+    filled = pod_requests(pod, use_status=use_status, defaults=defaults) if defaults else requests
+    return PodRequests(
+        milli_cpu=_figure(requests, CPU),
+        memory=_figure(requests, MEMORY),
+        ephemeral_storage=_figure(requests, EPHEMERAL_STORAGE),
+        scalars={name: quantity.value() for name, quantity in requests.items() if is_scalar(name)},
+        non_zero_milli_cpu=_figure(filled, CPU),
+        non_zero_memory=_figure(filled, MEMORY),
+    )
+
+
+def _missing_defaults(pod: Pod, requests: Amounts) -> Mapping[str, Quantity]:
+    """The defaults to fill in: all of them, or with pod-level requests only for what nobody requests."""
+    resources = pod.spec.resources
+    if resources is None or not any(map(is_pod_level, resources.requests)):
+        return _NON_ZERO_DEFAULTS
+    return {name: quantity for name, quantity in _NON_ZERO_DEFAULTS.items() if name not in requests}
+
+
+def _figure(amounts: Amounts, name: str) -> int:
+    quantity = amounts.get(name)
+    if quantity is None:
+        return 0
+    return quantity.milli_value() if name == CPU else quantity.value()
+
+
+def _total(
+    pod: Pod, effective: Callable[[Container, ContainerStatus | None], Amounts], use_status: bool
+) -> Amounts:
+    """Add up containers: those that run together, or the largest moment before, whichever is more."""
+    statuses = _statuses(pod) if use_status else {}
+    total: Amounts = {}
+    for container in pod.spec.containers:
+        _add(total, effective(container, statuses.get(container.name)))
+    if not pod.spec.init_containers:
+        return total
+    sidecars: Amounts = {}
+    largest: Amounts = {}
+    for container in pod.spec.init_containers:
+        if container.restart_policy == "Always":
+            amounts = effective(container, statuses.get(container.name))
+            _add(total, amounts)
+            _add(sidecars, amounts)
+            _raise(largest, sidecars)
+        else:
+            moment: Amounts = {}
+            _add(moment, effective(container, None))
+            _add(moment, sidecars)
+            _raise(largest, moment)
+    _raise(total, largest)
+    return total
+
+
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    """Statuses that say what a container was given, by container name."""
+    status = pod.status
+    everyone: Iterable[ContainerStatus] = (*status.container_statuses, *status.init_container_statuses)
+    by_name = {container.name: container for container in everyone}
+    return {name: container for name, container in by_name.items() if container.resources is not None}
+
+
+def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool) -> Amounts:
+    resources = pod.spec.resources
+    if resources is None:
+        return {}
+    names = [name for name in resources.requests if is_pod_level(name)]
+    amounts = _amounts(resources.requests)
+    if use_status and pod.status.resources is not None:
+        amounts = _largest(
+            {} if infeasible else amounts,
+            _amounts(pod.status.resources.requests),
+            _amounts(pod.status.allocated_resources or {}),
+        )
+    return {name: amounts.get(name, ZERO) for name in names}
+
+
+def _resize_is_infeasible(pod: Pod) -> bool:
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _resized(spec: ResourceList, status: ContainerStatus, infeasible: bool) -> Amounts:
+    """The most a container may have while it is resized; a wish the node cannot fulfil does not count."""
+    actual = status.resources.requests if status.resources else {}
+    return _largest(
+        {} if infeasible else _amounts(spec), _amounts(actual), _amounts(status.allocated_resources or {})
+    )
+
+
+def _resized_limits(spec: ResourceList, actual: ResourceRequirements | None, infeasible: bool) -> Amounts:
+    if actual is None:
+        return _amounts(spec)
+    return _largest({} if infeasible else _amounts(spec), _amounts(actual.limits))
+
+
+def _amounts(resources: ResourceList) -> Amounts:
+    try:
+        return {name: quantity_of(raw) for name, raw in resources.items()}
+    except QuantityError:
+        return {name: _named_quantity(name, raw) for name, raw in resources.items()}
+
+
+def _named_quantity(name: str, raw: str | int | float) -> Quantity:
+    try:
+        return quantity_of(raw)
+    except QuantityError as error:
+        raise QuantityError(f"{name}: {raw!r}: {error}") from None
+
+
+def _add(total: Amounts, amounts: Amounts) -> None:
+    for name, quantity in amounts.items():
+        known = total.get(name)
+        total[name] = quantity if known is None else known.add(quantity)
+
+
+def _raise(least: Amounts, amounts: Amounts) -> None:
+    """Raise each resource of `least` to that of `amounts` where the latter is more."""
+    for name, quantity in amounts.items():
+        known = least.get(name)
+        if known is None:
+            least[name] = quantity
+        elif quantity.cmp(known) > 0:
+            least[name] = quantity.as_wide() if known.wide else quantity
+
+
+def _largest(first: Amounts, *others: Amounts) -> Amounts:
+    largest = dict(first)
+    for amounts in others:
+        _raise(largest, amounts)
+    return largest

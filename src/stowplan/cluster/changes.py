@@ -1,0 +1,49 @@
+"""Which rows were touched since I last looked?"""
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.intp]
+
+NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+
+
+class ChangeLog:
+    """An append-only list of touched rows, read from a position on.
+
+    Readers keep their own position. The log forgets its older half once it is long; a reader who has
+    fallen behind that far is told to look at everything again.
+    """
+
+    __slots__ = ("_base", "_limit", "_rows")
+
+    def __init__(self, limit: int = 65536) -> None:
+        self._rows: list[int] = []
+        self._base = 0
+        self._limit = limit
+
+    @property
+    def position(self) -> int:
+        """Where a reader who has seen everything stands."""
+        return self._base + len(self._rows)
+
+    def append(self, row: int) -> None:
+        rows = self._rows
+        rows.append(row)
+        if len(rows) > self._limit:
+            half = len(rows) // 2
+            del rows[:half]
+            self._base += half
+
+    def since(self, position: int) -> Rows | None:
+        """The distinct rows touched since `position`; None if that is too long ago to say."""
+        start = position - self._base
+        if start < 0:
+            return None
+        rows = self._rows
+        length = len(rows) - start
+        if length == 0:
+            return NO_ROWS
+        if length == 1:
+            return np.array((rows[-1],), dtype=np.intp)
+        return np.array(list(set(rows[start:])), dtype=np.intp)

@@ -1,0 +1,122 @@
+"""Columns of the table: resource amounts as numbers, label values as small ids."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.cluster.changes import NO_ROWS, Rows
+
+IntColumn = npt.NDArray[np.int64]
+IdColumn = npt.NDArray[np.int32]
+BoolColumn = npt.NDArray[np.bool_]
+
+ABSENT = 0
+"""The id of "this node does not have that label"; real values start at 1."""
+
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+FIRST_SCALAR = 3
+CORE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+class ResourceNames:
+    """Resource name → index of its line in the resource columns. cpu, memory and storage come first."""
+
+    __slots__ = ("_index", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = list(CORE_RESOURCES)
+        self._index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def find(self, name: str) -> int | None:
+        return self._index.get(name)
+
+    def intern(self, name: str) -> int:
+        index = self._index.get(name)
+        if index is None:
+            index = self._index[name] = len(self.names)
+            self.names.append(name)
+        return index
+
+
+class LabelColumn:
+    """One label key over all rows, as ids of interned values; a value is a topology domain.
+
+    An id whose last row lost it is used again for the next new value, so a cluster whose nodes come and go
+    for months does not grow its columns.
+    """
+
+    __slots__ = ("_free", "_row_sums", "ids", "index", "key", "populations", "values")
+
+    def __init__(self, key: str, capacity: int) -> None:
+        self.key = key
+        self.ids: IdColumn = np.zeros(capacity, dtype=np.int32)
+        self.values: list[str | None] = [None]
+        self.index: dict[str, int] = {}
+        self.populations: list[int] = [0]
+        self._row_sums: list[int] = [0]
+        self._free: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """One more than the highest id in use."""
+        return len(self.values)
+
+    def resize(self, capacity: int) -> None:
+        grown = np.zeros(capacity, dtype=np.int32)
+        grown[: len(self.ids)] = self.ids
+        self.ids = grown
+
+    def set(self, row: int, value: str | None) -> None:
+        """Give a row a value, or take its value away with None."""
+        old = int(self.ids[row])
+        if old:
+            if self.values[old] == value:
+                return
+            self.populations[old] -= 1
+            self._row_sums[old] -= row
+            if not self.populations[old]:
+                self._release(old)
+        if value is None:
+            self.ids[row] = ABSENT
+            return
+        new = self.index.get(value)
+        if new is None:
+            new = self._new_id(value)
+        self.populations[new] += 1
+        self._row_sums[new] += row
+        self.ids[row] = new
+
+    def rows_of(self, ids: Sequence[int] | npt.NDArray[np.intp], rows_in_use: int) -> Rows:
+        """The rows whose value is one of `ids`."""
+        if len(ids) == 0:
+            return NO_ROWS
+        populations, sums = self.populations, self._row_sums
+        listed = [int(i) for i in ids]
+        if len(listed) <= 64 and all(i and populations[i] <= 1 for i in listed):
+            return np.array([sums[i] for i in listed if populations[i]], dtype=np.intp)
+        wanted = np.zeros(self.size, dtype=np.bool_)
+        wanted[listed] = True
+        return np.flatnonzero(wanted[self.ids[:rows_in_use]])
+
+    def _new_id(self, value: str) -> int:
+        if self._free:
+            new = self._free.pop()
+            self.values[new] = value
+        else:
+            new = len(self.values)
+            self.values.append(value)
+            self.populations.append(0)
+            self._row_sums.append(0)
+        self.index[value] = new
+        return new
+
+    def _release(self, old: int) -> None:
+        value = self.values[old]
+        assert value is not None
+        del self.index[value]
+        self.values[old] = None
+        self._free.append(old)

@@ -1,0 +1,49 @@
+"""Host ports in use, by port, so that the rows a wanted port clashes with are found without a search."""
+
+from collections.abc import Iterable
+
+from stowplan.api.ports import HostPort
+
+ANY_IP = "0.0.0.0"
+
+
+class HostPortIndex:
+    """(protocol, port) → IP → row → how many pods there use it."""
+
+    __slots__ = ("_users",)
+
+    def __init__(self) -> None:
+        self._users: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+
+    def add(self, row: int, ports: Iterable[HostPort], delta: int) -> None:
+        for protocol, ip, port in ports:
+            by_ip = self._users.setdefault((protocol, port), {})
+            rows = by_ip.setdefault(ip, {})
+            count = rows.get(row, 0) + delta
+            if count:
+                rows[row] = count
+                continue
+            rows.pop(row, None)
+            if not rows:
+                del by_ip[ip]
+                if not by_ip:
+                    del self._users[protocol, port]
+
+    def conflicting_rows(self, wanted: Iterable[HostPort]) -> set[int]:
+        """Rows on which at least one wanted port is taken.
+
+        A port wanted on all addresses clashes with any use of it; one wanted on a single address clashes
+        with its use there and with a use on all addresses.
+        """
+        rows: set[int] = set()
+        for protocol, ip, port in wanted:
+            by_ip = self._users.get((protocol, port))
+            if not by_ip:
+                continue
+            if ip == ANY_IP:
+                for users in by_ip.values():
+                    rows.update(users)
+            else:
+                rows.update(by_ip.get(ip, ()))
+                rows.update(by_ip.get(ANY_IP, ()))
+        return rows

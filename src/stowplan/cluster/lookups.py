@@ -1,0 +1,84 @@
+"""Objects that plugins look up by name or owner: namespaces, services, controllers of pods."""
+
+from collections.abc import Mapping
+
+from stowplan.api.labels import Selector, SelectorError, compile_selector, selector_from_labels
+from stowplan.api.meta import Namespace, Object, OwnerReference
+from stowplan.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
+
+_NO_LABELS: Mapping[str, str] = {}
+_OWNER_VERSIONS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
+
+Owner = ReplicationController | ReplicaSet | StatefulSet
+
+
+class Lookups:
+    """What is known of the objects around pods. `version` changes with any of them."""
+
+    __slots__ = ("_owners", "_services", "namespaces", "version")
+
+    def __init__(self) -> None:
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self._services: dict[str, dict[str, Service]] = {}
+        self._owners: dict[tuple[str, str, str], Owner] = {}
+        self.version = 0
+
+    def put(self, obj: Object) -> None:
+        """Add or replace an object."""
+        match obj:
+            case Namespace():
+                self.namespaces[obj.name] = obj.metadata.labels
+            case Service():
+                self._services.setdefault(obj.namespace, {})[obj.name] = obj
+            case ReplicationController() | ReplicaSet() | StatefulSet():
+                self._owners[type(obj).__name__, obj.namespace, obj.name] = obj
+            case _:
+                return
+        self.version += 1
+
+    def remove(self, obj: Object) -> None:
+        match obj:
+            case Namespace():
+                self.namespaces.pop(obj.name, None)
+            case Service():
+                self._services.get(obj.namespace, {}).pop(obj.name, None)
+            case ReplicationController() | ReplicaSet() | StatefulSet():
+                self._owners.pop((type(obj).__name__, obj.namespace, obj.name), None)
+            case _:
+                return
+        self.version += 1
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace, empty for one we have not heard of."""
+        return self.namespaces.get(name, _NO_LABELS)
+
+    def default_selector(
+        self, namespace: str, labels: Mapping[str, str], owners: tuple[OwnerReference, ...]
+    ) -> Selector:
+        """What groups a pod with its siblings: the services that select it and its controller's selector.
+
+        Empty when there is nothing that groups it.
+        """
+        merged: dict[str, str] = {}
+        for service in self._services.get(namespace, {}).values():
+            wanted = service.spec.selector
+            if wanted and all(labels.get(key) == value for key, value in wanted.items()):
+                merged.update(wanted)
+        owner = self._controller(namespace, owners)
+        if isinstance(owner, ReplicationController):
+            merged.update(owner.spec.selector or {})
+        selector = selector_from_labels(merged)
+        if isinstance(owner, ReplicaSet | StatefulSet):
+            try:
+                return selector.adding(compile_selector(owner.spec.selector))
+            except SelectorError:
+                return selector
+        return selector
+
+    def _controller(self, namespace: str, owners: tuple[OwnerReference, ...]) -> Owner | None:
+        for reference in owners:
+            if reference.controller:
+                if _OWNER_VERSIONS.get(reference.kind) != reference.api_version:
+                    return None
+                return self._owners.get((reference.kind, namespace, reference.name))
+        return None

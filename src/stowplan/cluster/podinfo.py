@@ -1,0 +1,204 @@
+"""A pod as the table knows it, and what all pods made from one template share."""
+
+from collections.abc import Hashable, Mapping
+from weakref import WeakValueDictionary
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.meta import OwnerReference
+from stowplan.api.pod import Pod, PodSpec, Volume
+from stowplan.api.ports import HostPort, host_ports
+from stowplan.api.resources import PodRequests, accounted_requests, incoming_requests
+from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceNames
+from stowplan.cluster.counts import IntArray
+from stowplan.cluster.kinds import KindRegistry, PodKind
+from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class PodTemplate:
+    """Everything derived from the parts of a pod that its siblings have in common.
+
+    Worked out once per template, not once per pod: requests, ports, parsed affinity, the kind, and the
+    keys under which profiles keep reusable results (`class_keys`).
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "accounted",
+        "amounts",
+        "class_keys",
+        "facts",
+        "groups",
+        "kind",
+        "lines",
+        "non_zero",
+        "pod",
+        "ports",
+        "requests",
+        "terms",
+    )
+
+    def __init__(self, pod: Pod, kind: PodKind, resources: ResourceNames, groups: TermGroups) -> None:
+        self.pod = pod
+        self.kind = kind
+        self.requests: PodRequests = incoming_requests(pod)
+        self.accounted: PodRequests = accounted_requests(pod)
+        self.ports: tuple[HostPort, ...] = host_ports(pod)
+        self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
+        self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
+        self.lines, self.amounts = request_lines(self.accounted, resources)
+        self.non_zero: IntArray = np.array(
+            (self.accounted.non_zero_milli_cpu, self.accounted.non_zero_memory), dtype=np.int64
+        )
+        self.class_keys: dict[int, tuple[int, Hashable]] = {}
+        self.facts: dict[str, object] = {}
+
+
+def request_lines(requests: PodRequests, resources: ResourceNames) -> tuple[npt.NDArray[np.intp], IntArray]:
+    """Requests as (lines of the resource columns, amounts), without the zeros."""
+    wanted = [
+        (CPU, requests.milli_cpu),
+        (MEMORY, requests.memory),
+        (EPHEMERAL_STORAGE, requests.ephemeral_storage),
+        *((resources.intern(name), amount) for name, amount in requests.scalars.items()),
+    ]
+    wanted = [(line, amount) for line, amount in wanted if amount]
+    return (
+        np.array([line for line, _ in wanted], dtype=np.intp),
+        np.array([amount for _, amount in wanted], dtype=np.int64),
+    )
+
+
+class PodInfo:
+    """One pod. `row` is where it stands in the table, -1 while it is on no known node."""
+
+    __slots__ = ("assumed", "dying", "pod", "row", "template")
+
+    def __init__(self, pod: Pod, template: PodTemplate) -> None:
+        self.pod = pod
+        self.template = template
+        self.row = -1
+        self.assumed = False
+        self.dying = pod.metadata.deletion_timestamp is not None
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.pod.key!r}, row={self.row})"
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return self.pod.key
+
+    @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.metadata.namespace
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.pod.metadata.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.pod.metadata.annotations
+
+    @property
+    def owners(self) -> tuple[OwnerReference, ...]:
+        return self.pod.metadata.owner_references
+
+    @property
+    def spec(self) -> PodSpec:
+        return self.pod.spec
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority or 0
+
+    @property
+    def requests(self) -> PodRequests:
+        """What the pod asks of a node it is to run on."""
+        return self.template.requests
+
+
+class Templates:
+    """Finds the template of a pod; pods whose shared parts are equal get the same one."""
+
+    def __init__(self, kinds: KindRegistry, resources: ResourceNames, groups: TermGroups) -> None:
+        self._kinds = kinds
+        self._resources = resources
+        self._groups = groups
+        self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    def info(self, pod: Pod) -> PodInfo:
+        key = _template_key(pod)
+        template = self._templates.get(key)
+        if template is None:
+            kind = self._kinds.kind(pod.metadata.namespace, pod.metadata.labels)
+            template = self._templates[key] = PodTemplate(pod, kind, self._resources, self._groups)
+        return PodInfo(pod, template)
+
+
+def _template_key(pod: Pod) -> bytes:
+    """Bytes that are equal for pods alike in all that the template derives.
+
+    The name, the node and the status stay out, but for what the kubelet says of resizes. So do volumes that
+    no rule reads: the token volume that every pod gets has a random name.
+    """
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    return _encode(
+        (
+            meta.namespace,
+            meta.labels,
+            meta.owner_references,
+            spec.scheduler_name,
+            spec.containers,
+            spec.init_containers,
+            tuple(filter(_is_read, spec.volumes)) if spec.volumes else (),
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            spec.overhead,
+            spec.resources,
+            spec.resource_claims,
+            spec.host_network,
+            spec.host_users,
+            status.container_statuses,
+            status.init_container_statuses,
+            status.resources,
+            status.allocated_resources,
+            [c.reason for c in status.conditions if c.type == "PodResizePending"]
+            if status.conditions
+            else (),
+        )
+    )
+
+
+def _is_read(volume: Volume) -> bool:
+    return any(
+        (
+            volume.persistent_volume_claim,
+            volume.ephemeral,
+            volume.image,
+            volume.csi,
+            volume.gce_persistent_disk,
+            volume.aws_elastic_block_store,
+            volume.iscsi,
+            volume.rbd,
+            volume.azure_disk,
+            volume.cinder,
+        )
+    )

@@ -1,0 +1,398 @@
+"""The cluster table: nodes are rows, what plugins read are columns, counts are kept as things change."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.meta import Namespace, Object
+from stowplan.api.node import Node, Taint
+from stowplan.api.pod import Pod
+from stowplan.api.quantity import milli_value_of, value_of
+from stowplan.api.resources import is_scalar
+from stowplan.cluster.changes import ChangeLog
+from stowplan.cluster.columns import (
+    CORE_RESOURCES,
+    BoolColumn,
+    IdColumn,
+    IntColumn,
+    LabelColumn,
+    ResourceNames,
+)
+from stowplan.cluster.hostports import HostPortIndex
+from stowplan.cluster.images import ImageIndex
+from stowplan.cluster.kinds import KindRegistry
+from stowplan.cluster.lookups import Lookups
+from stowplan.cluster.matchers import Matchers, PodMatcher
+from stowplan.cluster.podinfo import PodInfo, Templates
+from stowplan.cluster.terms import TermGroups
+from stowplan.cluster.view import NodeRow, NodeRows
+
+Matrix = npt.NDArray[np.int64]
+
+_FIRST_CAPACITY = 64
+_NO_PODS: dict[str, PodInfo] = {}
+
+
+class ClusterTable:
+    """Nodes, the pods on them, and everything about them that decides where the next pod goes.
+
+    Rows are stable while a node exists and used again after it is gone. Pods on a node that is not known
+    wait aside and count for nothing until the node appears.
+
+    Two logs say which rows changed: `node_log` for what nodes are (labels, taints, features), `usage_log`
+    for what they can hold and what they hold. `topology_version` changes with the set of nodes, their
+    labels and their taints.
+    """
+
+    def __init__(self) -> None:
+        self.capacity = _FIRST_CAPACITY
+        self.rows_in_use = 0
+        self.node_count = 0
+        self.topology_version = 0
+        self.node_log = ChangeLog()
+        self.usage_log = ChangeLog()
+        self.lookups = Lookups()
+        self.images = ImageIndex()
+        self.host_ports = HostPortIndex()
+
+        self.nodes: list[Node | None] = []
+        self.pods_on: list[dict[str, PodInfo]] = []
+        self.pods: dict[str, PodInfo] = {}
+        self._row_of: dict[str, int] = {}
+        self._free_rows: list[int] = []
+        self._orphans: dict[str, dict[str, PodInfo]] = {}
+
+        self.resources = ResourceNames()
+        size = self.capacity
+        self.valid: BoolColumn = np.zeros(size, dtype=np.bool_)
+        self.unschedulable: BoolColumn = np.zeros(size, dtype=np.bool_)
+        self.taint_set: IdColumn = np.zeros(size, dtype=np.int32)
+        self.feature_set: IdColumn = np.zeros(size, dtype=np.int32)
+        self.allowed_pods: IntColumn = np.zeros(size, dtype=np.int64)
+        self.pod_count: IntColumn = np.zeros(size, dtype=np.int64)
+        self.allocatable: Matrix = np.zeros((len(CORE_RESOURCES), size), dtype=np.int64)
+        self.requested: Matrix = np.zeros((len(CORE_RESOURCES), size), dtype=np.int64)
+        self.non_zero: Matrix = np.zeros((2, size), dtype=np.int64)
+        self._label_columns: dict[str, LabelColumn] = {}
+
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_set_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self.feature_sets: list[frozenset[str]] = [frozenset()]
+        self._feature_set_ids: dict[frozenset[str], int] = {frozenset(): 0}
+
+        kinds = KindRegistry()
+        self.term_groups = TermGroups(kinds, self.lookups, self.label_column)
+        self.matchers = Matchers(kinds)
+        self._templates = Templates(kinds, self.resources, self.term_groups)
+
+    # Looking
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a node, None if there is no such node."""
+        return self._row_of.get(name)
+
+    def name_of(self, row: int) -> str:
+        node = self.nodes[row]
+        assert node is not None
+        return node.metadata.name
+
+    def node(self, name: str) -> NodeRow | None:
+        row = self._row_of.get(name)
+        return None if row is None else NodeRow(self, row)
+
+    def all_rows(self) -> NodeRows:
+        return NodeRows(self, slice(0, self.rows_in_use))
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The column of a label, made when first asked for and kept current from then on."""
+        column = self._label_columns.get(key)
+        if column is None:
+            column = self._label_columns[key] = LabelColumn(key, self.capacity)
+            for row, node in enumerate(self.nodes):
+                if node is not None:
+                    column.set(row, node.metadata.labels.get(key))
+        return column
+
+    def resource_index(self, name: str) -> int:
+        """The line of a resource in the resource columns, made if no node or pod has named it yet."""
+        index = self.resources.intern(name)
+        if index >= len(self.allocatable):
+            self._grow_lines()
+        return index
+
+    def resource_line(self, matrix: Matrix, resource: str) -> IntColumn:
+        """The line of one resource in `allocatable` or `requested`; zeros if no node ever had it."""
+        index = self.resources.find(resource)
+        if index is None:
+            return np.zeros(self.capacity, dtype=np.int64)
+        line: IntColumn = matrix[index]
+        return line
+
+    # Objects around pods
+
+    def put(self, obj: Object) -> None:
+        """Take in a namespace, service or controller, new or changed."""
+        self.lookups.put(obj)
+        if isinstance(obj, Namespace):
+            self.term_groups.namespace_changed(obj.name)
+
+    def discard(self, obj: Object) -> None:
+        """Forget a namespace, service or controller."""
+        self.lookups.remove(obj)
+        if isinstance(obj, Namespace):
+            self.term_groups.namespace_changed(obj.name)
+
+    # Nodes
+
+    def put_node(self, node: Node) -> int:
+        """Add a node or take in its new state; returns its row."""
+        row = self._row_of.get(node.metadata.name)
+        if row is None:
+            return self._add_node(node)
+        self._change_node(row, node)
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node. Pods still on it are set aside until a node of that name comes back."""
+        row = self._row_of.pop(name)
+        node = self.nodes[row]
+        assert node is not None
+        pods = self.pods_on[row]
+        for info in pods.values():
+            self._uncount(info)
+        if pods:
+            self._orphans[name] = pods
+        self.images.remove(row, node.status.images)
+        for column in self._label_columns.values():
+            column.set(row, None)
+        self.nodes[row] = None
+        self.pods_on[row] = _NO_PODS
+        self.valid[row] = False
+        self.unschedulable[row] = False
+        self.taint_set[row] = 0
+        self.feature_set[row] = 0
+        self.allowed_pods[row] = 0
+        self.allocatable[:, row] = 0
+        self.node_count -= 1
+        self._free_rows.append(row)
+        self._touch_node(row)
+
+    def _add_node(self, node: Node) -> int:
+        row = self._free_rows.pop() if self._free_rows else self._new_row()
+        name = node.metadata.name
+        self._row_of[name] = row
+        self.nodes[row] = node
+        self.pods_on[row] = self._orphans.pop(name, None) or {}
+        self.valid[row] = True
+        self.node_count += 1
+        for key, column in self._label_columns.items():
+            column.set(row, node.metadata.labels.get(key))
+        self._write_node(row, node)
+        self.images.add(row, node.status.images)
+        self._touch_node(row)
+        for info in self.pods_on[row].values():
+            self._count(info, row)
+        return row
+
+    def _change_node(self, row: int, node: Node) -> None:
+        old = self.nodes[row]
+        assert old is not None
+        relabelled = old.metadata.labels != node.metadata.labels
+        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.groups]
+        for info in carriers:
+            self._count_terms(info, -1)
+        self.nodes[row] = node
+        if relabelled:
+            for key, column in self._label_columns.items():
+                column.set(row, node.metadata.labels.get(key))
+        for info in carriers:
+            self._count_terms(info, 1)
+        if old.status.images != node.status.images:
+            self.images.remove(row, old.status.images)
+            self.images.add(row, node.status.images)
+        self._write_node(row, node)
+        if relabelled or old.spec != node.spec:
+            self._touch_node(row)
+            return
+        if old.status.allocatable != node.status.allocatable:
+            self.usage_log.append(row)
+        if old.status != node.status or old.metadata.annotations != node.metadata.annotations:
+            self.node_log.append(row)
+
+    def _write_node(self, row: int, node: Node) -> None:
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taint_set[row] = self._intern_taints(node.spec.taints)
+        self.feature_set[row] = self._intern_features(frozenset(node.status.declared_features))
+        self.allocatable[:, row] = 0
+        for name, raw in node.status.allocatable.items():
+            if name == "pods":
+                self.allowed_pods[row] = value_of(raw)
+                continue
+            if name not in CORE_RESOURCES and not is_scalar(name):
+                continue
+            line = self.resource_index(name)
+            self.allocatable[line, row] = milli_value_of(raw) if name == "cpu" else value_of(raw)
+        if "pods" not in node.status.allocatable:
+            self.allowed_pods[row] = 0
+
+    def _touch_node(self, row: int) -> None:
+        self.topology_version += 1
+        self.node_log.append(row)
+        self.usage_log.append(row)
+
+    def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
+        known = self._taint_set_ids.get(taints)
+        if known is None:
+            known = self._taint_set_ids[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return known
+
+    def _intern_features(self, features: frozenset[str]) -> int:
+        known = self._feature_set_ids.get(features)
+        if known is None:
+            known = self._feature_set_ids[features] = len(self.feature_sets)
+            self.feature_sets.append(features)
+        return known
+
+    # Pods
+
+    def info(self, pod: Pod) -> PodInfo:
+        """A pod as the table sees it, not yet on any node."""
+        info = self._templates.info(pod)
+        if len(self.resources) > len(self.allocatable):
+            self._grow_lines()
+        return info
+
+    def put_pod(self, pod: Pod) -> PodInfo:
+        """Take in a pod that has a node, or the new state of one; confirms it if it was assumed."""
+        known = self.pods.get(pod.metadata.uid)
+        if known is not None:
+            self.remove_pod(known.uid)
+        info = self.info(pod)
+        self.place(info, pod.spec.node_name)
+        return info
+
+    def place(self, info: PodInfo, node_name: str) -> None:
+        """Put a pod on a node, known or not."""
+        self.pods[info.uid] = info
+        row = self._row_of.get(node_name)
+        if row is None:
+            self._orphans.setdefault(node_name, {})[info.uid] = info
+            return
+        self.pods_on[row][info.uid] = info
+        self._count(info, row)
+
+    def assume(self, info: PodInfo, node_name: str) -> None:
+        """Put a pod on a node ahead of the API server's word for it."""
+        info.assumed = True
+        self.place(info, node_name)
+
+    def confirm(self, pod: Pod) -> PodInfo:
+        """The API server's word that an assumed pod stands where it was assumed."""
+        info = self.pods.get(pod.metadata.uid)
+        if info is None or not info.assumed or info.row < 0 or self.name_of(info.row) != pod.spec.node_name:
+            return self.put_pod(pod)
+        fresh = self.info(pod)
+        if fresh.template is not info.template or fresh.dying != info.dying:
+            return self.put_pod(pod)
+        info.pod = pod
+        info.assumed = False
+        return info
+
+    def forget(self, uid: str) -> None:
+        """Take an assumed pod back."""
+        self.remove_pod(uid)
+
+    def remove_pod(self, uid: str) -> PodInfo:
+        """Take a pod away."""
+        info = self.pods.pop(uid)
+        if info.row >= 0:
+            row = info.row
+            self._uncount(info)
+            del self.pods_on[row][uid]
+            return info
+        for name, orphans in self._orphans.items():
+            if orphans.pop(uid, None) is not None:
+                if not orphans:
+                    del self._orphans[name]
+                break
+        return info
+
+    def _count(self, info: PodInfo, row: int) -> None:
+        info.row = row
+        self._add(info, row, 1)
+
+    def _uncount(self, info: PodInfo) -> None:
+        self._add(info, info.row, -1)
+        info.row = -1
+
+    def _add(self, info: PodInfo, row: int, sign: int) -> None:
+        template = info.template
+        if sign > 0:
+            self.requested[template.lines, row] += template.amounts
+            self.non_zero[:, row] += template.non_zero
+        else:
+            self.requested[template.lines, row] -= template.amounts
+            self.non_zero[:, row] -= template.non_zero
+        self.pod_count[row] += sign
+        if template.ports:
+            self.host_ports.add(row, template.ports, sign)
+        kind = template.kind
+        kind.count(row, sign, info.dying)
+        for matcher in kind.matchers:
+            assert isinstance(matcher, PodMatcher)
+            if not info.dying or matcher.dying_too:
+                matcher.count(row, sign)
+        for group in template.groups:
+            self.term_groups.count(group, row, sign)
+        self.usage_log.append(row)
+
+    def _count_terms(self, info: PodInfo, sign: int) -> None:
+        for group in info.template.groups:
+            self.term_groups.count(group, info.row, sign)
+
+    # Room
+
+    def _new_row(self) -> int:
+        row = self.rows_in_use
+        if row == self.capacity:
+            self._grow_rows()
+        self.rows_in_use += 1
+        self.nodes.append(None)
+        self.pods_on.append(_NO_PODS)
+        return row
+
+    def _grow_rows(self) -> None:
+        old, new = self.capacity, self.capacity * 2
+        self.capacity = new
+        for name in ("valid", "unschedulable", "taint_set", "feature_set", "allowed_pods", "pod_count"):
+            column = getattr(self, name)
+            grown = np.zeros(new, dtype=column.dtype)
+            grown[:old] = column
+            setattr(self, name, grown)
+        for name in ("allocatable", "requested", "non_zero"):
+            matrix = getattr(self, name)
+            grown = np.zeros((len(matrix), new), dtype=np.int64)
+            grown[:, :old] = matrix
+            setattr(self, name, grown)
+        for label_column in self._label_columns.values():
+            label_column.resize(new)
+
+    def _grow_lines(self) -> None:
+        missing = len(self.resources) - len(self.allocatable)
+        more = np.zeros((missing, self.capacity), dtype=np.int64)
+        self.allocatable = np.vstack((self.allocatable, more))
+        self.requested = np.vstack((self.requested, more))
+
+
+def load(table: ClusterTable, objects: Iterable[Object]) -> None:
+    """Take in objects as a cluster lists them; pods that are finished or on no node are left out."""
+    for obj in objects:
+        if isinstance(obj, Node):
+            table.put_node(obj)
+        elif isinstance(obj, Pod):
+            if obj.spec.node_name and not obj.is_finished:
+                table.put_pod(obj)
+        else:
+            table.put(obj)

@@ -1,0 +1,143 @@
+"""Affinity terms that pods on nodes carry, which bear on the pods that come after them."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
+from stowplan.api.pod import Affinity, PodAffinityTerm
+from stowplan.cluster.columns import LabelColumn
+from stowplan.cluster.counts import Counts
+from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.lookups import Lookups
+
+
+class TermRole(IntEnum):
+    """What a term asks for. Anti-affinity has the odd numbers."""
+
+    REQUIRED_AFFINITY = 0
+    REQUIRED_ANTI_AFFINITY = 1
+    PREFERRED_AFFINITY = 2
+    PREFERRED_ANTI_AFFINITY = 3
+
+
+class Term(NamedTuple):
+    """A parsed affinity term; `namespaces` includes the pod's own where the term named none."""
+
+    role: TermRole
+    topology_key: str
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+    weight: int = 0
+
+
+class PodTerms(NamedTuple):
+    """All terms of a pod, and what was wrong with those that could not be parsed."""
+
+    terms: tuple[Term, ...]
+    error: str | None
+
+    def of(self, role: TermRole) -> tuple[Term, ...]:
+        return tuple(term for term in self.terms if term.role is role)
+
+
+NO_TERMS = PodTerms((), None)
+
+
+def parse_terms(namespace: str, affinity: Affinity | None) -> PodTerms:
+    """The pod (anti-)affinity terms of a pod. A list with a term that does not parse counts as empty."""
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    terms: list[Term] = []
+    errors: list[str] = []
+    for preferred in (False, True):
+        for anti, rules in ((False, affinity.pod_affinity), (True, affinity.pod_anti_affinity)):
+            if rules is None:
+                continue
+            role = TermRole(2 * preferred + anti)
+            if preferred:
+                listed = [
+                    (term.pod_affinity_term, term.weight)
+                    for term in rules.preferred_during_scheduling_ignored_during_execution
+                ]
+            else:
+                listed = [(term, 0) for term in rules.required_during_scheduling_ignored_during_execution]
+            try:
+                terms.extend([_parse_term(role, namespace, term, weight) for term, weight in listed])
+            except SelectorError as error:
+                errors.append(str(error))
+    if not errors:
+        return PodTerms(tuple(terms), None)
+    unique = list(dict.fromkeys(errors))
+    return PodTerms(tuple(terms), unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]")
+
+
+def _parse_term(role: TermRole, namespace: str, term: PodAffinityTerm, weight: int) -> Term:
+    selector = compile_selector(term.label_selector)
+    names = frozenset(term.namespaces)
+    if not names and term.namespace_selector is None:
+        names = frozenset((namespace,))
+    namespace_selector = (
+        NOTHING if term.namespace_selector is None else compile_selector(term.namespace_selector)
+    )
+    return Term(role, term.topology_key, names, namespace_selector, selector, weight)
+
+
+class TermGroup:
+    """All pods on nodes that carry one term, counted by domain of its topology key.
+
+    `holders` counts the carriers, also those on nodes that lack the key; only nodes with the key count.
+    """
+
+    __slots__ = ("__weakref__", "_lookups", "carriers", "column", "domains", "term")
+
+    def __init__(self, term: Term, column: LabelColumn, lookups: Lookups) -> None:
+        self.term = term
+        self.column = column
+        self._lookups = lookups
+        self.domains = Counts()
+        self.carriers = 0
+
+    def selects(self, kind: PodKind) -> bool:
+        """Does the term, read from where its carriers stand, mean pods of this kind?"""
+        term = self.term
+        if kind.namespace not in term.namespaces and not term.namespace_selector.matches(
+            self._lookups.namespace_labels(kind.namespace)
+        ):
+            return False
+        return term.selector.matches(kind.labels)
+
+    def needed_labels(self) -> tuple[LabelPair, ...] | None:
+        return needed_pairs((self.term.selector,))
+
+
+class TermGroups:
+    """Every term carried by some pod on a node. A kind knows the groups whose term means it."""
+
+    def __init__(self, kinds: KindRegistry, lookups: Lookups, column: Callable[[str], LabelColumn]) -> None:
+        self._relation: Relation[TermGroup] = Relation(kinds, "term_groups")
+        self._groups: WeakValueDictionary[Term, TermGroup] = WeakValueDictionary()
+        self._lookups = lookups
+        self._column = column
+
+    def group(self, term: Term) -> TermGroup:
+        group = self._groups.get(term)
+        if group is None:
+            group = self._groups[term] = TermGroup(term, self._column(term.topology_key), self._lookups)
+        return group
+
+    def count(self, group: TermGroup, row: int, delta: int) -> None:
+        """A carrier came to or left a row."""
+        if not group.carriers:
+            self._relation.add(group)
+        group.carriers += delta
+        domain = int(group.column.ids[row])
+        if domain:
+            group.domains.add(domain, delta)
+        if not group.carriers:
+            self._relation.remove(group)
+
+    def namespace_changed(self, namespace: str) -> None:
+        self._relation.revisit(namespace)

@@ -1,0 +1,161 @@
+"""From the text of a file to a typed configuration: format, kind, strict decoding, plugin arguments."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan.api.fielderrors import as_json, quote
+from stowplan.config.decode import DocumentError, StrictDocumentError, decode_strictly
+from stowplan.config.gotypes import StructOf
+from stowplan.config.jsontext import looks_like_json, parse_json
+from stowplan.config.schema import KINDS, PLUGIN_ARGS
+from stowplan.config.tree import ObjectNode, TextError, Tree, kind_of, plain
+from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
+from stowplan.config.yamljson import yaml_to_json
+
+_VERSION = "v1"
+_SCHEME = '"pkg/scheduler/apis/config/scheme/scheme.go:29"'
+_TYPE_META = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+_NO_TYPE_META = "couldn't get version/kind; json parse error: "
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMeta:
+    """The kind of an object and where it is defined."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def or_else(self, default: "TypeMeta") -> "TypeMeta":
+        """This kind, with what it leaves open taken from a default."""
+        group, version = self.group, self.version
+        if not version and group in ("", default.group):
+            group, version = default.group, default.version
+        return TypeMeta(group, version, self.kind or default.kind)
+
+
+def decode_document(data: bytes) -> SchedulerConfig:
+    """Decode a KubeSchedulerConfiguration from YAML or JSON. Raises DocumentError."""
+    tree, repeated_keys = _parse(data)
+    meta = _type_meta(tree)
+    if not meta.kind:
+        raise DocumentError(f"Object 'Kind' is missing in '{_text(data)}'")
+    if not meta.version:
+        raise DocumentError(f"Object 'apiVersion' is missing in '{_text(data)}'")
+    value, problems = decode_strictly(tree, _registered(meta))
+    strict = [*repeated_keys, *problems]
+    if isinstance(value, SchedulerConfig):
+        value, nested = _decode_plugin_args(value)
+        strict += nested
+    if strict:
+        raise StrictDocumentError(strict)
+    if not isinstance(value, SchedulerConfig):
+        raise DocumentError(f"couldn't decode as {KIND}, got {meta.api_version}, Kind={meta.kind}: ")
+    return value
+
+
+def _parse(data: bytes) -> tuple[Tree, list[str]]:
+    """The document's JSON value, and what YAML's strictness has to say."""
+    if looks_like_json(data):
+        try:
+            return parse_json(data), []
+        except TextError as error:
+            raise DocumentError(f"{_NO_TYPE_META}{error}") from None
+    try:
+        document = yaml_to_json(data)
+    except TextError as error:
+        raise DocumentError(str(error)) from None
+    if not document.repeated_keys:
+        return document.tree, []
+    return document.tree, ["yaml: unmarshal errors:\n  " + "\n  ".join(document.repeated_keys)]
+
+
+def _type_meta(tree: Tree) -> TypeMeta:
+    """The kind an object says it has. Here, and only here, the case of field names does not matter."""
+    if tree is None:
+        return TypeMeta()
+    if not isinstance(tree, ObjectNode):
+        found = f"json: cannot unmarshal {kind_of(tree)} into Go value of type {_TYPE_META}"
+        raise DocumentError(_NO_TYPE_META + found)
+    found_fields = {"apiVersion": "", "kind": ""}
+    names = {name.lower(): name for name in found_fields}
+    mismatch = ""
+    for member, value in tree.members:
+        name = names.get(member.lower())
+        if name is None or value is None:
+            continue
+        if isinstance(value, str):
+            found_fields[name] = value
+        elif not mismatch:
+            mismatch = f"json: cannot unmarshal {kind_of(value)} into Go struct field .{name} of type string"
+    if mismatch:
+        raise DocumentError(_NO_TYPE_META + mismatch)
+    return _parse_version(found_fields["apiVersion"], found_fields["kind"])
+
+
+def _parse_version(api_version: str, kind: str) -> TypeMeta:
+    if api_version in ("", "/"):
+        return TypeMeta(kind=kind)
+    group, slash, version = api_version.rpartition("/")
+    if "/" in group:
+        raise DocumentError(f"unexpected GroupVersion string: {api_version}")
+    return TypeMeta(group, version, kind) if slash else TypeMeta("", api_version, kind)
+
+
+def _registered(meta: TypeMeta) -> StructOf:
+    if meta.group == GROUP and meta.version == _VERSION and meta.kind in KINDS:
+        return KINDS[meta.kind]
+    kind, version = quote(meta.kind), quote(meta.api_version)
+    raise DocumentError(f"no kind {kind} is registered for version {version} in scheme {_SCHEME}")
+
+
+def _decode_plugin_args(config: SchedulerConfig) -> tuple[SchedulerConfig, list[str]]:
+    """Decode the arguments of in-tree plugins; gives the configuration and their strictness problems."""
+    strict: list[str] = []
+    profiles: list[Profile] = []
+    for i, profile in enumerate(config.profiles):
+        entries: list[PluginConfig] = []
+        for j, entry in enumerate(profile.plugin_config):
+            where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
+            try:
+                args, problems = _decode_args(entry.name, entry.args)
+            except DocumentError as error:
+                raise DocumentError(where + str(error)) from None
+            if problems:
+                inner = StrictDocumentError(problems)
+                strict.append(
+                    where + str(StrictDocumentError([f"decoding args for plugin {entry.name}: {inner}"]))
+                )
+            entries.append(PluginConfig(name=entry.name, args=args))
+        profiles.append(replace(profile, plugin_config=tuple(entries)))
+    return replace(config, profiles=tuple(profiles)), strict
+
+
+def _decode_args(plugin: str, tree: Tree) -> tuple[Any, tuple[str, ...]]:
+    """The arguments of one plugin: typed if it is in-tree and has any, otherwise plain data."""
+    expected = TypeMeta(GROUP, _VERSION, f"{plugin}Args")
+    if expected.kind not in PLUGIN_ARGS:
+        return plain(tree), ()
+    try:
+        meta = _type_meta(tree).or_else(expected)
+        if not meta.version:
+            raise DocumentError(f"Object 'apiVersion' is missing in '{as_json(plain(tree))}'")
+        value, problems = decode_strictly(ObjectNode() if tree is None else tree, _registered(meta))
+    except DocumentError as error:
+        raise DocumentError(f"decoding args for plugin {plugin}: {error}") from None
+    if meta.kind != expected.kind:
+        wanted, got = f"{expected.kind}.{GROUP}", f"{meta.kind}.{meta.group}"
+        raise DocumentError(f"args for plugin {plugin} were not of type {wanted}, got {got}")
+    return value, problems
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

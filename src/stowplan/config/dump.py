@@ -1,0 +1,34 @@
+"""Writing a configuration out, as `kube-scheduler --write-config-to` does."""
+
+from typing import Any
+
+import yaml
+
+from stowplan.config.schema import CONFIGURATION, PLUGIN_ARGS
+from stowplan.config.types import API_VERSION, KIND, SchedulerConfig
+from stowplan.plugins.args import PluginArgs
+
+
+def dump(config: SchedulerConfig) -> dict[str, Any]:
+    """A completed configuration as plain data for JSON or YAML."""
+    data: dict[str, Any] = CONFIGURATION.encode(config)
+    data |= {"apiVersion": API_VERSION, "kind": KIND}
+    data.setdefault("percentageOfNodesToScore", 0)
+    for profile in data["profiles"] or ():
+        for entry in profile.get("pluginConfig", ()):
+            entry["args"] = _dump_args(entry["args"])
+    return data
+
+
+def dump_yaml(config: SchedulerConfig) -> str:
+    """A completed configuration as YAML."""
+    text: str = yaml.safe_dump(dump(config), allow_unicode=True, default_flow_style=False)
+    return text
+
+
+def _dump_args(args: Any) -> Any:
+    """Typed arguments with their kind; others as they are."""
+    if not isinstance(args, PluginArgs):
+        return args
+    kind = type(args).__name__
+    return {"apiVersion": API_VERSION, "kind": kind, **PLUGIN_ARGS[kind].encode(args)}

@@ -1,0 +1,54 @@
+"""Loading a configuration: text or file in, a complete and valid configuration out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stowplan.api.fielderrors import aggregate
+from stowplan.config.decode import DocumentError
+from stowplan.config.defaults import complete
+from stowplan.config.document import decode_document
+from stowplan.config.errors import ConfigError, describe_os_error
+from stowplan.config.types import SchedulerConfig
+from stowplan.config.validation import validate
+from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A complete, valid configuration and the feature gates it was read under."""
+
+    config: SchedulerConfig
+    gates: FeatureGates = DEFAULT_GATES
+
+
+def load(text: str | bytes, gates: FeatureGates = DEFAULT_GATES) -> LoadedConfig:
+    """Load a KubeSchedulerConfiguration from YAML or JSON text. Raises ConfigError."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    try:
+        config = decode_document(data)
+    except DocumentError as error:
+        raise ConfigError("decode", str(error)) from None
+    return check(config, gates)
+
+
+def load_file(path: str | Path, gates: FeatureGates = DEFAULT_GATES) -> LoadedConfig:
+    """Load a KubeSchedulerConfiguration from a file. Raises ConfigError."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError("read", describe_os_error(error, str(path))) from None
+    return load(data, gates)
+
+
+def check(config: SchedulerConfig, gates: FeatureGates = DEFAULT_GATES) -> LoadedConfig:
+    """Complete and validate a configuration made in Python. Raises ConfigError."""
+    completed = complete(config, gates)
+    errors = validate(completed, gates)
+    if errors:
+        raise ConfigError("validation", aggregate(errors))
+    return LoadedConfig(completed, gates)
+
+
+def default_config(gates: FeatureGates = DEFAULT_GATES) -> LoadedConfig:
+    """The configuration of a scheduler without a configuration file."""
+    return check(SchedulerConfig(), gates)

@@ -1,0 +1,259 @@
+"""Every configuration object, field by field, with the Go types that decoding and its messages go by."""
+
+from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
+from stowplan.api.pod import (
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+    TopologySpreadConstraint,
+)
+from stowplan.config.gotypes import (
+    Bool,
+    Bytes,
+    Field,
+    Float32,
+    GoType,
+    Int,
+    ListOf,
+    MapOf,
+    Raw,
+    Span,
+    StructOf,
+    Text,
+)
+from stowplan.config.types import (
+    KIND,
+    ClientConnection,
+    Extender,
+    ExtenderManagedResource,
+    ExtenderTLS,
+    LeaderElection,
+    Plugin,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+    Profile,
+    SchedulerConfig,
+)
+from stowplan.plugins import args
+
+_TEXT = Text()
+_BOOL = Bool()
+_INT32 = Int(32)
+_INT64 = Int(64)
+_SPAN = Span()
+_TYPE_META = tuple(Field(name, _TEXT, embedded=("TypeMeta",)) for name in ("apiVersion", "kind"))
+
+
+def _always(name: str, go_type: GoType) -> Field:
+    """A field that is written even when empty."""
+    return Field(name, go_type, omit_empty=False)
+
+
+def _optional(name: str, go_type: GoType, embedded: tuple[str, ...] = ()) -> Field:
+    """A field that tells absent from zero."""
+    return Field(name, go_type, pointer=True, embedded=embedded)
+
+
+def _core(cls: type, *fields: Field) -> StructOf:
+    return StructOf("v1", cls, *fields)
+
+
+_NODE_SELECTOR_REQUIREMENT = _core(
+    NodeSelectorRequirement,
+    _always("key", _TEXT),
+    _always("operator", Text("v1.NodeSelectorOperator")),
+    Field("values", ListOf(_TEXT)),
+)
+_NODE_SELECTOR_TERM = _core(
+    NodeSelectorTerm,
+    Field("matchExpressions", ListOf(_NODE_SELECTOR_REQUIREMENT)),
+    Field("matchFields", ListOf(_NODE_SELECTOR_REQUIREMENT)),
+)
+_NODE_AFFINITY = _core(
+    NodeAffinity,
+    _optional(
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        _core(NodeSelector, _always("nodeSelectorTerms", ListOf(_NODE_SELECTOR_TERM))),
+    ),
+    Field(
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        ListOf(
+            _core(
+                PreferredSchedulingTerm,
+                _always("weight", _INT32),
+                _always("preference", _NODE_SELECTOR_TERM),
+            )
+        ),
+    ),
+)
+_LABEL_SELECTOR = _core(
+    LabelSelector,
+    Field("matchLabels", MapOf(_TEXT)),
+    Field(
+        "matchExpressions",
+        ListOf(
+            _core(
+                LabelSelectorRequirement,
+                _always("key", _TEXT),
+                _always("operator", Text("v1.LabelSelectorOperator")),
+                Field("values", ListOf(_TEXT)),
+            )
+        ),
+    ),
+)
+_TOPOLOGY_SPREAD_CONSTRAINT = _core(
+    TopologySpreadConstraint,
+    _always("maxSkew", _INT32),
+    _always("topologyKey", _TEXT),
+    _always("whenUnsatisfiable", Text("v1.UnsatisfiableConstraintAction")),
+    _optional("labelSelector", _LABEL_SELECTOR),
+    _optional("minDomains", _INT32),
+    _optional("nodeAffinityPolicy", Text("v1.NodeInclusionPolicy")),
+    _optional("nodeTaintsPolicy", Text("v1.NodeInclusionPolicy")),
+    Field("matchLabelKeys", ListOf(_TEXT)),
+)
+_RESOURCES = ListOf(_core(args.ResourceSpec, _always("name", _TEXT), Field("weight", _INT64)))
+_SHAPE = ListOf(_core(args.UtilizationShapePoint, _always("utilization", _INT32), _always("score", _INT32)))
+
+
+def _args(cls: type[args.PluginArgs], *fields: Field) -> StructOf:
+    return StructOf("v1", cls, *_TYPE_META, *fields)
+
+
+PLUGIN_ARGS: dict[str, StructOf] = {
+    kind.struct_name: kind
+    for kind in (
+        _args(
+            args.DefaultPreemptionArgs,
+            _optional("minCandidateNodesPercentage", _INT32),
+            _optional("minCandidateNodesAbsolute", _INT32),
+        ),
+        _args(
+            args.DynamicResourcesArgs,
+            Field("filterTimeout", Span(optional=True), omit_empty=False, pointer=True),
+            _optional("bindingTimeout", Span(optional=True)),
+        ),
+        _args(
+            args.InterPodAffinityArgs,
+            _optional("hardPodAffinityWeight", _INT32),
+            _always("ignorePreferredTermsOfExistingPods", _BOOL),
+        ),
+        _args(args.NodeAffinityArgs, _optional("addedAffinity", _NODE_AFFINITY)),
+        _args(args.NodeResourcesBalancedAllocationArgs, Field("resources", _RESOURCES)),
+        _args(
+            args.NodeResourcesFitArgs,
+            Field("ignoredResources", ListOf(_TEXT)),
+            Field("ignoredResourceGroups", ListOf(_TEXT)),
+            _optional(
+                "scoringStrategy",
+                _core(
+                    args.ScoringStrategy,
+                    Field("type", Text("v1.ScoringStrategyType")),
+                    Field("resources", _RESOURCES),
+                    _optional(
+                        "requestedToCapacityRatio",
+                        _core(args.RequestedToCapacityRatioParam, Field("shape", _SHAPE)),
+                    ),
+                ),
+            ),
+        ),
+        _args(
+            args.PodTopologySpreadArgs,
+            Field("defaultConstraints", ListOf(_TOPOLOGY_SPREAD_CONSTRAINT)),
+            Field("defaultingType", Text("v1.PodTopologySpreadConstraintsDefaulting")),
+        ),
+        _args(
+            args.VolumeBindingArgs,
+            _optional("bindTimeoutSeconds", _INT64),
+            Field("shape", _SHAPE),
+        ),
+    )
+}
+"""The arguments of in-tree plugins by their kind."""
+
+_PLUGIN_SET = _core(
+    PluginSet,
+    *(
+        Field(name, ListOf(_core(Plugin, _always("name", _TEXT), _optional("weight", _INT32))))
+        for name in ("enabled", "disabled")
+    ),
+)
+_PROFILE = StructOf(
+    "v1",
+    Profile,
+    _optional("schedulerName", _TEXT),
+    _optional("percentageOfNodesToScore", _INT32),
+    _optional(
+        "plugins", _core(Plugins, *(Field(name, _PLUGIN_SET) for name in Plugins.__struct_encode_fields__))
+    ),
+    Field("pluginConfig", ListOf(_core(PluginConfig, _always("name", _TEXT), Field("args", Raw())))),
+    name="KubeSchedulerProfile",
+)
+_EXTENDER = _core(
+    Extender,
+    _always("urlPrefix", _TEXT),
+    Field("filterVerb", _TEXT),
+    Field("preemptVerb", _TEXT),
+    Field("prioritizeVerb", _TEXT),
+    Field("weight", _INT64),
+    Field("bindVerb", _TEXT),
+    Field("enableHTTPS", _BOOL),
+    _optional(
+        "tlsConfig",
+        StructOf(
+            "v1",
+            ExtenderTLS,
+            Field("insecure", _BOOL),
+            *(Field(name, _TEXT) for name in ("serverName", "certFile", "keyFile", "caFile")),
+            *(Field(name, Bytes()) for name in ("certData", "keyData", "caData")),
+            name="ExtenderTLSConfig",
+        ),
+    ),
+    Field("httpTimeout", _SPAN),
+    Field("nodeCacheCapable", _BOOL),
+    Field(
+        "managedResources",
+        ListOf(_core(ExtenderManagedResource, _always("name", _TEXT), Field("ignoredByScheduler", _BOOL))),
+    ),
+    Field("ignorable", _BOOL),
+)
+_LEADER_ELECTION = StructOf(
+    "v1alpha1",
+    LeaderElection,
+    _always("leaderElect", _BOOL),
+    *(_always(name, _SPAN) for name in ("leaseDuration", "renewDeadline", "retryPeriod")),
+    *(_always(name, _TEXT) for name in ("resourceLock", "resourceName", "resourceNamespace")),
+    name="LeaderElectionConfiguration",
+)
+_CLIENT_CONNECTION = StructOf(
+    "v1alpha1",
+    ClientConnection,
+    *(_always(name, _TEXT) for name in ("kubeconfig", "acceptContentTypes", "contentType")),
+    _always("qps", Float32()),
+    _always("burst", _INT32),
+    name="ClientConnectionConfiguration",
+)
+
+CONFIGURATION = StructOf(
+    "v1",
+    SchedulerConfig,
+    *_TYPE_META,
+    _optional("parallelism", _INT32),
+    _always("leaderElection", _LEADER_ELECTION),
+    _always("clientConnection", _CLIENT_CONNECTION),
+    _optional("enableProfiling", _BOOL, embedded=("DebuggingConfiguration",)),
+    _optional("enableContentionProfiling", _BOOL, embedded=("DebuggingConfiguration",)),
+    _optional("percentageOfNodesToScore", _INT32),
+    _optional("podInitialBackoffSeconds", _INT64),
+    _optional("podMaxBackoffSeconds", _INT64),
+    Field("profiles", ListOf(_PROFILE)),
+    Field("extenders", ListOf(_EXTENDER)),
+    Field("delayCacheUntilActive", _BOOL),
+    name=KIND,
+)
+
+KINDS: dict[str, StructOf] = {KIND: CONFIGURATION, **PLUGIN_ARGS}
+"""Everything that can be decoded, by its kind."""

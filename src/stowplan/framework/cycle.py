@@ -1,0 +1,78 @@
+"""What is known while one pod is being placed."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+
+if TYPE_CHECKING:
+    from stowplan.framework.plugin import Plugin
+
+
+class Cycle:
+    """The scratch pad of one attempt.
+
+    `write` and `read` hold what a plugin found in PreFilter, `write_score` and `read_score` what it found in
+    PreScore. `memo` holds what it keeps for all pods of the class as long as the class is remembered: parsed
+    terms, counters, never anything about one attempt.
+    """
+
+    __slots__ = (
+        "_rows",
+        "_score_states",
+        "_states",
+        "feasible",
+        "feasible_count",
+        "feasible_version",
+        "memos",
+        "pod",
+        "skipped",
+        "skipped_score",
+        "table",
+    )
+
+    def __init__(self, table: ClusterTable, pod: PodInfo, memos: "dict[str, Any]") -> None:
+        self.table = table
+        self.pod = pod
+        self.skipped: set[str] = set()
+        self.skipped_score: set[str] = set()
+        self.feasible: BoolColumn | None = None
+        self.feasible_count = 0
+        self.feasible_version = 0
+        self.memos = memos
+        self._states: dict[str, Any] = {}
+        self._score_states: dict[str, Any] = {}
+        self._rows: Rows | None = None
+
+    def write(self, plugin: "Plugin", state: Any) -> None:
+        self._states[plugin.name] = state
+
+    def read(self, plugin: "Plugin") -> Any:
+        """What the plugin found in this attempt's PreFilter, None if nothing."""
+        return self._states.get(plugin.name)
+
+    def write_score(self, plugin: "Plugin", state: Any) -> None:
+        self._score_states[plugin.name] = state
+
+    def read_score(self, plugin: "Plugin") -> Any:
+        """What the plugin found in this attempt's PreScore, None if nothing."""
+        return self._score_states.get(plugin.name)
+
+    def remember(self, plugin: "Plugin", memo: Any) -> None:
+        self.memos[plugin.name] = memo
+
+    def memo(self, plugin: "Plugin") -> Any:
+        """What the plugin remembered for pods of this class, None if nothing."""
+        return self.memos.get(plugin.name)
+
+    @property
+    def feasible_rows(self) -> Rows:
+        """The rows that passed every filter, in row order."""
+        if self._rows is None:
+            assert self.feasible is not None
+            self._rows = np.flatnonzero(self.feasible[: self.table.rows_in_use])
+        return self._rows

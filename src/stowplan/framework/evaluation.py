@@ -1,0 +1,181 @@
+"""What an evaluation found, readable while the table stands still."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.changes import Rows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.filtering import NOT_ASKED_FOR, PASSED
+from stowplan.framework.podclass import PodClass
+from stowplan.framework.status import SUCCESS, Status, unresolvable
+
+if TYPE_CHECKING:
+    from stowplan.framework.framework import Framework
+
+
+@dataclass(slots=True)
+class PreFiltering:
+    """What PreFilter plugins said together: a rejection, or the only nodes to look at."""
+
+    status: Status | None = None
+    node_names: frozenset[str] | None = None
+    rejectors: set[str] = field(default_factory=set)
+    """Plugins that narrowed the choice, for the text about nodes left out."""
+
+
+class Evaluation:
+    """Filter verdicts and scores of one attempt.
+
+    It reads the arrays the runtime keeps, so it is good until the table changes or the next pod is
+    evaluated. `Decision` (decision.py) is what lasts.
+    """
+
+    __slots__ = ("_class", "_framework", "cycle", "only_row", "overruled", "pre_filtering", "scored")
+
+    def __init__(
+        self,
+        framework: "Framework",
+        cycle: Cycle,
+        pod_class: PodClass,
+        pre_filtering: PreFiltering,
+        overruled: dict[int, Status] | None = None,
+    ) -> None:
+        self._framework = framework
+        self._class = pod_class
+        self.cycle = cycle
+        self.pre_filtering = pre_filtering
+        self.overruled = overruled or {}
+        self.only_row: int | None = None
+        self.scored = False
+
+    # Filter
+
+    @property
+    def rejected_outright(self) -> Status | None:
+        """The PreFilter rejection that spared the filters their work, if any."""
+        return self.pre_filtering.status
+
+    @property
+    def feasible_count(self) -> int:
+        if self.rejected_outright is not None:
+            return 0
+        return 1 if self.only_row is not None else self._class.feasibility.count
+
+    @property
+    def feasible_rows(self) -> Rows:
+        if self.rejected_outright is not None:
+            return np.empty(0, dtype=np.intp)
+        if self.only_row is not None:
+            return np.array([self.only_row], dtype=np.intp)
+        return np.flatnonzero(self._class.feasibility.feasible)
+
+    def passes(self, row: int) -> bool:
+        """Would the filters take this row, whether or not PreFilter asked for it?"""
+        return self.status(row, asked_for_matters=False).is_success
+
+    def status(self, row: int, *, asked_for_matters: bool = True) -> Status:
+        """What the filters say of a row: success, or the first rejection with its reasons."""
+        feasibility = self._class.feasibility
+        if row in self.overruled:
+            return self.overruled[row]
+        first = int(feasibility.first[row])
+        if first == NOT_ASKED_FOR:
+            if asked_for_matters:
+                return self.left_out
+            for column in feasibility.columns:
+                if column.codes is not None and column.codes[row]:
+                    return column.status(self.cycle, self.cycle.pod, int(column.codes[row]))
+            return SUCCESS
+        if first == PASSED:
+            return SUCCESS
+        column = feasibility.columns[first]
+        assert column.codes is not None
+        return column.status(self.cycle, self.cycle.pod, int(column.codes[row]))
+
+    @property
+    def left_out(self) -> Status:
+        """What is said of nodes that PreFilter plugins did not ask for."""
+        return unresolvable(
+            f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(self.pre_filtering.rejectors))}]"
+        )
+
+    def rejections(self) -> dict[Status, Rows]:
+        """Rejected rows by verdict. Each distinct verdict is put into words once."""
+        table = self.cycle.table
+        feasibility = self._class.feasibility
+        used = table.rows_in_use
+        first, valid = feasibility.first[:used], table.valid[:used]
+        found: dict[Status, Rows] = {}
+        for row, status in self.overruled.items():
+            _extend(found, status, np.array([row], dtype=np.intp))
+        left_out = np.flatnonzero((first == NOT_ASKED_FOR) & valid)
+        if len(left_out):
+            _extend(found, self.left_out, left_out)
+        for column in feasibility.columns:
+            rows = np.flatnonzero((first == column.index) & valid)
+            if not len(rows):
+                continue
+            assert column.codes is not None
+            codes = column.codes[rows]
+            for code in np.unique(codes).tolist():
+                status = column.status(self.cycle, self.cycle.pod, code)
+                _extend(found, status, rows[codes == code])
+        return found
+
+    def reason_counts(self) -> Counter[str]:
+        """How many nodes each reason stands against."""
+        counts: Counter[str] = Counter()
+        for status, rows in self.rejections().items():
+            for reason in status.reasons:
+                counts[reason] += len(rows)
+        return counts
+
+    # Score
+
+    def totals(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        """Total score by row, -1 for rows that are not feasible. Only after scoring."""
+        return self._class.preference.ranking.totals
+
+    def scores(self, rows: Rows) -> dict[str, list[int]]:
+        """Score times weight of some rows, by plugin that scored."""
+        found: dict[str, list[int]] = {}
+        for column in self._class.preference.columns:
+            if column.active:
+                final = column.final
+                values = [column.constant] * len(rows) if final is None else final[rows].tolist()
+                found[column.plugin.name] = [value * column.weight for value in values]
+        return found
+
+    def best(self) -> tuple[int, int]:
+        """The highest total and how many rows have it."""
+        return self._class.preference.ranking.best()
+
+    def best_rows(self) -> Rows:
+        """Every row with the highest total; the only feasible row where nothing was scored."""
+        if not self.scored:
+            return self.feasible_rows
+        ranking = self._class.preference.ranking
+        return ranking.ties(ranking.best()[0])
+
+    def pick(self, nth: int) -> int:
+        """The nth (from 0) of the best rows."""
+        if not self.scored:
+            return int(self.feasible_rows[nth])
+        ranking = self._class.preference.ranking
+        return ranking.pick(ranking.best()[0], nth)
+
+    def codes(self) -> dict[str, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+        """Every filter's codes by row, also of filters that came after the first to reject."""
+        return {
+            column.plugin.name: column.codes
+            for column in self._class.feasibility.columns
+            if column.active and column.codes is not None
+        }
+
+
+def _extend(found: dict[Status, Rows], status: Status, rows: Rows) -> None:
+    known = found.get(status)
+    found[status] = rows if known is None else np.concatenate((known, rows))

@@ -1,0 +1,318 @@
+"""Running Filter plugins over rows, and keeping what they said for the next pod of the same class."""
+
+from typing import Any
+
+import numpy as np
+
+from stowplan.cluster.changes import NO_ROWS, Rows
+from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.plugin import ALL_ROWS, AllRows, Codes, Plugin, Reads, StaleRows
+from stowplan.framework.status import Status
+
+PASSED = -1
+"""In `first`: no plugin rejects the row."""
+NOT_ASKED_FOR = -2
+"""In `first`: a PreFilter plugin left the row out."""
+OVERRULED = -3
+"""In `first`: rejected for this attempt only, because of pods nominated to the row."""
+
+
+class FilterColumn:
+    """One Filter plugin's codes over all rows; None while it passes every row.
+
+    `state` is what the plugin had found when the codes were computed, so that it can say which rows changed.
+    """
+
+    __slots__ = ("active", "by_node", "codes", "index", "known", "plugin", "reusable", "state", "statuses")
+
+    def __init__(self, index: int, plugin: Plugin, reusable: bool) -> None:
+        self.index = index
+        self.plugin = plugin
+        self.reusable = reusable
+        self.by_node = not hasattr(plugin, "filter")
+        self.active = False
+        self.codes: Codes | None = None
+        self.state: Any = None
+        self.known: BoolColumn | None = None
+        self.statuses: list[Status] = []
+
+    def stop(self) -> bool:
+        """The plugin does not take part this time; says whether that changes anything."""
+        changed = self.codes is not None
+        self.active, self.codes, self.state, self.known = False, None, None, None
+        return changed
+
+    def status(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        """What a code means, said by this plugin."""
+        status = self.statuses[code - 1] if self.by_node else self.plugin.reason(cycle, pod, code)
+        return status.by(self.plugin.name)
+
+    def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> None:
+        """Ask the plugin again about some rows, or about all of them."""
+        if isinstance(rows, AllRows):
+            self.codes = self.ask(cycle, table.all_rows(), table.capacity)
+            return
+        codes = self.ask(cycle, NodeRows(table, rows), None)
+        if self.codes is None:
+            if codes is None or not codes.any():
+                return
+            self.codes = np.zeros(table.capacity, dtype=np.int64)
+        self.codes[rows] = 0 if codes is None else codes
+
+    def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
+        """The plugin's codes for some rows, checked; padded to `capacity` where given."""
+        try:
+            codes: Any = self.plugin.filter(cycle, cycle.pod, nodes)  # type: ignore[attr-defined]
+        except PluginError:
+            raise
+        except Exception as cause:
+            raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
+        if codes is None:
+            return None
+        if not isinstance(codes, np.ndarray) or codes.shape != (nodes.count,):
+            raise filter_error(
+                self.plugin, f"expected an array of {nodes.count} codes, got {describe(codes)}"
+            )
+        if codes.dtype.kind not in "iub":
+            raise filter_error(self.plugin, f"expected integer codes, got {codes.dtype}")
+        if capacity is None:
+            return codes
+        if not codes.any():
+            return None
+        padded = np.zeros(capacity, dtype=np.int64)
+        padded[: nodes.count] = codes
+        return padded
+
+    def compute_by_node(self, table: ClusterTable, cycle: Cycle, stale: StaleRows, alive: BoolColumn) -> Rows:
+        """Ask about rows that passed all earlier plugins and whose answer is not known; returns those rows."""
+        if self.codes is None or self.known is None:
+            self.codes = np.zeros(table.capacity, dtype=np.int64)
+            self.known = np.zeros(table.capacity, dtype=np.bool_)
+            if not self.reusable:
+                self.statuses = []
+        if isinstance(stale, AllRows):
+            self.known[:] = False
+            self.codes[:] = 0
+        else:
+            self.known[stale] = False
+            self.codes[stale] = 0
+        used = table.rows_in_use
+        rows = np.flatnonzero(alive[:used] & ~self.known[:used])
+        for row in rows.tolist():
+            self.codes[row] = self.ask_node(cycle, NodeRow(table, row))
+        self.known[rows] = True
+        return rows
+
+    def ask_node(self, cycle: Cycle, node: NodeRow) -> int:
+        try:
+            status: Any = self.plugin.filter_node(cycle, cycle.pod, node)  # type: ignore[attr-defined]
+        except Exception as cause:
+            raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}", node.name) from cause
+        if status is None:
+            return 0
+        if not isinstance(status, Status):
+            raise filter_error(self.plugin, f"expected a Status or None, got {describe(status)}", node.name)
+        if status.is_success:
+            return 0
+        if not status.code.is_rejection:
+            raise filter_error(self.plugin, status.message or status.code.label, node.name)
+        if status not in self.statuses:
+            self.statuses.append(status)
+        return self.statuses.index(status) + 1
+
+    def stale(self, cycle: Cycle, state: Any, node_rows: Rows, usage_rows: Rows) -> StaleRows:
+        """The rows whose code may differ from the one kept."""
+        if not self.active or not self.reusable:
+            return ALL_ROWS
+        plugin = self.plugin
+        rows = rows_read(plugin.reads, node_rows, usage_rows)
+        if plugin.row_local:
+            return rows
+        ask = getattr(plugin, "stale_filter_rows", None)
+        more: StaleRows = ALL_ROWS if ask is None else ask(cycle, cycle.pod, self.state, state)
+        return merge_stale(rows, more)
+
+
+def rows_read(reads: Reads, node_rows: Rows, usage_rows: Rows) -> Rows:
+    """Of the touched rows, those where something a plugin reads was touched."""
+    if reads is Reads.USAGE:
+        return usage_rows
+    if reads is Reads.NODE:
+        return node_rows
+    return merge_rows(node_rows, usage_rows) if reads else NO_ROWS
+
+
+def merge_rows(one: Rows, other: Rows) -> Rows:
+    if not len(one) or one is other:
+        return other
+    if not len(other):
+        return one
+    return np.union1d(one, other)
+
+
+def merge_stale(one: Rows, other: StaleRows) -> StaleRows:
+    return other if isinstance(other, AllRows) else merge_rows(one, other)
+
+
+def filter_error(plugin: Plugin, message: str, node: str | None = None) -> PluginError:
+    return PluginError(
+        plugin.name, f'running "{plugin.name}" filter plugin: {message}', () if node is None else (node,)
+    )
+
+
+def describe(value: object) -> str:
+    """A short description of a wrong value."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    return f"{type(value).__name__} {value!r}"[:80]
+
+
+class Feasibility:
+    """All Filter plugins of a profile over all rows, for one class of pods.
+
+    `first` holds, by row, the first plugin that rejects it (or PASSED and the like); `feasible` the rows
+    where none does.
+    """
+
+    __slots__ = (
+        "_node_position",
+        "_revisit",
+        "_table",
+        "_usage_position",
+        "asked_for",
+        "columns",
+        "count",
+        "feasible",
+        "first",
+        "version",
+    )
+
+    def __init__(self, table: ClusterTable, columns: list[FilterColumn]) -> None:
+        self._table = table
+        self.columns = columns
+        self.first = np.full(table.capacity, PASSED, dtype=np.int16)
+        self.feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
+        self.asked_for: BoolColumn | None = None
+        self.count = 0
+        self.version = 0
+        self._revisit: list[int] = []
+        self._node_position = -1
+        self._usage_position = -1
+
+    def sync(self, cycle: Cycle) -> StaleRows:
+        """Bring codes up to date for this attempt; returns the rows that were looked at again."""
+        table = self._table
+        node_rows = table.node_log.since(self._node_position) if self._node_position >= 0 else None
+        usage_rows = table.usage_log.since(self._usage_position) if self._usage_position >= 0 else None
+        self._node_position = table.node_log.position
+        self._usage_position = table.usage_log.position
+        touched: StaleRows = ALL_ROWS
+        if node_rows is not None and usage_rows is not None:
+            touched = node_rows
+            if self._revisit:
+                touched = merge_rows(node_rows, np.array(self._revisit, dtype=np.intp))
+        self._revisit = []
+        alive: BoolColumn | None = None
+        for position, column in enumerate(self.columns):
+            if column.plugin.name in cycle.skipped:
+                if column.active and column.stop():
+                    touched = ALL_ROWS
+                continue
+            state = cycle.read(column.plugin)
+            rows: StaleRows = ALL_ROWS
+            if node_rows is not None and usage_rows is not None:
+                rows = column.stale(cycle, state, node_rows, usage_rows)
+            if column.by_node:
+                alive = self._alive(position, alive)
+                column.compute_by_node(table, cycle, rows, alive)
+                rows = ALL_ROWS
+            elif isinstance(rows, AllRows) or len(rows):
+                column.compute(table, cycle, rows)
+            column.active, column.state = True, state
+            if isinstance(touched, AllRows) or isinstance(rows, AllRows):
+                touched = ALL_ROWS
+            else:
+                touched = merge_rows(rows, touched)
+        self._merge(touched)
+        return touched
+
+    def restrict(self, rows: BoolColumn) -> None:
+        """Only these rows are worth looking at for pods of this class."""
+        self.asked_for = rows
+
+    def overrule(self, row: int) -> None:
+        """Take a row out for this attempt only."""
+        self.first[row] = OVERRULED
+        self._revisit.append(row)
+        if self.feasible[row]:
+            self.feasible[row] = False
+            self.count -= 1
+            self.version += 1
+
+    def _alive(self, before: int, alive: BoolColumn | None) -> BoolColumn:
+        """Rows that no plugin before a position rejects."""
+        result = self._table.valid.copy()
+        if self.asked_for is not None:
+            result &= self.asked_for
+        for column in self.columns[:before]:
+            if column.codes is not None:
+                result &= column.codes == 0
+        return result
+
+    def _merge(self, touched: StaleRows) -> None:
+        if isinstance(touched, AllRows):
+            self._merge_all()
+        elif len(touched) == 1:
+            self._merge_one(int(touched[0]))
+        elif len(touched):
+            self._merge_rows(touched)
+
+    def _merge_all(self) -> None:
+        table = self._table
+        first = self.first
+        first.fill(PASSED)
+        for column in reversed(self.columns):
+            if column.codes is not None:
+                np.putmask(first, column.codes != 0, column.index)
+        if self.asked_for is not None:
+            first[~self.asked_for] = NOT_ASKED_FOR
+        feasible = (first == PASSED) & table.valid
+        if not np.array_equal(feasible, self.feasible):
+            self.version += 1
+            self.feasible = feasible
+            self.count = int(np.count_nonzero(feasible))
+
+    def _merge_one(self, row: int) -> None:
+        found = PASSED
+        for column in self.columns:
+            if column.codes is not None and column.codes[row]:
+                found = column.index
+                break
+        if self.asked_for is not None and not self.asked_for[row]:
+            found = NOT_ASKED_FOR
+        self.first[row] = found
+        feasible = found == PASSED and bool(self._table.valid[row])
+        if feasible != bool(self.feasible[row]):
+            self.feasible[row] = feasible
+            self.count += 1 if feasible else -1
+            self.version += 1
+
+    def _merge_rows(self, rows: Rows) -> None:
+        found = np.full(len(rows), PASSED, dtype=np.int16)
+        for column in reversed(self.columns):
+            if column.codes is not None:
+                np.putmask(found, column.codes[rows] != 0, column.index)
+        if self.asked_for is not None:
+            found[~self.asked_for[rows]] = NOT_ASKED_FOR
+        self.first[rows] = found
+        feasible = (found == PASSED) & self._table.valid[rows]
+        before = self.feasible[rows]
+        if (feasible != before).any():
+            self.feasible[rows] = feasible
+            self.count += int(np.count_nonzero(feasible)) - int(np.count_nonzero(before))
+            self.version += 1

@@ -1,0 +1,343 @@
+"""One profile at work: its plugins, run at their extension points over the cluster table."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.evaluation import Evaluation, PreFiltering
+from stowplan.framework.filtering import Feasibility, FilterColumn
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.plugin import Handle, Plugin, PreFilterResult, Unsigned
+from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer
+from stowplan.framework.points import Point
+from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.registry import Registry
+from stowplan.framework.scoring import Preference, ScoreColumn
+from stowplan.framework.status import Code, Status, unresolvable
+
+Nominations = Mapping[int, Sequence[PodInfo]]
+"""Pods nominated to rows."""
+
+_NO_NOMINATIONS: Nominations = {}
+
+
+class Framework:
+    """The plugins of one profile and what is kept of their answers.
+
+    `evaluate` is the heart: which nodes can take a pod, and how good each of them is. It neither waits nor
+    changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
+    the same results.
+    """
+
+    def __init__(
+        self,
+        profile: ProfileSpec,
+        table: ClusterTable,
+        registry: Registry,
+        gates: FeatureGates | None = None,
+        *,
+        reuse: bool = True,
+    ) -> None:
+        self.profile = profile
+        self.table = table
+        self._reuse = reuse
+        handle = Handle(table, gates or FeatureGates())
+        self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
+        self._trusted = registry.in_tree
+        self._classes = PodClasses(self.plugins)
+        self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
+        self._pre_filters = self.at(Point.PRE_FILTER)
+        self._filters = self.at(Point.FILTER)
+        self._pre_scores = self.at(Point.PRE_SCORE)
+        self._scores = self.at(Point.SCORE)
+        self._weights = {use.name: use.weight for use in profile.plugins.get(Point.SCORE, ())}
+        involved = {
+            plugin.name: plugin
+            for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
+        }
+        self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
+        self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
+
+    def at(self, point: Point) -> list[Plugin]:
+        """The plugins of an extension point, in the order they run."""
+        return [
+            self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
+        ]
+
+    # The scheduling of one pod, up to the choice
+
+    def evaluate(
+        self, pod: PodInfo, nominations: Nominations = _NO_NOMINATIONS, nominated_row: int | None = None
+    ) -> Evaluation:
+        """Filter and score every node for a pod.
+
+        `nominations` are pods promised to rows: a row must be able to take the pod both with and without those
+        that are at least as important. `nominated_row` is a row promised to this pod: if it passes, it is the
+        only one considered. Raises PluginError if a plugin fails.
+        """
+        key, pod_class, unsigned = self._class_of(pod)
+        cycle = Cycle(self.table, pod, pod_class.memos)
+        try:
+            return self._evaluate(cycle, pod_class, nominations, nominated_row)
+        except PluginError:
+            self._classes.drop(key)
+            raise
+        finally:
+            if not self._reuse:
+                self._classes.drop(key)
+            else:
+                self._classes.settle(key, pod_class)
+            for name in unsigned:
+                memo = pod_class.memos.pop(name, None)
+                if memo is not None:
+                    self.plugins[name].release(memo)
+
+    def _evaluate(
+        self, cycle: Cycle, pod_class: PodClass, nominations: Nominations, nominated_row: int | None
+    ) -> Evaluation:
+        pre_filtering = self._pre_filter(cycle, pod_class)
+        if pre_filtering.status is not None:
+            return Evaluation(self, cycle, pod_class, pre_filtering)
+        feasibility = pod_class.feasibility
+        if pre_filtering.node_names is not None:
+            feasibility.restrict(self._rows_named(pre_filtering.node_names))
+        touched = feasibility.sync(cycle)
+        pod_class.preference.note(touched)
+        overruled = self._with_nominated(cycle, pod_class, nominations)
+        evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled)
+        if nominated_row is not None and evaluation.passes(nominated_row):
+            evaluation.only_row = nominated_row
+            return evaluation
+        if nominated_row is not None:
+            pre_filtering.rejectors.add(evaluation.status(nominated_row).plugin)
+        cycle.feasible = feasibility.feasible
+        cycle.feasible_count = feasibility.count
+        cycle.feasible_version = feasibility.version
+        if feasibility.count > 1:
+            self._pre_score(cycle, pod_class)
+            pod_class.preference.sync(cycle)
+            evaluation.scored = True
+        return evaluation
+
+    # Classes
+
+    def _class_of(self, pod: PodInfo) -> tuple[Hashable, PodClass, list[str]]:
+        """The class of a pod, and the plugins that could not say what they read of it."""
+        key = self._template_key(pod)
+        unsigned: list[str] = []
+        if self._by_pod:
+            fragments = []
+            for plugin in self._by_pod:
+                fragment = plugin.sign(pod)
+                if isinstance(fragment, Unsigned):
+                    unsigned.append(plugin.name)
+                else:
+                    fragments.append((plugin.name, fragment))
+            key = (key, tuple(fragments), tuple(unsigned))
+        pod_class = self._classes.get(key) if self._reuse else None
+        if pod_class is not None and pod_class.capacity != self.table.capacity:
+            self._classes.drop(key)
+            pod_class = None
+        if pod_class is None:
+            pod_class = self._new_class(frozenset(unsigned))
+            self._classes.put(key, pod_class)
+        return key, pod_class, unsigned
+
+    def _template_key(self, pod: PodInfo) -> Hashable:
+        """The part of the signature that all pods of a template share, worked out once for them."""
+        kept = pod.template.class_keys.get(id(self))
+        version = self.table.lookups.version
+        if kept is not None and kept[0] == version:
+            return kept[1]
+        parts = tuple(plugin.sign(pod) for plugin in self._by_template)
+        key = self._keys.get(parts)
+        if key is None:
+            key = self._keys[parts] = ClassKey()
+        pod.template.class_keys[id(self)] = (version, key)
+        return key
+
+    def _new_class(self, unsigned: frozenset[str]) -> PodClass:
+        filters = [
+            FilterColumn(index, plugin, plugin.name not in unsigned)
+            for index, plugin in enumerate(self._filters)
+        ]
+        scores = [
+            ScoreColumn(
+                plugin, self._weights[plugin.name], plugin.name not in unsigned, plugin.name in self._trusted
+            )
+            for plugin in self._scores
+        ]
+        table = self.table
+        return PodClass(table.capacity, Feasibility(table, filters), Preference(table, scores))
+
+    # PreFilter
+
+    def _pre_filter(self, cycle: Cycle, pod_class: PodClass) -> PreFiltering:
+        result = PreFiltering()
+        answers = pod_class.pre_filter_answers
+        for plugin in self._pre_filters:
+            name = plugin.name
+            if plugin.constant_pre_filter:
+                if name not in answers:
+                    answers[name] = self._ask_pre_filter(plugin, cycle)
+                    pod_class.states[name] = cycle.read(plugin)
+                else:
+                    cycle.write(plugin, pod_class.states[name])
+                answer = answers[name]
+            else:
+                answer = self._ask_pre_filter(plugin, cycle)
+            if answer is None:
+                continue
+            if isinstance(answer, PreFilterResult):
+                self._narrow(result, plugin, answer.node_names)
+                if result.status is not None:
+                    break
+                continue
+            if answer.code is Code.SKIP:
+                cycle.skipped.add(name)
+            elif answer.code.is_rejection:
+                result.status = answer.by(name)
+                if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    break
+            elif not answer.is_success:
+                raise PluginError(name, f'running PreFilter plugin "{name}": {answer.message}')
+        return result
+
+    def _ask_pre_filter(self, plugin: Plugin, cycle: Cycle) -> PreFilterAnswer:
+        try:
+            answer: Any = plugin.pre_filter(cycle, cycle.pod)  # type: ignore[attr-defined]
+        except PluginError:
+            raise
+        except Exception as cause:
+            message = f'running PreFilter plugin "{plugin.name}": {type(cause).__name__}: {cause}'
+            raise PluginError(plugin.name, message) from cause
+        if answer is None or isinstance(answer, Status | PreFilterResult):
+            return answer
+        raise PluginError(
+            plugin.name,
+            f'running PreFilter plugin "{plugin.name}": expected a Status, a PreFilterResult or None, '
+            f"got {type(answer).__name__}",
+        )
+
+    @staticmethod
+    def _narrow(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> None:
+        """Only nodes that every such plugin asks for are looked at."""
+        result.rejectors.add(plugin.name)
+        result.node_names = names if result.node_names is None else result.node_names & names
+        if result.node_names:
+            return
+        asked = sorted(result.rejectors)
+        if len(asked) == 1:
+            reason = f"node(s) didn't satisfy plugin {asked[0]}"
+        else:
+            reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
+        result.status = unresolvable(reason)
+
+    def _rows_named(self, names: frozenset[str]) -> Any:
+        mask = np.zeros(self.table.capacity, dtype=np.bool_)
+        for name in names:
+            row = self.table.row_of(name)
+            if row is not None:
+                mask[row] = True
+        return mask
+
+    # Nominated pods
+
+    def _with_nominated(
+        self, cycle: Cycle, pod_class: PodClass, nominations: Nominations
+    ) -> dict[int, Status]:
+        """Rows that could not take the pod beside pods promised to them, with the reason."""
+        overruled: dict[int, Status] = {}
+        if not nominations:
+            return overruled
+        pod = cycle.pod
+        for row, promised in nominations.items():
+            others = [
+                other
+                for other in promised
+                if other.uid != pod.uid and other.priority >= pod.priority and other.row < 0
+            ]
+            if not others:
+                continue
+            status = self.filter_with(cycle, row, others)
+            if status is not None:
+                overruled[row] = status
+                pod_class.feasibility.overrule(row)
+                pod_class.preference.note(np.array([row], dtype=np.intp))
+        return overruled
+
+    def filter_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
+        """What the filters say of a row as if other pods stood there too; None: it passes.
+
+        The pods are put on the row and taken off again; every count ends as it was.
+        """
+        table = self.table
+        name = table.name_of(row)
+        stand_ins = []
+        try:
+            for other in others:
+                stand_in = table.info(other.pod)
+                table.place(stand_in, name)
+                stand_ins.append(stand_in)
+            return self._filter_row(cycle, row)
+        finally:
+            for stand_in in reversed(stand_ins):
+                table.remove_pod(stand_in.uid)
+
+    def _filter_row(self, cycle: Cycle, row: int) -> Status | None:
+        """Ask the filters about one row with the table as it is, keeping nothing."""
+        trial = Cycle(self.table, cycle.pod, cycle.memos)
+        for plugin in self._pre_filters:
+            if plugin.name not in cycle.skipped:
+                self._ask_pre_filter(plugin, trial)
+        nodes = NodeRows(self.table, np.array([row], dtype=np.intp))
+        for index, plugin in enumerate(self._filters):
+            if plugin.name in cycle.skipped:
+                continue
+            column = FilterColumn(index, plugin, reusable=False)
+            if column.by_node:
+                code = column.ask_node(trial, NodeRow(self.table, row))
+            else:
+                codes = column.ask(trial, nodes, None)
+                code = 0 if codes is None else int(codes[0])
+            if code:
+                return column.status(trial, cycle.pod, code)
+        return None
+
+    # PreScore
+
+    def _pre_score(self, cycle: Cycle, pod_class: PodClass) -> None:
+        answers = pod_class.pre_score_answers
+        for plugin in self._pre_scores:
+            name = plugin.name
+            if plugin.constant_pre_score:
+                if name not in answers:
+                    answers[name] = self._ask_pre_score(plugin, cycle)
+                    pod_class.score_states[name] = cycle.read_score(plugin)
+                else:
+                    cycle.write_score(plugin, pod_class.score_states[name])
+                answer = answers[name]
+            else:
+                answer = self._ask_pre_score(plugin, cycle)
+            if answer is None or answer.is_success:
+                continue
+            if answer.code is not Code.SKIP:
+                raise PluginError(name, f'running PreScore plugin "{name}": {answer.message}')
+            cycle.skipped_score.add(name)
+
+    def _ask_pre_score(self, plugin: Plugin, cycle: Cycle) -> Status | None:
+        try:
+            answer: Status | None = plugin.pre_score(cycle, cycle.pod)  # type: ignore[attr-defined]
+        except PluginError:
+            raise
+        except Exception as cause:
+            message = f'running PreScore plugin "{plugin.name}": {type(cause).__name__}: {cause}'
+            raise PluginError(plugin.name, message) from cause
+        return answer

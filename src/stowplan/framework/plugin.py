@@ -1,0 +1,164 @@
+"""The plugin interface.
+
+A plugin is a class. It takes part in an extension point by having that point's method; it needs no
+registration beyond its name. Filter and Score can be written two ways:
+
+*by column*, over many rows at once, for speed::
+
+    def filter(self, cycle, pod, nodes) -> codes       # 0: passes; else a number that `reason` explains
+    def score(self, cycle, pod, nodes) -> scores       # int64, one per row
+
+*by node*, one node at a time, for ten readable lines::
+
+    def filter_node(self, cycle, pod, node) -> Status | None
+    def score_node(self, cycle, pod, node) -> int
+
+What the runtime may reuse between pods is declared, never guessed:
+
+* `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form a class. Without it
+  nothing of this plugin's is reused.
+* `reads` says what of a row the plugin looks at; results are refreshed in rows where that changed.
+* A plugin whose answer for a row also depends on other rows sets `row_local = False` and names the rows that
+  changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
+  PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
+"""
+
+from collections.abc import Hashable
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.points import Point
+from stowplan.framework.status import Status
+
+if TYPE_CHECKING:
+    from stowplan.framework.cycle import Cycle
+
+Codes = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.int64]
+
+MAX_NODE_SCORE = 100
+
+
+class Unsigned:
+    """The type of UNSIGNED."""
+
+    def __repr__(self) -> str:
+        return "UNSIGNED"
+
+
+UNSIGNED = Unsigned()
+"""What `sign` returns when a plugin cannot say what it reads: nothing of it is reused."""
+
+
+class AllRows:
+    """The type of ALL_ROWS."""
+
+    def __repr__(self) -> str:
+        return "ALL_ROWS"
+
+
+ALL_ROWS = AllRows()
+"""Every row may have changed."""
+
+
+class Reads(IntFlag):
+    """What of a row a plugin looks at."""
+
+    NOTHING = 0
+    NODE = 1
+    """Labels, taints, annotations, features, conditions: what the node is."""
+    USAGE = 2
+    """Allocatable resources and the pods on the node: what it can hold and holds."""
+    ANYTHING = 3
+
+
+class PreFilterResult(NamedTuple):
+    """The only nodes worth looking at, by name."""
+
+    node_names: frozenset[str]
+
+
+class Extremes(NamedTuple):
+    """Lowest and highest raw score over the feasible nodes that count."""
+
+    low: int
+    high: int
+
+
+class Handle(NamedTuple):
+    """What a plugin may use of the scheduler it is part of."""
+
+    table: ClusterTable
+    gates: FeatureGates
+
+
+class Plugin:
+    """Base of all plugins. See the module's docstring for what to add."""
+
+    name: ClassVar[str] = ""
+    """Defaults to the name of the class."""
+
+    args_type: ClassVar[type[Any] | None] = None
+    """A msgspec struct for the plugin's `args` in a configuration; None: they arrive as a plain dict."""
+
+    reads: ClassVar[Reads] = Reads.ANYTHING
+    row_local: ClassVar[bool] = True
+    signs_template: ClassVar[bool] = False
+    """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
+    constant_pre_filter: ClassVar[bool] = False
+    """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
+    constant_pre_score: ClassVar[bool] = False
+    """What `pre_score` says, and leaves in the cycle, depends on the signature alone."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
+        """What this plugin reads of the pod, as something hashable."""
+        return UNSIGNED
+
+    def reason(self, cycle: "Cycle", pod: PodInfo, code: int) -> Status:
+        """What a non-zero code of `filter` means. Asked only when somebody wants to know."""
+        raise LookupError(f"plugin {self.name!r} has no reason for code {code}")
+
+    def release(self, memo: Any) -> None:
+        """Give back what was kept for a class of pods that is no longer needed."""
+
+
+_METHODS: dict[Point, tuple[str, ...]] = {
+    Point.PRE_ENQUEUE: ("pre_enqueue",),
+    Point.QUEUE_SORT: ("sort_key",),
+    Point.PRE_FILTER: ("pre_filter",),
+    Point.FILTER: ("filter", "filter_node"),
+    Point.POST_FILTER: ("post_filter",),
+    Point.PRE_SCORE: ("pre_score",),
+    Point.SCORE: ("score", "score_node"),
+    Point.RESERVE: ("reserve",),
+    Point.PERMIT: ("permit",),
+    Point.PRE_BIND: ("pre_bind",),
+    Point.BIND: ("bind",),
+    Point.POST_BIND: ("post_bind",),
+}
+
+
+def points_of(cls: type[Plugin]) -> frozenset[Point]:
+    """The extension points a plugin class takes part in: those whose method it has."""
+    return frozenset(
+        point for point, methods in _METHODS.items() if any(hasattr(cls, method) for method in methods)
+    )
+
+
+StaleRows = Rows | AllRows

@@ -1,0 +1,63 @@
+"""Plugin classes by name, and plugins made from them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stowplan.framework.errors import ProfileError
+from stowplan.framework.plugin import Handle, Plugin, points_of
+from stowplan.framework.points import Point
+from stowplan.framework.profile import ProfileSpec
+
+
+class Registry:
+    """The classes a profile can be built from: those of the tree, and others beside them."""
+
+    def __init__(self, in_tree: Mapping[str, type[Plugin]]) -> None:
+        self.in_tree = frozenset(in_tree)
+        self._classes: dict[str, type[Plugin]] = dict(in_tree)
+
+    def add(self, cls: type[Plugin]) -> None:
+        """Make a plugin known under its name."""
+        if cls.name in self._classes:
+            raise ProfileError(f"a plugin named {cls.name} already exists")
+        self._classes[cls.name] = cls
+
+    @property
+    def added(self) -> dict[str, frozenset[Point]]:
+        """Plugins from outside the tree and the extension points they take part in."""
+        return {name: points_of(cls) for name, cls in self._classes.items() if name not in self.in_tree}
+
+    def with_plugins(self, classes: Iterable[type[Plugin]]) -> "Registry":
+        """A copy that knows more plugins."""
+        copy = Registry({name: self._classes[name] for name in self.in_tree})
+        for cls in (*(c for n, c in self._classes.items() if n not in self.in_tree), *classes):
+            copy.add(cls)
+        return copy
+
+    def instantiate(self, profile: ProfileSpec, handle: Handle) -> dict[str, Plugin]:
+        """One plugin object per name a profile uses. In-tree names that have no class yet are left out."""
+        names = {use.name: None for uses in profile.plugins.values() for use in uses}
+        plugins: dict[str, Plugin] = {}
+        for name in names:
+            cls = self._classes.get(name)
+            if cls is not None:
+                plugins[name] = self._make(cls, profile.args.get(name), handle)
+        return plugins
+
+    @staticmethod
+    def _make(cls: type[Plugin], args: Any, handle: Handle) -> Plugin:
+        if cls.args_type is not None and not isinstance(args, cls.args_type):
+            try:
+                args = msgspec.convert({} if args is None else args, cls.args_type)
+            except msgspec.ValidationError as error:
+                raise ProfileError(f'initializing plugin "{cls.name}": args: {error}') from None
+        try:
+            return cls(args, handle)
+        except ProfileError as error:
+            raise ProfileError(f'initializing plugin "{cls.name}": {error}') from None
+        except Exception as error:
+            raise ProfileError(
+                f'initializing plugin "{cls.name}": {type(error).__name__}: {error}'
+            ) from error

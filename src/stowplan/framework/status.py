@@ -1,0 +1,68 @@
+"""What a plugin says about a pod or about a pod on a node."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Code(IntEnum):
+    """Status codes, numbered and named as in Kubernetes."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+    @property
+    def label(self) -> str:
+        """The name people know, such as `UnschedulableAndUnresolvable`."""
+        return _LABELS[self]
+
+    @property
+    def is_rejection(self) -> bool:
+        return self in _REJECTIONS
+
+
+_LABELS = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
+_REJECTIONS = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING))
+
+
+class Status(NamedTuple):
+    """A code, its reasons, and the plugin they come from (filled in by the runtime)."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+    @property
+    def is_success(self) -> bool:
+        return self.code is Code.SUCCESS
+
+    def by(self, plugin: str) -> "Status":
+        """The same, said by a named plugin."""
+        return Status(self.code, self.reasons, plugin)
+
+
+SUCCESS = Status(Code.SUCCESS)
+SKIP = Status(Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """Does not fit as things are; removing pods might help."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """Does not fit, and removing pods would not help."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+def error(*reasons: str) -> Status:
+    """Something went wrong: the attempt fails and is tried again."""
+    return Status(Code.ERROR, reasons)

@@ -1,0 +1,68 @@
+"""ImageLocality: prefers nodes that already hold the pod's images, the more so the larger they are."""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+
+from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Plugin, Reads, Scores, StaleRows
+
+_MIB = 1024 * 1024
+MIN_THRESHOLD = 23 * _MIB
+MAX_CONTAINER_THRESHOLD = 1000 * _MIB
+
+
+class _State(NamedTuple):
+    """What scores were computed from: they hold while this is unchanged."""
+
+    images_version: int
+    node_count: int
+
+
+class ImageLocality(Plugin):
+    """An image counts with its size times the share of nodes that have it, so that one image on one node does
+    not draw everything there."""
+
+    reads = Reads.NOTHING
+    row_local = False
+    signs_template = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return _wanted(pod)
+
+    def score_basis(self, cycle: Cycle, pod: PodInfo) -> _State:
+        return _State(cycle.table.images.version, cycle.table.node_count)
+
+    def stale_score_rows(self, cycle: Cycle, pod: PodInfo, before: _State, now: _State) -> StaleRows:
+        return NO_ROWS if before == now else ALL_ROWS
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        images, containers = _wanted(pod)
+        table = nodes.table
+        present = [table.images.states[name] for name in images if name in table.images.states]
+        if not present or not containers:
+            return None
+        sums = np.zeros(table.capacity, dtype=np.int64)
+        for state in present:
+            sums[list(state.rows)] += int(state.size * (len(state.rows) / table.node_count))
+        highest = MAX_CONTAINER_THRESHOLD * containers
+        clamped = np.clip(sums[nodes.rows], MIN_THRESHOLD, highest)
+        return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (highest - MIN_THRESHOLD)
+
+
+def _wanted(pod: PodInfo) -> tuple[tuple[str, ...], int]:
+    """The images a pod needs, by their full names, and its number of containers."""
+    spec = pod.spec
+    names = [container.image for container in (*spec.init_containers, *spec.containers)]
+    containers = len(names)
+    names += [volume.image.reference for volume in spec.volumes if volume.image is not None]
+    return tuple(map(normalized_name, names)), containers
+
+
+def normalized_name(name: str) -> str:
+    """The name with its tag: `:latest` where there is none after the last slash."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

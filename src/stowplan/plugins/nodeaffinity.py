@@ -1,0 +1,139 @@
+"""NodeAffinity: nodeSelector and node affinity, required and preferred."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from stowplan.api.labels import SelectorError
+from stowplan.api.nodeselector import (
+    PreferredTerms,
+    RequiredNodeAffinity,
+    compile_node_selector,
+    compile_preferred,
+    required_node_affinity,
+)
+from stowplan.api.pod import NodeAffinity as NodeAffinityRules
+from stowplan.api.pod import NodeSelectorTerm
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.selection import matching_affinity, matching_selector, matching_term
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import ProfileError
+from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
+from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.plugins.args import NodeAffinityArgs
+from stowplan.plugins.normalize import by_highest
+
+REASON_POD = "node(s) didn't match Pod's node affinity/selector"
+REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+REASON_CONFLICT = "pod affinity terms conflict"
+
+_ENFORCED, _POD = 1, 2
+
+
+class NodeAffinity(Plugin):
+    """The pod's own demands, and those the profile adds to every pod (`addedAffinity`)."""
+
+    args_type = NodeAffinityArgs
+    reads = Reads.NODE
+    signs_template = True
+    constant_pre_filter = True
+    constant_pre_score = True
+
+    def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        added = args.added_affinity or NodeAffinityRules()
+        required = added.required_during_scheduling_ignored_during_execution
+        self._added = None if required is None else compile_node_selector(required)
+        preferred = added.preferred_during_scheduling_ignored_during_execution
+        try:
+            self._added_preferred = compile_preferred(preferred) if preferred else None
+        except SelectorError as cause:
+            field = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+            raise ProfileError(f"parsing {field}: {cause}") from None
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return node_demands(pod)
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | PreFilterResult | None:
+        required = _required(pod)
+        if required is None and self._added is None and pod.spec.node_selector is None:
+            return SKIP
+        cycle.write(self, required_node_affinity(pod.spec))
+        if required is None or not required.node_selector_terms:
+            return None
+        names = _only_names(required.node_selector_terms)
+        if names is None:
+            return None
+        return PreFilterResult(names) if names else unresolvable(REASON_CONFLICT)
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        state: RequiredNodeAffinity | None = cycle.read(self)
+        affinity = required_node_affinity(pod.spec) if state is None else state
+        codes = np.where(matching_affinity(affinity, nodes), 0, _POD).astype(np.int64)
+        if self._added is not None:
+            codes[~matching_selector(self._added, nodes)] = _ENFORCED
+        return codes
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        return unresolvable(REASON_ENFORCED if code == _ENFORCED else REASON_POD)
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        own = _preferred(pod)
+        try:
+            terms = None if own is None else compile_preferred(own)
+        except SelectorError as cause:
+            return error(str(cause))
+        if terms is None and self._added_preferred is None:
+            return SKIP
+        cycle.write_score(self, terms or PreferredTerms())
+        return None
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        state: PreferredTerms | None = cycle.read_score(self)
+        if state is None:
+            state = compile_preferred(_preferred(pod) or ())
+        added = self._added_preferred.terms if self._added_preferred else ()
+        scores = np.zeros(nodes.count, dtype=np.int64)
+        for weight, term in (*added, *state.terms):
+            scores[matching_term(term, nodes)] += weight
+        return scores
+
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+        return by_highest(scores, extremes, reverse=False)
+
+
+def node_demands(pod: PodInfo) -> Hashable:
+    """All that a pod says about the labels of its node, as one hashable thing."""
+    spec = pod.spec
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    selector = None if spec.node_selector is None else frozenset(spec.node_selector.items())
+    return (selector, affinity)
+
+
+def _required(pod: PodInfo) -> Any:
+    affinity = pod.spec.affinity
+    rules = affinity.node_affinity if affinity else None
+    return rules.required_during_scheduling_ignored_during_execution if rules else None
+
+
+def _preferred(pod: PodInfo) -> Any:
+    affinity = pod.spec.affinity
+    rules = affinity.node_affinity if affinity else None
+    return rules.preferred_during_scheduling_ignored_during_execution if rules else None
+
+
+def _only_names(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
+    """The only nodes that terms can match, where every term names its nodes; else None."""
+    names: frozenset[str] = frozenset()
+    for term in terms:
+        named: frozenset[str] | None = None
+        for field in term.match_fields:
+            if field.key == "metadata.name" and field.operator == "In":
+                values = frozenset(field.values)
+                named = values if named is None else named & values
+        if named is None:
+            return None
+        names |= named
+    return names

@@ -1,0 +1,51 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the node declares it."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from stowplan.api.pod import PodSpec
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.status import SKIP, Status, unresolvable
+
+REASON = "node(s) didn't match Pod's required features"
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+
+class NodeDeclaredFeatures(Plugin):
+    """What a pod needs is inferred from its spec; what a node has is in `status.declaredFeatures`."""
+
+    reads = Reads.NODE
+    signs_template = True
+    constant_pre_filter = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return required_features(pod.spec)
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        return None if required_features(pod.spec) else SKIP
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        needed = required_features(pod.spec)
+        table = nodes.table
+        lacking = np.array([not needed <= features for features in table.feature_sets], dtype=np.int64)
+        result: Codes = lacking[table.feature_set[nodes.rows]]
+        return result
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        return unresolvable(REASON)
+
+
+def required_features(spec: PodSpec) -> frozenset[str]:
+    """The node features a pod cannot run without."""
+    needed = set()
+    for container in (*spec.init_containers, *spec.containers):
+        if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
+            needed.add(RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        needed.add(USER_NAMESPACES_HOST_NETWORK)
+    return frozenset(needed)

@@ -1,0 +1,36 @@
+"""NodeName: a pod that names its node runs there or nowhere."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.status import Status, unresolvable
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName(Plugin):
+    """Compares `spec.nodeName`, where it is set, with the node."""
+
+    reads = Reads.NODE
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return pod.pod.spec.node_name
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        wanted = pod.spec.node_name
+        if not wanted:
+            return None
+        codes = np.ones(nodes.table.capacity, dtype=np.int64)
+        row = nodes.table.row_of(wanted)
+        if row is not None:
+            codes[row] = 0
+        result: Codes = codes[nodes.rows]
+        return result
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        return unresolvable(REASON)

@@ -1,0 +1,97 @@
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to being used
+evenly."""
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.resources import requests_for_scoring
+from stowplan.cluster.counts import IntArray
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
+from stowplan.framework.status import SKIP, Status
+from stowplan.plugins.allocation import ScoredResources
+from stowplan.plugins.args import NodeResourcesBalancedAllocationArgs
+
+Floats = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation(Plugin):
+    """75 means the pod changes nothing about a node's balance, more that it improves it."""
+
+    args_type = NodeResourcesBalancedAllocationArgs
+    reads = Reads.USAGE
+    signs_template = True
+    constant_pre_score = True
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._resources = tuple(spec.name for spec in args.resources)
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return self._requests(pod)
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        requests = self._requests(pod)
+        if not any(requests):
+            return SKIP
+        cycle.write_score(self, ScoredResources(cycle.table, self._resources, requests))
+        return None
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        resources: ScoredResources | None = cycle.read_score(self)
+        if resources is None:
+            requests = self._requests(pod)
+            if not any(requests):
+                return None
+            resources = ScoredResources(cycle.table, self._resources, requests)
+        figures = resources.look(nodes, with_defaults=False)
+        half = MAX_NODE_SCORE // 2
+        gain = _balance(figures.requested, figures.allocatable) - _balance(figures.used, figures.allocatable)
+        return half + (half + gain) // 2
+
+    def _requests(self, pod: PodInfo) -> tuple[int, ...]:
+        fact = f"{self.name}{self._resources}"
+        known = pod.template.facts.get(fact)
+        if known is None:
+            known = requests_for_scoring(pod.pod, self._resources, non_zero=False, pod_level=True)
+            pod.template.facts[fact] = known
+        assert isinstance(known, tuple)
+        return known
+
+
+def _balance(used: IntArray, allocatable: IntArray) -> IntArray:
+    """100 where all resources are used to the same degree, less the further apart they are."""
+    deviation = _deviation(used, allocatable)
+    balance: IntArray = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    return balance
+
+
+def _deviation(used: IntArray, allocatable: IntArray) -> Floats:
+    """The standard deviation of the used fractions, over the resources each node has."""
+    present = allocatable != 0
+    fractions = np.minimum(used / np.where(present, allocatable, 1), 1.0)
+    if len(fractions) == 2 and present.all():
+        half: Floats = np.abs((fractions[0] - fractions[1]) / 2)
+        return half
+    count = present.sum(axis=0)
+    fractions = np.where(present, fractions, 0.0)
+    total = np.zeros(fractions.shape[1])
+    for line in fractions:
+        total = total + line
+    mean = total / np.maximum(count, 1)
+    spread = np.zeros(fractions.shape[1])
+    for line, here in zip(fractions, present, strict=True):
+        spread = spread + np.where(here, (line - mean) * (line - mean), 0.0)
+    deviation: Floats = np.sqrt(spread / np.maximum(count, 1))
+    deviation[count < 2] = 0.0
+    two = count == 2
+    if two.any():
+        # Two fractions a and b: |a - b| / 2, which rounds otherwise than the general formula.
+        larger = np.where(present, fractions, -np.inf).max(axis=0)
+        smaller = np.where(present, fractions, np.inf).min(axis=0)
+        deviation[two] = np.abs((larger[two] - smaller[two]) / 2)
+    return deviation

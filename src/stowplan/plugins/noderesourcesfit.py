@@ -1,0 +1,140 @@
+"""NodeResourcesFit: does what the pod asks for fit, and how full would the node be."""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.resources import is_extended, requests_for_scoring
+from stowplan.cluster.columns import CORE_RESOURCES
+from stowplan.cluster.counts import IntArray
+from stowplan.cluster.podinfo import PodInfo, request_lines
+from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import ProfileError
+from stowplan.framework.plugin import Codes, Handle, Plugin, Reads, Scores
+from stowplan.framework.status import Code, Status
+from stowplan.plugins.allocation import ScoredResources, strategy_scorer
+from stowplan.plugins.args import NodeResourcesFitArgs
+
+REASON_PODS = "Too many pods"
+REASON_PREFIX = "Insufficient "
+
+# Codes are bit sets: too many pods, a failing resource larger than the whole node, then one bit per request.
+_PODS, _TOO_LARGE, _FIRST_REQUEST = 1, 2, 2
+_MOST_REQUESTS = 60
+
+
+class _Request(NamedTuple):
+    """The requests a filter has to look at: lines of the resource columns, amounts, and their bits."""
+
+    lines: npt.NDArray[np.intp]
+    amounts: IntArray
+    bits: IntArray
+    names: tuple[str, ...]
+
+
+class NodeResourcesFit(Plugin):
+    """Filters by allocatable minus requested; scores by the configured strategy."""
+
+    args_type = NodeResourcesFitArgs
+    reads = Reads.USAGE
+    signs_template = True
+    constant_pre_filter = True
+    constant_pre_score = True
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        strategy = args.scoring_strategy
+        self._resources = tuple(spec.name for spec in strategy.resources)
+        self._score = strategy_scorer(strategy)
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        requests = pod.requests
+        return (
+            requests.milli_cpu,
+            requests.memory,
+            requests.ephemeral_storage,
+            frozenset(requests.scalars.items()),
+            self._for_scoring(pod),
+        )
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> None:
+        cycle.write(self, self._request(cycle.table, pod))
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
+        request: _Request | None = cycle.read(self)
+        if request is None:
+            request = self._request(cycle.table, pod)
+        table, rows = nodes.table, nodes.rows
+        codes = (table.pod_count[rows] >= table.allowed_pods[rows]).astype(np.int64)
+        if not len(request.lines):
+            return codes
+        wanted = request.amounts[:, None]
+        at = request.lines if isinstance(rows, slice) else request.lines[:, None]
+        allocatable = table.allocatable[at, rows]
+        lacking = wanted > allocatable - table.requested[at, rows]
+        if lacking.any():
+            codes += (lacking * request.bits[:, None]).sum(axis=0)
+            codes[(lacking & (wanted > allocatable)).any(axis=0)] |= _TOO_LARGE
+        return codes
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        request: _Request | None = cycle.read(self)
+        if request is None:
+            request = self._request(cycle.table, pod)
+        reasons = [REASON_PODS] if code & _PODS else []
+        for bit, name in zip(request.bits.tolist(), request.names, strict=True):
+            reason = REASON_PREFIX + name
+            if code & bit and reason not in reasons:
+                reasons.append(reason)
+        kind = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & _TOO_LARGE else Code.UNSCHEDULABLE
+        return Status(kind, tuple(reasons))
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
+        cycle.write_score(self, ScoredResources(cycle.table, self._resources, self._for_scoring(pod)))
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        resources: ScoredResources | None = cycle.read_score(self)
+        if resources is None:
+            resources = ScoredResources(cycle.table, self._resources, self._for_scoring(pod))
+        return self._score(resources.look(nodes, with_defaults=True))
+
+    def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
+        known = pod.template.facts.get(self._fact)
+        if known is None:
+            known = requests_for_scoring(pod.pod, self._resources, non_zero=True, pod_level=False)
+            pod.template.facts[self._fact] = known
+        assert isinstance(known, tuple)
+        return known
+
+    @property
+    def _fact(self) -> str:
+        return f"{self.name}{self._resources}"
+
+    def _request(self, table: ClusterTable, pod: PodInfo) -> _Request:
+        lines, amounts = request_lines(pod.requests, table.resources)
+        names = [table.resources.names[line] for line in lines.tolist()]
+        kept = [i for i, name in enumerate(names) if not self._is_ignored(name)]
+        # Core resources come first; extended ones are reported in the order of their names.
+        kept.sort(key=lambda i: (lines[i] >= len(CORE_RESOURCES), "" if lines[i] < 3 else names[i]))
+        if len(kept) > _MOST_REQUESTS:
+            raise ProfileError(
+                f"a pod can request at most {_MOST_REQUESTS} kinds of resources, not {len(kept)}"
+            )
+        bits = [1 << (_FIRST_REQUEST + position) for position in range(len(kept))]
+        return _Request(
+            lines[kept],
+            amounts[kept],
+            np.array(bits, dtype=np.int64),
+            tuple(names[i] for i in kept),
+        )
+
+    def _is_ignored(self, name: str) -> bool:
+        if not is_extended(name):
+            return False
+        return name in self._ignored or name.partition("/")[0] in self._ignored_groups

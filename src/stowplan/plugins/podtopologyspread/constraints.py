@@ -1,0 +1,91 @@
+"""Spread constraints as the plugin reads them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stowplan.api.labels import Selector, compile_selector, selector_from_labels
+from stowplan.api.pod import TopologySpreadConstraint
+from stowplan.cluster.podinfo import PodInfo
+
+HARD = "DoNotSchedule"
+SOFT = "ScheduleAnyway"
+HOSTNAME = "kubernetes.io/hostname"
+HONOR = "Honor"
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
+    TopologySpreadConstraint(topology_key="topology.kubernetes.io/zone", when_unsatisfiable=SOFT, max_skew=5),
+)
+"""For pods without constraints of their own: spread over hosts, and less strictly over zones."""
+
+
+class Constraint(NamedTuple):
+    """One constraint with its selector parsed. `self_match`: the incoming pod is of the group itself."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    selector: Selector
+    self_match: bool
+    honors_affinity: bool
+    honors_taints: bool
+
+
+class Constraints(NamedTuple):
+    """The constraints of a pod, by what happens when they cannot be met.
+
+    With `requires_all`, nodes that lack any of the topology keys are left out of scoring altogether.
+    """
+
+    hard: tuple[Constraint, ...]
+    soft: tuple[Constraint, ...]
+    requires_all: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.hard or self.soft)
+
+
+NO_CONSTRAINTS = Constraints((), (), True)
+
+
+def parse(
+    constraints: Sequence[TopologySpreadConstraint], action: str, pod: PodInfo
+) -> tuple[Constraint, ...]:
+    """The constraints with one action, their selectors narrowed by matchLabelKeys. Raises SelectorError."""
+    return tuple(
+        _constraint(constraint, _selector(constraint, pod), pod)
+        for constraint in constraints
+        if constraint.when_unsatisfiable == action
+    )
+
+
+def with_selector(
+    constraints: Sequence[TopologySpreadConstraint], action: str, selector: Selector, pod: PodInfo
+) -> tuple[Constraint, ...]:
+    """Default constraints, for the group of pods that services and owners give."""
+    return tuple(
+        _constraint(constraint, selector, pod)
+        for constraint in constraints
+        if constraint.when_unsatisfiable == action
+    )
+
+
+def _selector(constraint: TopologySpreadConstraint, pod: PodInfo) -> Selector:
+    selector = compile_selector(constraint.label_selector)
+    own = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
+    if not own or selector.nothing:
+        return selector
+    return selector_from_labels(own).adding(selector)
+
+
+def _constraint(constraint: TopologySpreadConstraint, selector: Selector, pod: PodInfo) -> Constraint:
+    affinity_policy, taints_policy = constraint.node_affinity_policy, constraint.node_taints_policy
+    return Constraint(
+        key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        selector=selector,
+        self_match=selector.matches(pod.labels),
+        honors_affinity=affinity_policy is None or affinity_policy == HONOR,
+        honors_taints=taints_policy == HONOR,
+    )

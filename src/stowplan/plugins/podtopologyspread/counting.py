@@ -1,0 +1,84 @@
+"""What is counted for a class of pods: matching pods per domain, over the nodes that a constraint regards."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stowplan.api.nodeselector import required_node_affinity
+from stowplan.cluster.columns import BoolColumn, LabelColumn
+from stowplan.cluster.matchers import DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.selection import matching_affinity
+from stowplan.cluster.table import ClusterTable
+from stowplan.plugins.podtopologyspread.constraints import Constraint
+from stowplan.plugins.tainttoleration import has_hard_taint
+
+
+class Counted:
+    """One constraint, the column of its key, and the counter that is kept for it."""
+
+    __slots__ = ("_table", "column", "constraint", "counter", "matcher")
+
+    def __init__(
+        self, table: ClusterTable, constraint: Constraint, matcher: PodMatcher | None, rows: RowSet
+    ) -> None:
+        self._table = table
+        self.constraint = constraint
+        self.column: LabelColumn = table.label_column(constraint.key)
+        self.matcher = matcher
+        self.counter = DomainCounter(table, matcher, self.column, rows)
+
+    def close(self) -> None:
+        self.counter.close()
+        if self.matcher is not None:
+            self._table.matchers.release(self.matcher)
+
+
+def start_counting(
+    table: ClusterTable, pod: PodInfo, constraints: Sequence[Constraint], *, requires_all: bool, compare: bool
+) -> tuple[Counted, ...]:
+    """Counters for the constraints of a class of pods.
+
+    A selector that is empty (everything) counts nothing on nodes; that is how Kubernetes does it.
+    """
+    keys = tuple(constraint.key for constraint in constraints) if requires_all else ()
+    row_sets: dict[tuple[bool, bool], RowSet] = {}
+    counted = []
+    for constraint in constraints:
+        policies = (constraint.honors_affinity, constraint.honors_taints)
+        rows = row_sets.get(policies)
+        if rows is None:
+            rows = row_sets[policies] = _regarded(table, pod, keys, *policies, compare)
+        matcher = None
+        if not constraint.selector.is_empty and not constraint.selector.nothing:
+            clause = (frozenset((pod.namespace,)), constraint.selector)
+            matcher = table.matchers.acquire((clause,), dying_too=False)
+        counted.append(Counted(table, constraint, matcher, rows))
+    return tuple(counted)
+
+
+def _regarded(
+    table: ClusterTable,
+    pod: PodInfo,
+    keys: tuple[str, ...],
+    honors_affinity: bool,
+    honors_taints: bool,
+    compare: bool,
+) -> RowSet:
+    """Rows whose pods and domains count: with all the keys, and not ruled out by affinity or taints."""
+    affinity = required_node_affinity(pod.spec)
+    tolerations = pod.spec.tolerations
+
+    def decide() -> BoolColumn:
+        mask = table.valid.copy()
+        for key in keys:
+            mask &= table.label_column(key).ids != 0
+        if honors_affinity and (affinity.labels is not None or affinity.affinity is not None):
+            used = table.rows_in_use
+            mask[:used] &= matching_affinity(affinity, table.all_rows())
+        if honors_taints:
+            kept_off = [has_hard_taint(taints, tolerations, compare) for taints in table.taint_sets]
+            mask &= ~np.array(kept_off, dtype=np.bool_)[table.taint_set]
+        return mask
+
+    return RowSet(table, decide)

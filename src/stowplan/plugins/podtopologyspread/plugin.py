@@ -1,0 +1,178 @@
+"""The plugin: finds a pod's constraints, keeps counters for its class, and asks them."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.api.labels import SelectorError
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
+from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
+from stowplan.plugins.args import PodTopologySpreadArgs
+from stowplan.plugins.args.pod_topology_spread import SYSTEM_DEFAULTING
+from stowplan.plugins.nodeaffinity import node_demands
+from stowplan.plugins.podtopologyspread import filtering, scoring
+from stowplan.plugins.podtopologyspread.constraints import (
+    HARD,
+    NO_CONSTRAINTS,
+    SOFT,
+    SYSTEM_DEFAULTS,
+    Constraints,
+    parse,
+    with_selector,
+)
+from stowplan.plugins.podtopologyspread.counting import Counted, start_counting
+
+REASON_SKEW = "node(s) didn't match pod topology spread constraints"
+REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
+
+
+@dataclass(slots=True)
+class _Memo:
+    """Counters of a class, and the last verdicts with the versions they were made from."""
+
+    hard: tuple[Counted, ...] = ()
+    soft: tuple[Counted, ...] = ()
+    full: list[tuple[Any, Any]] = field(default_factory=list)
+    shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
+    sizes: tuple[Any, tuple[int, ...]] = (None, ())
+
+
+class PodTopologySpread(Plugin):
+    """Counts matching pods per topology domain; the counts are kept, never taken by walking pods."""
+
+    args_type = PodTopologySpreadArgs
+    reads = Reads.ANYTHING
+    row_local = False
+    signs_template = True
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._system = args.defaulting_type == SYSTEM_DEFAULTING
+        self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._compare = handle.gates["TaintTolerationComparisonOperators"]
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        try:
+            constraints = self._constraints(pod)
+        except SelectorError as cause:
+            return str(cause)
+        if not constraints:
+            return None
+        every = (*constraints.hard, *constraints.soft)
+        return (
+            pod.namespace,
+            constraints,
+            node_demands(pod) if any(constraint.honors_affinity for constraint in every) else None,
+            pod.spec.tolerations if any(constraint.honors_taints for constraint in every) else None,
+        )
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        memo: _Memo | None = cycle.memo(self)
+        if memo is None:
+            try:
+                memo = self._start(cycle, pod)
+            except SelectorError as cause:
+                return error(f"get constraints from pod: {cause}")
+        if not memo.hard:
+            return SKIP
+        topology = cycle.table.topology_version
+        for position, counted in enumerate(memo.hard):
+            version = (topology, counted.counter.counts.version)
+            if memo.full[position][0] != version:
+                full = filtering.full_domains(counted)
+                memo.full[position] = ((topology, counted.counter.counts.version), full)
+        cycle.write(self, tuple(full for _, full in memo.full))
+        return None
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        memo: _Memo | None = cycle.memo(self)
+        state: filtering.FilterState | None = cycle.read(self)
+        return None if memo is None or state is None else filtering.codes(memo.hard, state, nodes)
+
+    def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
+        memo: _Memo = cycle.memo(self)
+        return filtering.stale_rows(memo.hard, before, now, cycle.table.rows_in_use)
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        if code == filtering.NO_LABEL:
+            return unresolvable(REASON_NO_LABEL)
+        return unschedulable(REASON_SKEW)
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        memo: _Memo | None = cycle.memo(self)
+        if memo is None:
+            memo = self._start(cycle, pod)
+        if not memo.soft:
+            return SKIP
+        requires_all = self._constraints(pod).requires_all
+        topology = cycle.table.topology_version
+        basis = (topology, cycle.feasible_version)
+        if memo.sizes[0] != basis:
+            memo.sizes = (basis, scoring.domain_sizes(memo.soft, cycle, requires_all))
+        for position, (counted, size) in enumerate(zip(memo.soft, memo.sizes[1], strict=True)):
+            version = (topology, counted.counter.counts.version, size)
+            if memo.shares[position][0] != version:
+                share = scoring.share(counted, size, requires_all)
+                memo.shares[position] = ((topology, counted.counter.counts.version, size), share)
+        shares = tuple(share for _, share in memo.shares if share is not None)
+        cycle.write_score(self, scoring.ScoreState(shares, requires_all))
+        return None
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        memo: _Memo | None = cycle.memo(self)
+        state: scoring.ScoreState | None = cycle.read_score(self)
+        return None if memo is None or state is None else scoring.scores(memo.soft, state, nodes)
+
+    def stale_score_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
+        memo: _Memo = cycle.memo(self)
+        return scoring.stale_rows(memo.soft, before, now, cycle.table.rows_in_use)
+
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+        return scoring.normalized(scores, extremes)
+
+    def release(self, memo: _Memo) -> None:
+        for counted in (*memo.hard, *memo.soft):
+            counted.close()
+
+    def _start(self, cycle: Cycle, pod: PodInfo) -> _Memo:
+        """Begin counting for a class of pods."""
+        constraints = self._constraints(pod)
+        table = cycle.table
+        hard = start_counting(table, pod, constraints.hard, requires_all=True, compare=self._compare)
+        soft = start_counting(
+            table, pod, constraints.soft, requires_all=constraints.requires_all, compare=self._compare
+        )
+        memo = _Memo(hard, soft, [(None, None)] * len(hard), [(None, None)] * len(soft))
+        cycle.remember(self, memo)
+        return memo
+
+    def _constraints(self, pod: PodInfo) -> Constraints:
+        """A pod's own constraints, or the defaults for its group where it has none. Raises SelectorError."""
+        own = pod.spec.topology_spread_constraints
+        if not own and not self._defaults:
+            return NO_CONSTRAINTS
+        version = self.handle.table.lookups.version
+        fact = f"{self.name}@{id(self)}"
+        kept: Any = pod.template.facts.get(fact)
+        if kept is not None and kept[0] == version:
+            found: Constraints = kept[1]
+            return found
+        if own:
+            found = Constraints(parse(own, HARD, pod), parse(own, SOFT, pod), True)
+        else:
+            found = self._default_constraints(pod)
+        pod.template.facts[fact] = (version, found)
+        return found
+
+    def _default_constraints(self, pod: PodInfo) -> Constraints:
+        selector = self.handle.table.lookups.default_selector(pod.namespace, pod.labels, pod.owners)
+        if selector.is_empty:
+            return NO_CONSTRAINTS
+        return Constraints(
+            with_selector(self._defaults, HARD, selector, pod),
+            with_selector(self._defaults, SOFT, selector, pod),
+            not self._system,
+        )

@@ -1,0 +1,130 @@
+"""Soft constraints: the fewer pods of the group are in a node's domains, the better."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.view import NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.filtering import merge_rows
+from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
+from stowplan.framework.scoring import IGNORED
+from stowplan.plugins.normalize import rounded
+from stowplan.plugins.podtopologyspread.constraints import HOSTNAME
+from stowplan.plugins.podtopologyspread.counting import Counted
+
+Floats = npt.NDArray[np.float64]
+
+
+class Share(NamedTuple):
+    """What one constraint adds to a node's score: by domain, or (for host names) by pods on the node itself."""
+
+    weight: float
+    by_domain: Floats | None
+
+
+class ScoreState(NamedTuple):
+    shares: tuple[Share, ...]
+    requires_all: bool
+
+
+def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
+    """How many distinct domains the feasible nodes have, by constraint."""
+    table = cycle.table
+    assert cycle.feasible is not None
+    scored = cycle.feasible
+    if requires_all:
+        scored = scored & has_all_keys(counted)
+    number = int(np.count_nonzero(scored)) if requires_all else cycle.feasible_count
+    return tuple(
+        number if entry.constraint.key == HOSTNAME else _distinct(table, entry, scored) for entry in counted
+    )
+
+
+def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
+    mask = counted[0].column.ids != 0
+    for entry in counted[1:]:
+        mask = mask & (entry.column.ids != 0)
+    return mask
+
+
+def _distinct(table: ClusterTable, entry: Counted, scored: npt.NDArray[np.bool_]) -> int:
+    column = entry.column
+    seen = np.zeros(column.size, dtype=np.bool_)
+    seen[column.ids[scored]] = True
+    empty = column.index.get("")
+    if empty is not None and seen[0] and seen[empty]:
+        # A node without the label and one with an empty value are taken for the same domain.
+        return int(np.count_nonzero(seen)) - 1
+    return int(np.count_nonzero(seen))
+
+
+def share(entry: Counted, size: int, requires_all: bool) -> Share:
+    """The weight makes up for domains being many: the more there are, the fewer pods each can have."""
+    weight = math.log(size + 2)
+    if entry.constraint.key == HOSTNAME:
+        return Share(weight, None)
+    entry.counter.refresh()
+    counts = entry.counter.counts.to_array(entry.column.size)
+    empty = entry.column.index.get("")
+    if empty is not None and not requires_all:
+        counts[empty] += counts[0]
+    by_domain = counts * weight + (entry.constraint.max_skew - 1)
+    by_domain[0] = 0.0
+    return Share(weight, by_domain)
+
+
+def scores(counted: Sequence[Counted], state: ScoreState, nodes: NodeRows) -> Scores:
+    """Raw scores: the lower the better."""
+    sums = np.zeros(nodes.count, dtype=np.float64)
+    for entry, part in zip(counted, state.shares, strict=True):
+        ids = entry.column.ids[nodes.rows]
+        if part.by_domain is not None:
+            sums += part.by_domain[ids]
+            continue
+        here = np.full(nodes.count, float(entry.constraint.max_skew - 1))
+        if entry.matcher is not None:
+            pods = entry.matcher.rows.at(nodes.rows, nodes.table.capacity)
+            here = pods * part.weight + (entry.constraint.max_skew - 1)
+        sums += np.where(ids != 0, here, 0.0)
+    result = rounded(sums)
+    if state.requires_all:
+        for entry in counted:
+            result[entry.column.ids[nodes.rows] == 0] = IGNORED
+    return result
+
+
+def normalized(raw: Scores, extremes: Extremes) -> Scores:
+    """The lowest raw score gets the most; ignored rows get nothing."""
+    low, high = extremes
+    if high == 0:
+        result = np.full(len(raw), MAX_NODE_SCORE, dtype=np.int64)
+    else:
+        result = MAX_NODE_SCORE * (high + low - np.where(raw == IGNORED, 0, raw)) // high
+    result[raw == IGNORED] = 0
+    return result
+
+
+def stale_rows(
+    counted: Sequence[Counted], before: ScoreState, now: ScoreState, rows_in_use: int
+) -> StaleRows:
+    """Rows in domains whose share changed; all of them if a weight did."""
+    rows = NO_ROWS
+    for entry, was, is_now in zip(counted, before.shares, now.shares, strict=True):
+        if was is is_now:
+            continue
+        if was.weight != is_now.weight:
+            return ALL_ROWS
+        if was.by_domain is None or is_now.by_domain is None:
+            continue
+        if len(was.by_domain) != len(is_now.by_domain):
+            return ALL_ROWS
+        changed = np.flatnonzero(was.by_domain != is_now.by_domain)
+        if len(changed):
+            rows = merge_rows(rows, entry.column.rows_of(changed, rows_in_use))
+    return rows

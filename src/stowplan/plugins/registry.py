@@ -1,0 +1,48 @@
+"""Name → class of every in-tree plugin that is built."""
+
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.registry import Registry
+from stowplan.plugins.dynamicresources import DynamicResources
+from stowplan.plugins.imagelocality import ImageLocality
+from stowplan.plugins.interpodaffinity import InterPodAffinity
+from stowplan.plugins.nodeaffinity import NodeAffinity
+from stowplan.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
+from stowplan.plugins.nodename import NodeName
+from stowplan.plugins.nodeports import NodePorts
+from stowplan.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
+from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.nodeunschedulable import NodeUnschedulable
+from stowplan.plugins.notbuilt import NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone
+from stowplan.plugins.podtopologyspread import PodTopologySpread
+from stowplan.plugins.prioritysort import PrioritySort
+from stowplan.plugins.schedulinggates import SchedulingGates
+from stowplan.plugins.tainttoleration import TaintToleration
+
+IN_TREE: dict[str, type[Plugin]] = {
+    cls.name: cls
+    for cls in (
+        SchedulingGates,
+        PrioritySort,
+        NodeUnschedulable,
+        NodeName,
+        TaintToleration,
+        NodeAffinity,
+        NodePorts,
+        NodeResourcesFit,
+        VolumeRestrictions,
+        NodeVolumeLimits,
+        VolumeBinding,
+        VolumeZone,
+        PodTopologySpread,
+        InterPodAffinity,
+        DynamicResources,
+        NodeResourcesBalancedAllocation,
+        ImageLocality,
+        NodeDeclaredFeatures,
+    )
+}
+
+
+def in_tree_registry() -> Registry:
+    """A registry of the in-tree plugins, to which others can be added."""
+    return Registry(IN_TREE)

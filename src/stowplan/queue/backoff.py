@@ -1,0 +1,38 @@
+"""How long a pod waits after a failed attempt: twice as long each time, up to a limit.
+
+All times are whole nanoseconds, durations as well as points in time since the epoch.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+SECOND: Final = 1_000_000_000
+ORDERING_WINDOW: Final = SECOND
+"""Backoffs end at whole seconds, so that pods whose backoff ends together are ordered by priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The backoff of failed pods. A maximum of 0 switches it off."""
+
+    initial: int = SECOND
+    maximum: int = 10 * SECOND
+
+    def duration(self, failures: int) -> int:
+        """How long to wait after so many failed attempts in a row."""
+        if failures <= 0:
+            return 0
+        doublings = failures - 1
+        return self.maximum if self.initial > self.maximum >> doublings else self.initial << doublings
+
+    def expiration(self, timestamp: int, unschedulable: int, errors: int = 0) -> int | None:
+        """When the backoff of a pod that failed at `timestamp` ends, None if it has none.
+
+        Counted are the errors in a row if the last attempt ended with one, else the attempts that found
+        no node.
+        """
+        failures = errors if errors > 0 else unschedulable
+        if self.maximum == 0 or failures == 0:
+            return None
+        end = timestamp + self.duration(failures)
+        return end - end % ORDERING_WINDOW
