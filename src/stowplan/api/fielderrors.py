@@ -147,10 +147,9 @@ def _escaped(character: str) -> str:
 def as_json(value: Any) -> str:
     """A value as Go's JSON encoder writes it.
 
-    An empty tuple is how our objects hold a list that was not given, so it is written `null`; an empty
-    Python list is written `[]`.
+    The plain empty tuple is how objects hold a list that was not given, so it is written `null`.
     """
-    if value == () and isinstance(value, tuple):
+    if type(value) is tuple and not value:
         return "null"
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match.group()):04x}", text)

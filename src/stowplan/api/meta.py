@@ -11,7 +11,7 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """
 
 
-class OwnerReference(Struct):
+class OwnerReference(Struct, frozen=True):
     """A reference to an object this one belongs to."""
 
     api_version: str = ""
@@ -22,7 +22,7 @@ class OwnerReference(Struct):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(Struct):
+class ObjectMeta(Struct, frozen=True):
     """Standard metadata. Timestamps stay RFC 3339 text; few readers need them as numbers."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class ObjectMeta(Struct):
     finalizers: tuple[str, ...] = ()
 
 
-class LabelSelectorRequirement(Struct):
+class LabelSelectorRequirement(Struct, frozen=True):
     """`key operator values`, operator one of In, NotIn, Exists, DoesNotExist."""
 
     key: str = ""
@@ -48,14 +48,14 @@ class LabelSelectorRequirement(Struct):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Struct):
+class LabelSelector(Struct, frozen=True):
     """Requirements that are ANDed. Empty selects everything; an absent selector selects nothing."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class Object(Struct):
+class Object(Struct, frozen=True):
     """An API object: kind, version and metadata."""
 
     api_version: str = ""
@@ -77,5 +77,5 @@ class Object(Struct):
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
-class Namespace(Object):
+class Namespace(Object, frozen=True):
     """A namespace; the scheduler reads its labels for namespace selectors."""

@@ -4,7 +4,7 @@ from stowplan.api.meta import Object, Struct
 from stowplan.api.pod import ResourceList
 
 
-class Taint(Struct):
+class Taint(Struct, frozen=True):
     """A taint, without the time it was added: two nodes tainted alike count as alike."""
 
     key: str = ""
@@ -12,23 +12,23 @@ class Taint(Struct):
     effect: str = ""
 
 
-class NodeSpec(Struct):
+class NodeSpec(Struct, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
-class ContainerImage(Struct):
+class ContainerImage(Struct, frozen=True):
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
-class NodeCondition(Struct):
+class NodeCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
 
 
-class NodeStatus(Struct):
+class NodeStatus(Struct, frozen=True):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: tuple[NodeCondition, ...] = ()
@@ -36,6 +36,6 @@ class NodeStatus(Struct):
     declared_features: tuple[str, ...] = ()
 
 
-class Node(Object):
+class Node(Object, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()

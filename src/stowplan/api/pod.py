@@ -9,20 +9,20 @@ RawQuantity = str | int | float
 ResourceList = dict[str, RawQuantity]
 
 
-class ResourceClaimUse(Struct):
+class ResourceClaimUse(Struct, frozen=True):
     """A container's use of one of the pod's resource claims."""
 
     name: str = ""
     request: str = ""
 
 
-class ResourceRequirements(Struct):
+class ResourceRequirements(Struct, frozen=True):
     requests: ResourceList = {}
     limits: ResourceList = {}
     claims: tuple[ResourceClaimUse, ...] = ()
 
 
-class ContainerPort(Struct):
+class ContainerPort(Struct, frozen=True):
     name: str = ""
     container_port: int = 0
     host_port: int = 0
@@ -30,11 +30,11 @@ class ContainerPort(Struct):
     protocol: str = ""
 
 
-class ContainerRestartRule(Struct):
+class ContainerRestartRule(Struct, frozen=True):
     action: str = ""
 
 
-class Container(Struct):
+class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
     ports: tuple[ContainerPort, ...] = ()
@@ -43,7 +43,7 @@ class Container(Struct):
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
 
-class NodeSelectorRequirement(Struct):
+class NodeSelectorRequirement(Struct, frozen=True):
     """`key operator values`, operator one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str = ""
@@ -51,30 +51,30 @@ class NodeSelectorRequirement(Struct):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Struct):
+class NodeSelectorTerm(Struct, frozen=True):
     """Expressions over labels and over fields, all ANDed. An empty term matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Struct):
+class NodeSelector(Struct, frozen=True):
     """Terms that are ORed."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(Struct):
+class PreferredSchedulingTerm(Struct, frozen=True):
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Struct):
+class NodeAffinity(Struct, frozen=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
 
 
-class PodAffinityTerm(Struct):
+class PodAffinityTerm(Struct, frozen=True):
     """Pods chosen by labels and namespaces, seen from nodes that share a topology value."""
 
     topology_key: str = ""
@@ -85,25 +85,25 @@ class PodAffinityTerm(Struct):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(Struct):
+class WeightedPodAffinityTerm(Struct, frozen=True):
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(Struct):
+class PodAffinity(Struct, frozen=True):
     """Both podAffinity and podAntiAffinity have this shape."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-class Affinity(Struct):
+class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(Struct):
+class Toleration(Struct, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -111,7 +111,7 @@ class Toleration(Struct):
     toleration_seconds: int | None = None
 
 
-class TopologySpreadConstraint(Struct):
+class TopologySpreadConstraint(Struct, frozen=True):
     max_skew: int = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -122,78 +122,78 @@ class TopologySpreadConstraint(Struct):
     match_label_keys: tuple[str, ...] = ()
 
 
-class PodSchedulingGate(Struct):
+class PodSchedulingGate(Struct, frozen=True):
     name: str = ""
 
 
-class PodResourceClaim(Struct):
+class PodResourceClaim(Struct, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
-class PodSchedulingGroup(Struct):
+class PodSchedulingGroup(Struct, frozen=True):
     pod_group_name: str = ""
 
 
-class PersistentVolumeClaimVolumeSource(Struct):
+class PersistentVolumeClaimVolumeSource(Struct, frozen=True):
     claim_name: str = ""
     read_only: bool = False
 
 
-class EphemeralVolumeSource(Struct):
+class EphemeralVolumeSource(Struct, frozen=True):
     """A claim made from a template for this pod alone; its name is `<pod>-<volume>`."""
 
 
-class GCEPersistentDisk(Struct):
+class GCEPersistentDisk(Struct, frozen=True):
     pd_name: str = ""
     partition: int = 0
     read_only: bool = False
 
 
-class AWSElasticBlockStore(Struct):
+class AWSElasticBlockStore(Struct, frozen=True):
     volume_id: str = field(name="volumeID", default="")
     partition: int = 0
     read_only: bool = False
 
 
-class ISCSI(Struct):
+class ISCSI(Struct, frozen=True):
     target_portal: str = ""
     iqn: str = ""
     lun: int = 0
     read_only: bool = False
 
 
-class RBD(Struct):
+class RBD(Struct, frozen=True):
     monitors: tuple[str, ...] = ()
     image: str = ""
     pool: str = "rbd"
     read_only: bool = False
 
 
-class AzureDisk(Struct):
+class AzureDisk(Struct, frozen=True):
     disk_name: str = ""
     disk_uri: str = field(name="diskURI", default="")
     read_only: bool | None = None
 
 
-class Cinder(Struct):
+class Cinder(Struct, frozen=True):
     volume_id: str = field(name="volumeID", default="")
     read_only: bool = False
 
 
-class CSIVolume(Struct):
+class CSIVolume(Struct, frozen=True):
     """An inline CSI volume."""
 
     driver: str = ""
     read_only: bool | None = None
 
 
-class ImageVolume(Struct):
+class ImageVolume(Struct, frozen=True):
     reference: str = ""
 
 
-class Volume(Struct):
+class Volume(Struct, frozen=True):
     """One volume of a pod. Sources that no scheduling rule reads (config maps, tokens, …) are not kept."""
 
     name: str = ""
@@ -209,7 +209,7 @@ class Volume(Struct):
     image: ImageVolume | None = None
 
 
-class PodSpec(Struct):
+class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     containers: tuple[Container, ...] = ()
@@ -233,7 +233,7 @@ class PodSpec(Struct):
     termination_grace_period_seconds: int | None = None
 
 
-class PodCondition(Struct):
+class PodCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -242,7 +242,7 @@ class PodCondition(Struct):
     observed_generation: int | None = None
 
 
-class ContainerStatus(Struct):
+class ContainerStatus(Struct, frozen=True):
     """What the kubelet says a container has been given: in-place resize accounting reads it."""
 
     name: str = ""
@@ -250,12 +250,12 @@ class ContainerStatus(Struct):
     allocated_resources: ResourceList | None = None
 
 
-class PodResourceClaimStatus(Struct):
+class PodResourceClaimStatus(Struct, frozen=True):
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class PodStatus(Struct):
+class PodStatus(Struct, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str = ""
@@ -267,7 +267,7 @@ class PodStatus(Struct):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
-class Pod(Object):
+class Pod(Object, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

@@ -15,7 +15,7 @@ from stowplan.api.pod import (
 )
 
 
-class ObjectReference(Struct):
+class ObjectReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     namespace: str = ""
@@ -25,16 +25,16 @@ class ObjectReference(Struct):
     field_path: str = ""
 
 
-class VolumeNodeAffinity(Struct):
+class VolumeNodeAffinity(Struct, frozen=True):
     required: NodeSelector | None = None
 
 
-class CSIPersistentVolumeSource(Struct):
+class CSIPersistentVolumeSource(Struct, frozen=True):
     driver: str = ""
     volume_handle: str = ""
 
 
-class PersistentVolumeSpec(Struct):
+class PersistentVolumeSpec(Struct, frozen=True):
     capacity: ResourceList = {}
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
@@ -49,16 +49,16 @@ class PersistentVolumeSpec(Struct):
     cinder: Cinder | None = None
 
 
-class PersistentVolumeStatus(Struct):
+class PersistentVolumeStatus(Struct, frozen=True):
     phase: str = ""
 
 
-class PersistentVolume(Object):
+class PersistentVolume(Object, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
-class PersistentVolumeClaimSpec(Struct):
+class PersistentVolumeClaimSpec(Struct, frozen=True):
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
     resources: ResourceRequirements = ResourceRequirements()
@@ -68,76 +68,76 @@ class PersistentVolumeClaimSpec(Struct):
     volume_attributes_class_name: str | None = None
 
 
-class PersistentVolumeClaimStatus(Struct):
+class PersistentVolumeClaimStatus(Struct, frozen=True):
     phase: str = ""
     capacity: ResourceList = {}
 
 
-class PersistentVolumeClaim(Object):
+class PersistentVolumeClaim(Object, frozen=True):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
-class TopologySelectorLabelRequirement(Struct):
+class TopologySelectorLabelRequirement(Struct, frozen=True):
     key: str = ""
     values: tuple[str, ...] = ()
 
 
-class TopologySelectorTerm(Struct):
+class TopologySelectorTerm(Struct, frozen=True):
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
-class StorageClass(Object):
+class StorageClass(Object, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
     parameters: dict[str, str] = {}
 
 
-class VolumeNodeResources(Struct):
+class VolumeNodeResources(Struct, frozen=True):
     count: int | None = None
 
 
-class CSINodeDriver(Struct):
+class CSINodeDriver(Struct, frozen=True):
     name: str = ""
     node_id: str = field(name="nodeID", default="")
     topology_keys: tuple[str, ...] = ()
     allocatable: VolumeNodeResources | None = None
 
 
-class CSINodeSpec(Struct):
+class CSINodeSpec(Struct, frozen=True):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(Object):
+class CSINode(Object, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
-class CSIDriverSpec(Struct):
+class CSIDriverSpec(Struct, frozen=True):
     storage_capacity: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
 
-class CSIDriver(Object):
+class CSIDriver(Object, frozen=True):
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(Object):
+class CSIStorageCapacity(Object, frozen=True):
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
     capacity: RawQuantity | None = None
     maximum_volume_size: RawQuantity | None = None
 
 
-class VolumeAttachmentSource(Struct):
+class VolumeAttachmentSource(Struct, frozen=True):
     persistent_volume_name: str | None = None
 
 
-class VolumeAttachmentSpec(Struct):
+class VolumeAttachmentSpec(Struct, frozen=True):
     attacher: str = ""
     node_name: str = ""
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
-class VolumeAttachment(Object):
+class VolumeAttachment(Object, frozen=True):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

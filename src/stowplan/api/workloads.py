@@ -3,51 +3,51 @@
 from stowplan.api.meta import LabelSelector, Object, Struct
 
 
-class ServiceSpec(Struct):
+class ServiceSpec(Struct, frozen=True):
     selector: dict[str, str] | None = None
 
 
-class Service(Object):
+class Service(Object, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
-class ReplicationControllerSpec(Struct):
+class ReplicationControllerSpec(Struct, frozen=True):
     selector: dict[str, str] | None = None
 
 
-class ReplicationController(Object):
+class ReplicationController(Object, frozen=True):
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
-class SetSpec(Struct):
+class SetSpec(Struct, frozen=True):
     selector: LabelSelector | None = None
 
 
-class ReplicaSet(Object):
+class ReplicaSet(Object, frozen=True):
     spec: SetSpec = SetSpec()
 
 
-class StatefulSet(Object):
+class StatefulSet(Object, frozen=True):
     spec: SetSpec = SetSpec()
 
 
-class PodDisruptionBudgetSpec(Struct):
+class PodDisruptionBudgetSpec(Struct, frozen=True):
     selector: LabelSelector | None = None
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
 
 
-class PodDisruptionBudgetStatus(Struct):
+class PodDisruptionBudgetStatus(Struct, frozen=True):
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] = {}
 
 
-class PodDisruptionBudget(Object):
+class PodDisruptionBudget(Object, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class PriorityClass(Object):
+class PriorityClass(Object, frozen=True):
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None

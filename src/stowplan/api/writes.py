@@ -4,18 +4,18 @@ from stowplan.api.meta import Object, Struct
 from stowplan.api.storage import ObjectReference
 
 
-class Binding(Object):
+class Binding(Object, frozen=True):
     """Puts a pod on a node: metadata names the pod, `target` the node."""
 
     target: ObjectReference = ObjectReference()
 
 
-class EventSeries(Struct):
+class EventSeries(Struct, frozen=True):
     count: int = 0
     last_observed_time: str = ""
 
 
-class Event(Object):
+class Event(Object, frozen=True):
     """An events.k8s.io/v1 event."""
 
     event_time: str | None = None
@@ -30,7 +30,7 @@ class Event(Object):
     type: str = ""
 
 
-class LeaseSpec(Struct):
+class LeaseSpec(Struct, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -38,5 +38,5 @@ class LeaseSpec(Struct):
     lease_transitions: int | None = None
 
 
-class Lease(Object):
+class Lease(Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()

@@ -183,7 +183,7 @@ class ClusterTable:
         name = node.metadata.name
         self._row_of[name] = row
         self.nodes[row] = node
-        self.pods_on[row] = self._orphans.pop(name, None) or {}
+        self.pods_on[row] = self._orphans.pop(name, {})
         self.valid[row] = True
         self.node_count += 1
         for key, column in self._label_columns.items():

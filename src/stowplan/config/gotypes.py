@@ -28,6 +28,15 @@ ABSENT: Final = Absent()
 _INTEGER = re.compile(r"-?[0-9]+")
 
 
+class WrittenEmpty(tuple[Any, ...]):
+    """An empty list that stands in the document, as opposed to one that is just not given.
+
+    Equal to the empty tuple in every respect, except that it is written out as `[]`.
+    """
+
+    __slots__ = ()
+
+
 class GoType(ABC):
     """A type. `name` is how messages call it, `zero` the value of a null list element."""
 
@@ -186,10 +195,12 @@ class ListOf(GoType):
             return _refused(tree, self.name, cursor)
         element = self._element
         values = (element.decode(item, cursor.element(index)) for index, item in enumerate(tree))
-        return tuple(element.zero if value is ABSENT else value for value in values)
+        return tuple(element.zero if value is ABSENT else value for value in values) or WrittenEmpty()
 
     def encode(self, value: Any) -> Any:
-        return [self._element.encode(item) for item in value] if value else None
+        if not value and not isinstance(value, WrittenEmpty):
+            return None
+        return [self._element.encode(item) for item in value]
 
 
 class MapOf(GoType):

@@ -23,7 +23,7 @@ from stowplan.framework.plugin import (
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 
 IGNORED = int(np.iinfo(np.int64).min)
-"""A raw score meaning "this row is not scored": it stays out of the extremes; the plugin's `normalize` sees it."""
+"""A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
 
 _FEW_ROWS = 16
 

@@ -52,7 +52,7 @@ class _Domains(NamedTuple):
 
 
 class _FilterState(NamedTuple):
-    """By rule and key, the domains with matching pods. `alone`: the first pod of a group that wants itself."""
+    """By rule and key, the domains with matching pods. `alone`: the first of pods that want each other."""
 
     affinity: tuple[_Domains, ...]
     anti_affinity: tuple[_Domains, ...]

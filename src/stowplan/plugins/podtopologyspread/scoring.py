@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Share(NamedTuple):
-    """What one constraint adds to a node's score: by domain, or (for host names) by pods on the node itself."""
+    """What one constraint adds to a score: by domain, or (for host names) by pods on the node itself."""
 
     weight: float
     by_domain: Floats | None
@@ -47,7 +47,7 @@ def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -
 
 
 def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
-    mask = counted[0].column.ids != 0
+    mask: npt.NDArray[np.bool_] = counted[0].column.ids != 0
     for entry in counted[1:]:
         mask = mask & (entry.column.ids != 0)
     return mask
@@ -74,7 +74,7 @@ def share(entry: Counted, size: int, requires_all: bool) -> Share:
     empty = entry.column.index.get("")
     if empty is not None and not requires_all:
         counts[empty] += counts[0]
-    by_domain = counts * weight + (entry.constraint.max_skew - 1)
+    by_domain: Floats = counts * np.float64(weight) + float(entry.constraint.max_skew - 1)
     by_domain[0] = 0.0
     return Share(weight, by_domain)
 
