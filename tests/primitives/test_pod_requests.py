@@ -23,7 +23,7 @@ from stowplan.api.resources import (
 MI = 1024 * 1024
 
 
-def container(name: str = "c", *, sidecar: bool = False, **requests: str) -> dict[str, Any]:
+def container(name: str = "c", *, sidecar: Any = False, **requests: str) -> dict[str, Any]:
     restart = {"restartPolicy": "Always"} if sidecar else {}
     return {"name": name, "resources": {"requests": requests}, **restart}
 
@@ -62,6 +62,12 @@ def test_cpu_of_containers_init_containers_and_sidecars(init: list[dict[str, Any
 def test_fractions_are_rounded_up_once_after_adding() -> None:
     assert accounted_requests(pod(container(cpu="1500u"), container(cpu="1500u"))).milli_cpu == 3
     assert accounted_requests(pod(container(cpu="1500u"))).milli_cpu == 2
+
+
+def test_beyond_int64_a_request_comes_out_as_the_server_makes_it() -> None:
+    assert accounted_requests(pod(container(memory="1e19"))).memory == 0
+    beside_a_fraction = pod(container(memory="0.1Ki"), init=[container(memory="1e19")])
+    assert accounted_requests(beside_a_fraction).memory == -(2**63)
 
 
 def test_requests_of_the_whole_pod_replace_the_sum_and_overhead_comes_on_top() -> None:

@@ -35,6 +35,20 @@ class ChangeLog:
             del rows[:half]
             self._base += half
 
+    def few_since(self, position: int, most: int) -> list[int] | None:
+        """The distinct rows touched since `position` if they are at most that many, else None."""
+        start = position - self._base
+        if start < 0:
+            return None
+        rows = self._rows
+        length = len(rows) - start
+        if length <= 1:
+            return rows[start:]
+        if length > 4 * most:
+            return None
+        distinct = list(set(rows[start:]))
+        return distinct if len(distinct) <= most else None
+
     def since(self, position: int) -> Rows | None:
         """The distinct rows touched since `position`; None if that is too long ago to say."""
         start = position - self._base

@@ -9,20 +9,29 @@ IntArray = npt.NDArray[np.int64]
 DENSE_FROM = 48
 
 
-class Counts:
-    """index → count. `version` changes whenever any count does."""
+# How many changes are remembered one by one.
+_REMEMBERED = 512
 
-    __slots__ = ("_dense", "_sparse", "total", "version")
+
+class Counts:
+    """index → count. `version` grows by one with every change, and recent changes can be asked for."""
+
+    __slots__ = ("_dense", "_recent", "_sparse", "total", "version")
 
     def __init__(self) -> None:
         self._sparse: dict[int, int] | None = {}
         self._dense: IntArray | None = None
+        self._recent: list[int] = []
         self.total = 0
         self.version = 0
 
     def add(self, index: int, delta: int) -> None:
         self.version += 1
         self.total += delta
+        recent = self._recent
+        recent.append(index)
+        if len(recent) > _REMEMBERED:
+            del recent[: _REMEMBERED // 2]
         sparse = self._sparse
         if sparse is None:
             self._add_dense(index, delta)
@@ -35,14 +44,24 @@ class Counts:
         else:
             sparse.pop(index, None)
 
+    def changed_since(self, version: int) -> list[int] | None:
+        """The indexes whose count changed since a version, None if that is too long ago to say."""
+        length = self.version - version
+        recent = self._recent
+        if length > len(recent):
+            return None
+        return recent[len(recent) - length :]
+
     def clear(self) -> None:
         self._sparse, self._dense = {}, None
+        self._recent = []
         self.total = 0
         self.version += 1
 
     def fill(self, values: IntArray) -> None:
         """Replace everything by the counts of an array indexed alike."""
         self._sparse, self._dense = None, values
+        self._recent = []
         self.total = int(values.sum())
         self.version += 1
 

@@ -146,11 +146,12 @@ class ClusterTable:
     # Nodes
 
     def put_node(self, node: Node) -> int:
-        """Add a node or take in its new state; returns its row."""
+        """Add a node or take in its new state; returns its row. Raises QuantityError, changing nothing."""
+        amounts = _allocatable(node)
         row = self._row_of.get(node.metadata.name)
         if row is None:
-            return self._add_node(node)
-        self._change_node(row, node)
+            return self._add_node(node, amounts)
+        self._change_node(row, node, amounts)
         return row
 
     def remove_node(self, name: str) -> None:
@@ -178,7 +179,7 @@ class ClusterTable:
         self._free_rows.append(row)
         self._touch_node(row)
 
-    def _add_node(self, node: Node) -> int:
+    def _add_node(self, node: Node, amounts: dict[str, int]) -> int:
         row = self._free_rows.pop() if self._free_rows else self._new_row()
         name = node.metadata.name
         self._row_of[name] = row
@@ -188,14 +189,14 @@ class ClusterTable:
         self.node_count += 1
         for key, column in self._label_columns.items():
             column.set(row, node.metadata.labels.get(key))
-        self._write_node(row, node)
+        self._write_node(row, node, amounts)
         self.images.add(row, node.status.images)
         self._touch_node(row)
         for info in self.pods_on[row].values():
             self._count(info, row)
         return row
 
-    def _change_node(self, row: int, node: Node) -> None:
+    def _change_node(self, row: int, node: Node, amounts: dict[str, int]) -> None:
         old = self.nodes[row]
         assert old is not None
         relabelled = old.metadata.labels != node.metadata.labels
@@ -211,7 +212,7 @@ class ClusterTable:
         if old.status.images != node.status.images:
             self.images.remove(row, old.status.images)
             self.images.add(row, node.status.images)
-        self._write_node(row, node)
+        self._write_node(row, node, amounts)
         if relabelled or old.spec != node.spec:
             self._touch_node(row)
             return
@@ -220,21 +221,14 @@ class ClusterTable:
         if old.status != node.status or old.metadata.annotations != node.metadata.annotations:
             self.node_log.append(row)
 
-    def _write_node(self, row: int, node: Node) -> None:
+    def _write_node(self, row: int, node: Node, amounts: dict[str, int]) -> None:
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_set[row] = self._intern_taints(node.spec.taints)
         self.feature_set[row] = self._intern_features(frozenset(node.status.declared_features))
+        self.allowed_pods[row] = amounts.pop("pods", 0)
+        lines = [self.resource_index(name) for name in amounts]
         self.allocatable[:, row] = 0
-        for name, raw in node.status.allocatable.items():
-            if name == "pods":
-                self.allowed_pods[row] = value_of(raw)
-                continue
-            if name not in CORE_RESOURCES and not is_scalar(name):
-                continue
-            line = self.resource_index(name)
-            self.allocatable[line, row] = milli_value_of(raw) if name == "cpu" else value_of(raw)
-        if "pods" not in node.status.allocatable:
-            self.allowed_pods[row] = 0
+        self.allocatable[lines, row] = list(amounts.values())
 
     def _touch_node(self, row: int) -> None:
         self.topology_version += 1
@@ -384,6 +378,15 @@ class ClusterTable:
         more = np.zeros((missing, self.capacity), dtype=np.int64)
         self.allocatable = np.vstack((self.allocatable, more))
         self.requested = np.vstack((self.requested, more))
+
+
+def _allocatable(node: Node) -> dict[str, int]:
+    """What a node offers, cpu in millicores; only resources that scheduling knows."""
+    return {
+        name: milli_value_of(raw) if name == "cpu" else value_of(raw)
+        for name, raw in node.status.allocatable.items()
+        if name == "pods" or name in CORE_RESOURCES or is_scalar(name)
+    }
 
 
 def load(table: ClusterTable, objects: Iterable[Object]) -> None:

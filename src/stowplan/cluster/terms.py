@@ -88,16 +88,16 @@ def _parse_term(role: TermRole, namespace: str, term: PodAffinityTerm, weight: i
 class TermGroup:
     """All pods on nodes that carry one term, counted by domain of its topology key.
 
-    `holders` counts the carriers, also those on nodes that lack the key; only nodes with the key count.
+    `carriers` includes those on nodes that lack the key, `counts` does not.
     """
 
-    __slots__ = ("__weakref__", "_lookups", "carriers", "column", "domains", "term")
+    __slots__ = ("__weakref__", "_lookups", "carriers", "column", "counts", "term")
 
     def __init__(self, term: Term, column: LabelColumn, lookups: Lookups) -> None:
         self.term = term
         self.column = column
         self._lookups = lookups
-        self.domains = Counts()
+        self.counts = Counts()
         self.carriers = 0
 
     def selects(self, kind: PodKind) -> bool:
@@ -111,6 +111,9 @@ class TermGroup:
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return needed_pairs((self.term.selector,))
+
+    def refresh(self) -> None:
+        """Nothing to do: carriers are counted as they and their nodes change."""
 
 
 class TermGroups:
@@ -135,7 +138,7 @@ class TermGroups:
         group.carriers += delta
         domain = int(group.column.ids[row])
         if domain:
-            group.domains.add(domain, delta)
+            group.counts.add(domain, delta)
         if not group.carriers:
             self._relation.remove(group)
 

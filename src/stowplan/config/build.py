@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import Path, aggregate, as_json, quote
+from stowplan.api.fielderrors import Path, aggregate, quote
 from stowplan.config.defaults import enabled_names
 from stowplan.config.errors import ConfigError
 from stowplan.config.extendertls import TlsError, check_extender_tls
@@ -142,6 +142,6 @@ def _check_queue_sort(spec: ProfileSpec, earlier: Sequence[ProfileSpec]) -> None
     if sorter != first:
         detail = f"different queue sort plugins for profile {profile}: {quote(sorter)}, first: {quote(first)}"
         raise ConfigError("build", f"initializing profiles: {detail}")
-    if as_json(spec.args.get(sorter)) != as_json(earlier[0].args.get(sorter)):
+    if spec.args.get(sorter) != earlier[0].args.get(sorter):
         detail = f"different queue sort plugin args for profile {profile}"
         raise ConfigError("build", f"initializing profiles: {detail}")

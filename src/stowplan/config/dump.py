@@ -6,7 +6,25 @@ import yaml
 
 from stowplan.config.schema import CONFIGURATION, PLUGIN_ARGS
 from stowplan.config.types import API_VERSION, KIND, SchedulerConfig
+from stowplan.config.yamlscalars import is_plain_text
 from stowplan.plugins.args import PluginArgs
+
+_NO_WRAPPING = 2**31 - 1
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that would otherwise be read as something else the way Kubernetes tools do."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None if is_plain_text(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def dump(config: SchedulerConfig) -> dict[str, Any]:
@@ -22,8 +40,9 @@ def dump(config: SchedulerConfig) -> dict[str, Any]:
 
 def dump_yaml(config: SchedulerConfig) -> str:
     """A completed configuration as YAML."""
-    text: str = yaml.safe_dump(dump(config), allow_unicode=True, default_flow_style=False)
-    return text
+    return yaml.dump(
+        dump(config), Dumper=_Dumper, allow_unicode=True, default_flow_style=False, width=_NO_WRAPPING
+    )
 
 
 def _dump_args(args: Any) -> Any:

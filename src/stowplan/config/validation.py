@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import EnumText, Path, as_json, duplicate, invalid, quote, required
+from stowplan.api.fielderrors import EnumText, Path, duplicate, invalid, quote, required
 from stowplan.api.names import is_extended_resource, label_key_problems
+from stowplan.config.schema import PLUGIN_ARGS
 from stowplan.config.types import (
     API_VERSION,
     ClientConnection,
@@ -23,6 +24,9 @@ from stowplan.plugins.catalog import REMOVED
 
 _CHECKED_WHEN_BUILT = "NodeResourcesFit"
 """Its arguments are looked at only when the plugin is built, so their errors have no path to the profile."""
+
+_MISTAKEN_NAME = "NodeResourcesFitArgs"
+"""A plugin of this name cannot be configured: upstream looks for those arguments under it by mistake."""
 
 _UNCHECKED_POINTS = frozenset({Point.PLACEMENT_GENERATE, Point.PLACEMENT_SCORE})
 """Removed plugins go unnoticed here until the profile is built."""
@@ -112,6 +116,8 @@ def _plugin_config(path: Path, profile: Profile, gates: FeatureGates) -> Iterato
         seen.add(entry.name)
         if entry.name in REMOVED:
             yield invalid(where, entry.name, _REMOVED_DETAIL)
+        elif entry.name == _MISTAKEN_NAME:
+            yield invalid(where.child("args"), _shown_args(entry.args), "has to match plugin args")
         elif isinstance(entry.args, PluginArgs) and entry.name != _CHECKED_WHEN_BUILT:
             yield from entry.args.validate(where.child("args"), gates)
 
@@ -124,14 +130,15 @@ def _common_queue_sort(profiles: Sequence[Profile]) -> Iterator[str]:
         where = path.at(0).child("plugins", "queueSort", "Enabled")
         yield invalid(where, len(first.enabled), "only one queue sort plugin can be enabled")
     sorter = first.enabled[0].name if first.enabled else ""
-    wanted_args = _args_of(profiles[0], sorter)[-1:] if sorter else []
+    given = _args_of(profiles[0], sorter) if sorter else []
+    wanted = given[-1] if given else None
     for index, profile in enumerate(profiles[1:], start=1):
         queue_sort = _queue_sort(profile)
         if queue_sort != first:
             where = path.at(index).child("plugins", "queueSort")
             yield invalid(where, _go_plugin_set(queue_sort), "must be the same for all profiles")
         for args in _args_of(profile, sorter):
-            if as_json(args) != as_json(wanted_args[0] if wanted_args else None):
+            if args != wanted:
                 where = path.at(index).child("pluginConfig", "args")
                 yield invalid(where, _shown_args(args), "queueSort must be the same for all profiles")
 
@@ -145,6 +152,10 @@ def _args_of(profile: Profile, plugin: str) -> list[Any]:
 
 
 def _shown_args(args: Any) -> Any:
+    """Arguments as messages show them: as written, or, if typed, with the names Go fields have."""
+    if isinstance(args, PluginArgs):
+        encoded = PLUGIN_ARGS[type(args).__name__].encode(args)
+        return {name[0].upper() + name[1:]: value for name, value in encoded.items()}
     return EnumText(args) if isinstance(args, str) else args
 
 

@@ -57,6 +57,11 @@ def resolve_scalar(tag: str, text: str) -> Scalar:
     raise TextError(f"yaml: cannot decode {_short(found)} `{text}` as a {_short(tag)}")
 
 
+def is_plain_text(text: str) -> bool:
+    """Whether unquoted text would be read as text."""
+    return _resolve_plain(text)[0] == _STR
+
+
 def _resolve_plain(text: str) -> tuple[str, Scalar]:
     if text in _WORDS:
         return _WORDS[text]

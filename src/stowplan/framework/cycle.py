@@ -62,6 +62,14 @@ class Cycle:
         """What the plugin found in this attempt's PreScore, None if nothing."""
         return self._score_states.get(plugin.name)
 
+    def adopt(self, states: dict[str, Any]) -> None:
+        """Take over PreFilter findings that hold for the whole class."""
+        self._states = dict(states)
+
+    def adopt_score(self, states: dict[str, Any]) -> None:
+        """Take over PreScore findings that hold for the whole class."""
+        self._score_states = dict(states)
+
     def remember(self, plugin: "Plugin", memo: Any) -> None:
         self.memos[plugin.name] = memo
 

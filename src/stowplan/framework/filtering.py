@@ -1,5 +1,6 @@
 """Running Filter plugins over rows, and keeping what they said for the next pod of the same class."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.plugin import ALL_ROWS, AllRows, Codes, Plugin, Reads, StaleRows
+from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, Reads, StaleRows
 from stowplan.framework.status import Status
 
 PASSED = -1
@@ -28,13 +29,29 @@ class FilterColumn:
     `state` is what the plugin had found when the codes were computed, so that it can say which rows changed.
     """
 
-    __slots__ = ("active", "by_node", "codes", "index", "known", "plugin", "reusable", "state", "statuses")
+    __slots__ = (
+        "active",
+        "by_node",
+        "codes",
+        "few",
+        "index",
+        "known",
+        "plugin",
+        "reusable",
+        "row_form",
+        "state",
+        "statuses",
+        "watches",
+    )
 
     def __init__(self, index: int, plugin: Plugin, reusable: bool) -> None:
         self.index = index
         self.plugin = plugin
         self.reusable = reusable
         self.by_node = not hasattr(plugin, "filter")
+        self.row_form: Callable[[Cycle, PodInfo, int], int] | None = getattr(plugin, "filter_row", None)
+        self.watches = bool(plugin.reads & Reads.USAGE) or not plugin.row_local
+        self.few: list[int] = []
         self.active = False
         self.codes: Codes | None = None
         self.state: Any = None
@@ -63,6 +80,22 @@ class FilterColumn:
                 return
             self.codes = np.zeros(table.capacity, dtype=np.int64)
         self.codes[rows] = 0 if codes is None else codes
+
+    def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> None:
+        """Ask the plugin again about a few rows."""
+        if self.row_form is None:
+            self.compute(table, cycle, np.array(rows, dtype=np.intp))
+            return
+        for row in rows:
+            try:
+                code = self.row_form(cycle, cycle.pod, row)
+            except Exception as cause:
+                raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
+            if self.codes is None:
+                if not code:
+                    continue
+                self.codes = np.zeros(table.capacity, dtype=np.int64)
+            self.codes[row] = code
 
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
@@ -152,7 +185,12 @@ def merge_rows(one: Rows, other: Rows) -> Rows:
         return other
     if not len(other):
         return one
-    return np.union1d(one, other)
+    if len(one) + len(other) <= 64:
+        return np.array(sorted({*one.tolist(), *other.tolist()}), dtype=np.intp)
+    mask = np.zeros(max(int(one.max()), int(other.max())) + 1, dtype=np.bool_)
+    mask[one] = True
+    mask[other] = True
+    return np.flatnonzero(mask)
 
 
 def merge_stale(one: Rows, other: StaleRows) -> StaleRows:
@@ -180,10 +218,13 @@ class Feasibility:
     """
 
     __slots__ = (
+        "_by_one",
         "_node_position",
         "_revisit",
+        "_skipped",
         "_table",
         "_usage_position",
+        "_watching",
         "asked_for",
         "columns",
         "count",
@@ -203,9 +244,56 @@ class Feasibility:
         self._revisit: list[int] = []
         self._node_position = -1
         self._usage_position = -1
+        self._skipped: set[str] | None = None
+        self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self._watching: list[FilterColumn] = []
 
-    def sync(self, cycle: Cycle) -> StaleRows:
+    def sync(self, cycle: Cycle) -> StaleRows | list[int]:
         """Bring codes up to date for this attempt; returns the rows that were looked at again."""
+        few = self._few_stale(cycle) if self._by_one else None
+        if few is not None:
+            self._usage_position = self._table.usage_log.position
+            self._sync_few(cycle, few)
+            return few
+        touched = self._sync_many(cycle)
+        self._skipped = cycle.skipped
+        self._watching = [column for column in self.columns if column.active and column.watches]
+        return touched
+
+    def _few_stale(self, cycle: Cycle) -> list[int] | None:
+        """The stale rows if they are few and nothing but usage changed, else None."""
+        table = self._table
+        if self._node_position != table.node_log.position or self._skipped != cycle.skipped:
+            return None
+        rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
+        if rows is None:
+            return None
+        touched = set(rows)
+        touched.update(self._revisit)
+        for column in self._watching:
+            plugin = column.plugin
+            column.few = rows if plugin.reads & Reads.USAGE else []
+            if plugin.row_local:
+                continue
+            ask = getattr(plugin, "stale_filter_rows", None)
+            stale = ALL_ROWS if ask is None else ask(cycle, cycle.pod, column.state, cycle.read(plugin))
+            if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
+                return None
+            if len(stale):
+                column.few = [*column.few, *stale.tolist()]
+                touched.update(column.few)
+        return list(touched) if len(touched) <= FEW_ROWS else None
+
+    def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:
+        self._revisit = []
+        for column in self._watching:
+            if column.few:
+                column.compute_few(self._table, cycle, column.few)
+            column.state = cycle.read(column.plugin)
+        for row in rows:
+            self._merge_one(row)
+
+    def _sync_many(self, cycle: Cycle) -> StaleRows:
         table = self._table
         node_rows = table.node_log.since(self._node_position) if self._node_position >= 0 else None
         usage_rows = table.usage_log.since(self._usage_position) if self._usage_position >= 0 else None
@@ -217,7 +305,6 @@ class Feasibility:
             if self._revisit:
                 touched = merge_rows(node_rows, np.array(self._revisit, dtype=np.intp))
         self._revisit = []
-        alive: BoolColumn | None = None
         for position, column in enumerate(self.columns):
             if column.plugin.name in cycle.skipped:
                 if column.active and column.stop():
@@ -228,8 +315,7 @@ class Feasibility:
             if node_rows is not None and usage_rows is not None:
                 rows = column.stale(cycle, state, node_rows, usage_rows)
             if column.by_node:
-                alive = self._alive(position, alive)
-                column.compute_by_node(table, cycle, rows, alive)
+                column.compute_by_node(table, cycle, rows, self._alive(position))
                 rows = ALL_ROWS
             elif isinstance(rows, AllRows) or len(rows):
                 column.compute(table, cycle, rows)
@@ -254,7 +340,7 @@ class Feasibility:
             self.count -= 1
             self.version += 1
 
-    def _alive(self, before: int, alive: BoolColumn | None) -> BoolColumn:
+    def _alive(self, before: int) -> BoolColumn:
         """Rows that no plugin before a position rejects."""
         result = self._table.valid.copy()
         if self.asked_for is not None:

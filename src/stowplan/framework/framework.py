@@ -15,7 +15,7 @@ from stowplan.framework.evaluation import Evaluation, PreFiltering
 from stowplan.framework.filtering import Feasibility, FilterColumn
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.plugin import Handle, Plugin, PreFilterResult, Unsigned
-from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer
+from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer, Settled
 from stowplan.framework.points import Point
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
@@ -181,34 +181,54 @@ class Framework:
 
     def _pre_filter(self, cycle: Cycle, pod_class: PodClass) -> PreFiltering:
         result = PreFiltering()
-        answers = pod_class.pre_filter_answers
-        for plugin in self._pre_filters:
-            name = plugin.name
-            if plugin.constant_pre_filter:
-                if name not in answers:
-                    answers[name] = self._ask_pre_filter(plugin, cycle)
-                    pod_class.states[name] = cycle.read(plugin)
-                else:
-                    cycle.write(plugin, pod_class.states[name])
-                answer = answers[name]
-            else:
+        settled = pod_class.settled_pre_filters
+        if settled is not None:
+            cycle.skipped = set(settled.skipped)
+            cycle.adopt(settled.states)
+            for plugin in settled.asking:
                 answer = self._ask_pre_filter(plugin, cycle)
-            if answer is None:
-                continue
-            if isinstance(answer, PreFilterResult):
-                self._narrow(result, plugin, answer.node_names)
-                if result.status is not None:
+                if answer is not None and not self._heed(plugin, answer, cycle, result):
                     break
-                continue
-            if answer.code is Code.SKIP:
-                cycle.skipped.add(name)
-            elif answer.code.is_rejection:
-                result.status = answer.by(name)
-                if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    break
-            elif not answer.is_success:
-                raise PluginError(name, f'running PreFilter plugin "{name}": {answer.message}')
+            return result
+        complete = True
+        for plugin in self._pre_filters:
+            answer = self._ask_pre_filter(plugin, cycle)
+            if plugin.constant_pre_filter and isinstance(answer, PreFilterResult):
+                complete = False
+            if answer is not None and not self._heed(plugin, answer, cycle, result):
+                return result
+        if complete and result.status is None:
+            pod_class.settled_pre_filters = self._settle(cycle, self._pre_filters, "constant_pre_filter")
         return result
+
+    def _heed(
+        self, plugin: Plugin, answer: Status | PreFilterResult, cycle: Cycle, result: PreFiltering
+    ) -> bool:
+        """Take a PreFilter plugin's answer into account; False if the others need not be asked."""
+        if isinstance(answer, PreFilterResult):
+            self._narrow(result, plugin, answer.node_names)
+            return result.status is None
+        if answer.code is Code.SKIP:
+            cycle.skipped.add(plugin.name)
+        elif answer.code.is_rejection:
+            result.status = answer.by(plugin.name)
+            return answer.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        elif not answer.is_success:
+            raise PluginError(plugin.name, f'running PreFilter plugin "{plugin.name}": {answer.message}')
+        return True
+
+    @staticmethod
+    def _settle(cycle: Cycle, plugins: Sequence[Plugin], constant: str) -> Settled:
+        """What plugins whose answer depends on the signature alone said, for the next pods of the class."""
+        fixed = [plugin for plugin in plugins if getattr(plugin, constant)]
+        scoring = constant == "constant_pre_score"
+        skipped = cycle.skipped_score if scoring else cycle.skipped
+        read = cycle.read_score if scoring else cycle.read
+        return Settled(
+            frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
+            {plugin.name: read(plugin) for plugin in fixed},
+            tuple(plugin for plugin in plugins if not getattr(plugin, constant)),
+        )
 
     def _ask_pre_filter(self, plugin: Plugin, cycle: Cycle) -> PreFilterAnswer:
         try:
@@ -314,23 +334,21 @@ class Framework:
     # PreScore
 
     def _pre_score(self, cycle: Cycle, pod_class: PodClass) -> None:
-        answers = pod_class.pre_score_answers
-        for plugin in self._pre_scores:
-            name = plugin.name
-            if plugin.constant_pre_score:
-                if name not in answers:
-                    answers[name] = self._ask_pre_score(plugin, cycle)
-                    pod_class.score_states[name] = cycle.read_score(plugin)
-                else:
-                    cycle.write_score(plugin, pod_class.score_states[name])
-                answer = answers[name]
-            else:
-                answer = self._ask_pre_score(plugin, cycle)
+        settled = pod_class.settled_pre_scores
+        plugins: Sequence[Plugin] = self._pre_scores
+        if settled is not None:
+            cycle.skipped_score = set(settled.skipped)
+            cycle.adopt_score(settled.states)
+            plugins = settled.asking
+        for plugin in plugins:
+            answer = self._ask_pre_score(plugin, cycle)
             if answer is None or answer.is_success:
                 continue
             if answer.code is not Code.SKIP:
-                raise PluginError(name, f'running PreScore plugin "{name}": {answer.message}')
-            cycle.skipped_score.add(name)
+                raise PluginError(plugin.name, f'running PreScore plugin "{plugin.name}": {answer.message}')
+            cycle.skipped_score.add(plugin.name)
+        if settled is None:
+            pod_class.settled_pre_scores = self._settle(cycle, self._pre_scores, "constant_pre_score")
 
     def _ask_pre_score(self, plugin: Plugin, cycle: Cycle) -> Status | None:
         try:

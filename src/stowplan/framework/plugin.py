@@ -13,6 +13,10 @@ registration beyond its name. Filter and Score can be written two ways:
     def filter_node(self, cycle, pod, node) -> Status | None
     def score_node(self, cycle, pod, node) -> int
 
+A plugin by column may also have `filter_row(cycle, pod, row) -> int` and `score_row(cycle, pod, row) -> int`, the
+same rule for a single row. The runtime prefers them when only a few rows changed, where arrays cost more than
+they save; both forms must agree, so let them share their formula.
+
 What the runtime may reuse between pods is declared, never guessed:
 
 * `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form a class. Without it
@@ -162,3 +166,6 @@ def points_of(cls: type[Plugin]) -> frozenset[Point]:
 
 
 StaleRows = Rows | AllRows
+
+FEW_ROWS = 8
+"""Up to this many changed rows are gone through one by one."""

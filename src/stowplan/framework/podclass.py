@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 from stowplan.framework.filtering import Feasibility
 from stowplan.framework.plugin import Plugin, PreFilterResult
@@ -18,22 +18,24 @@ class ClassKey:
     __slots__ = ("__weakref__",)
 
 
-class PodClass:
-    """Kept results for pods with one signature.
+class Settled(NamedTuple):
+    """Answers that hold for every pod of a class: who skips, what they found, and who must still be asked."""
 
-    `memos` is what plugins keep for the class. Answers and states are those of plugins whose PreFilter or
-    PreScore depends on the signature alone.
-    """
+    skipped: frozenset[str]
+    states: dict[str, Any]
+    asking: tuple[Plugin, ...]
+
+
+class PodClass:
+    """Kept results for pods with one signature. `memos` is what plugins keep for the class."""
 
     __slots__ = (
         "capacity",
         "feasibility",
         "memos",
-        "pre_filter_answers",
-        "pre_score_answers",
         "preference",
-        "score_states",
-        "states",
+        "settled_pre_filters",
+        "settled_pre_scores",
     )
 
     def __init__(self, capacity: int, feasibility: Feasibility, preference: Preference) -> None:
@@ -41,10 +43,8 @@ class PodClass:
         self.feasibility = feasibility
         self.preference = preference
         self.memos: dict[str, Any] = {}
-        self.pre_filter_answers: dict[str, PreFilterAnswer] = {}
-        self.pre_score_answers: dict[str, Status | None] = {}
-        self.states: dict[str, Any] = {}
-        self.score_states: dict[str, Any] = {}
+        self.settled_pre_filters: Settled | None = None
+        self.settled_pre_scores: Settled | None = None
 
     @property
     def bytes(self) -> int:

@@ -1,22 +1,26 @@
 """Running Score plugins over rows, normalizing, summing, and keeping all of it for the next pod."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.changes import NO_ROWS, Rows
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.filtering import describe, merge_stale, rows_read
+from stowplan.framework.filtering import describe, merge_rows, merge_stale, rows_read
 from stowplan.framework.plugin import (
     ALL_ROWS,
+    FEW_ROWS,
     MAX_NODE_SCORE,
     AllRows,
     Extremes,
     Plugin,
+    Reads,
     Scores,
     StaleRows,
 )
@@ -24,8 +28,6 @@ from stowplan.framework.ranking import INFEASIBLE, Ranking
 
 IGNORED = int(np.iinfo(np.int64).min)
 """A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
-
-_FEW_ROWS = 16
 
 
 class ScoreColumn:
@@ -43,13 +45,16 @@ class ScoreColumn:
         "checked",
         "constant",
         "extremes",
+        "few",
         "final",
         "known",
         "normalizes",
         "plugin",
         "raw",
         "reusable",
+        "row_form",
         "state",
+        "watches",
         "weight",
     )
 
@@ -60,6 +65,9 @@ class ScoreColumn:
         self.checked = not trusted
         self.by_node = not hasattr(plugin, "score")
         self.normalizes = hasattr(plugin, "normalize")
+        self.row_form: Callable[[Cycle, PodInfo, int], int] | None = getattr(plugin, "score_row", None)
+        self.watches = bool(plugin.reads & Reads.USAGE) or not plugin.row_local
+        self.few: list[int] = []
         self.active = False
         self.state: Any = None
         self.raw: Scores | None = None
@@ -100,7 +108,7 @@ class ScoreColumn:
             return None
         old = self.raw
         before = None
-        if len(rows) <= _FEW_ROWS:
+        if len(rows) <= FEW_ROWS:
             before = [0] * len(rows) if old is None else old[rows].tolist()
         scores = self._ask(cycle, NodeRows(table, rows))
         if old is None:
@@ -113,6 +121,23 @@ class ScoreColumn:
                 self.final = np.full(table.capacity, self.constant, dtype=np.int64)
         old[rows] = 0 if scores is None else scores
         return before
+
+    def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> None:
+        """Ask the plugin again about a few rows."""
+        if self.row_form is None:
+            self.compute(table, cycle, np.array(rows, dtype=np.intp))
+            return
+        for row in rows:
+            try:
+                score = self.row_form(cycle, cycle.pod, row)
+            except Exception as cause:
+                raise score_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
+            if self.raw is None:
+                if not score:
+                    continue
+                self.compute(table, cycle, np.array(rows, dtype=np.intp))
+                return
+            self.raw[row] = score
 
     def compute_by_node(self, table: ClusterTable, cycle: Cycle, stale: StaleRows) -> None:
         """Ask about feasible rows whose score is not known."""
@@ -169,7 +194,7 @@ class ScoreColumn:
         return scores
 
     def adjust(
-        self, rows: Rows, before: list[int], was_feasible: list[bool], is_feasible: list[bool]
+        self, rows: Rows | list[int], before: list[int], was_feasible: list[bool], is_feasible: list[bool]
     ) -> bool:
         """Move the extremes after a few rows changed; False if they must be found anew."""
         if self.extremes is None:
@@ -261,6 +286,10 @@ class ScoreColumn:
         )
 
 
+def _as_rows(rows: Rows | list[int]) -> Rows:
+    return np.array(sorted(set(rows)), dtype=np.intp) if isinstance(rows, list) else rows
+
+
 def score_error(plugin: Plugin, message: str, node: str | None = None) -> PluginError:
     return PluginError(
         plugin.name, f'running Score plugin "{plugin.name}": {message}', () if node is None else (node,)
@@ -270,23 +299,129 @@ def score_error(plugin: Plugin, message: str, node: str | None = None) -> Plugin
 class Preference:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give."""
 
-    __slots__ = ("_feasible", "_node_position", "_table", "_unseen", "_usage_position", "columns", "ranking")
+    __slots__ = (
+        "_by_one",
+        "_feasible",
+        "_node_position",
+        "_skipped",
+        "_table",
+        "_unseen",
+        "_usage_position",
+        "columns",
+        "ranking",
+    )
 
     def __init__(self, table: ClusterTable, columns: list[ScoreColumn]) -> None:
         self._table = table
         self.columns = columns
         self.ranking = Ranking(table.capacity)
         self._feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
-        self._unseen: StaleRows = ALL_ROWS
+        self._unseen: StaleRows | list[int] = ALL_ROWS
         self._node_position = -1
         self._usage_position = -1
+        self._skipped: set[str] | None = None
+        self._by_one = all(
+            column.reusable and not column.by_node and not column.checked for column in columns
+        )
 
-    def note(self, touched: StaleRows) -> None:
+    def note(self, touched: StaleRows | list[int]) -> None:
         """Feasibility was looked at again in these rows."""
-        self._unseen = touched if isinstance(touched, AllRows) else merge_stale(touched, self._unseen)
+        unseen = self._unseen
+        if isinstance(unseen, AllRows):
+            return
+        if isinstance(touched, AllRows):
+            self._unseen = ALL_ROWS
+        elif isinstance(touched, list) and isinstance(unseen, list):
+            self._unseen = touched if not unseen else [*unseen, *touched]
+        else:
+            self._unseen = merge_rows(_as_rows(touched), _as_rows(unseen))
 
     def sync(self, cycle: Cycle) -> None:
         """Bring scores and ranking up to date for this attempt."""
+        few = self._few_stale(cycle) if self._by_one else None
+        if few is not None:
+            self._usage_position = self._table.usage_log.position
+            self._sync_few(cycle, few)
+        else:
+            if isinstance(self._unseen, list):
+                self._unseen = _as_rows(self._unseen)
+            self._sync_many(cycle, self._unseen)
+            self._skipped = cycle.skipped_score
+        self._unseen = []
+
+    def _few_stale(self, cycle: Cycle) -> list[int] | None:
+        """The stale rows if they are few and nothing but usage changed, else None."""
+        table, unseen = self._table, self._unseen
+        if (
+            not isinstance(unseen, list)
+            or self._node_position != table.node_log.position
+            or self._skipped != cycle.skipped_score
+        ):
+            return None
+        rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
+        if rows is None:
+            return None
+        touched = set(rows)
+        touched.update(unseen)
+        for column in self.columns:
+            if not column.active or not column.watches:
+                continue
+            plugin = column.plugin
+            column.few = rows if plugin.reads & Reads.USAGE else []
+            if plugin.row_local:
+                continue
+            ask = getattr(plugin, "stale_score_rows", None)
+            stale = ALL_ROWS if ask is None else ask(cycle, cycle.pod, column.state, column.basis(cycle))
+            if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
+                return None
+            if len(stale):
+                column.few = [*column.few, *stale.tolist()]
+                touched.update(column.few)
+        return list(touched) if len(touched) <= FEW_ROWS else None
+
+    def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:
+        """Go through a few changed rows one by one; rewrite all totals only if an extreme moved."""
+        feasible = cycle.feasible
+        assert feasible is not None
+        was = [bool(self._feasible[row]) for row in rows]
+        now = [bool(feasible[row]) for row in rows]
+        rewritten = False
+        for column in self.columns:
+            if not column.active:
+                continue
+            before = None
+            if column.normalizes:
+                raw = column.raw
+                before = [0] * len(rows) if raw is None else [raw.item(row) for row in rows]
+            if column.watches:
+                if column.few:
+                    column.compute_few(self._table, cycle, column.few)
+                column.state = column.basis(cycle)
+            if before is not None and (column.raw is not None or column.extremes is None):
+                if not column.adjust(rows, before, was, now):
+                    column.find_extremes(feasible)
+                rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten
+        if rewritten:
+            self._total_all(feasible)
+            return
+        self._total_few(rows, now)
+
+    def _total_few(self, rows: list[int], feasible: list[bool]) -> None:
+        scored = [column for column in self.columns if column.active]
+        constant = sum(column.constant * column.weight for column in scored if column.final is None)
+        parts = [(column.final, column.weight) for column in scored if column.final is not None]
+        totals = self.ranking.totals
+        for row, fits in zip(rows, feasible, strict=True):
+            total = INFEASIBLE
+            if fits:
+                total = constant
+                for final, weight in parts:
+                    total += final.item(row) * weight
+            totals[row] = total
+            self._feasible[row] = fits
+        self.ranking.refresh_few(rows)
+
+    def _sync_many(self, cycle: Cycle, unseen: StaleRows) -> None:
         table = self._table
         feasible = cycle.feasible
         assert feasible is not None
@@ -294,8 +429,8 @@ class Preference:
         usage_rows = table.usage_log.since(self._usage_position) if self._usage_position >= 0 else None
         self._node_position = table.node_log.position
         self._usage_position = table.usage_log.position
-        everything = node_rows is None or usage_rows is None or isinstance(self._unseen, AllRows)
-        touched: StaleRows = self._unseen
+        everything = node_rows is None or usage_rows is None or isinstance(unseen, AllRows)
+        touched: StaleRows = unseen
         befores: dict[int, tuple[Rows, list[int]]] = {}
         rewritten = everything
         for index, column in enumerate(self.columns):
@@ -322,8 +457,7 @@ class Preference:
                     column.extremes = None
                 touched = merge_stale(rows, touched)
             column.active, column.state = True, state
-        self._unseen = NO_ROWS
-        few = not rewritten and not isinstance(touched, AllRows) and len(touched) <= _FEW_ROWS
+        few = not rewritten and not isinstance(touched, AllRows) and len(touched) <= FEW_ROWS
         rewritten = self._normalize(cycle, feasible, touched if few else None, befores) or rewritten
         for column in self.columns:
             if column.active and column.checked:

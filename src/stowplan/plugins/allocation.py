@@ -1,7 +1,8 @@
 """How full nodes are and would be: the arithmetic that resource scores share."""
 
+import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,20 +31,29 @@ class Figures(NamedTuple):
     requested: IntArray
 
 
+class Figure(NamedTuple):
+    """The same for one resource of one node."""
+
+    which: int
+    allocatable: int
+    used: int
+    requested: int
+
+
 class ScoredResources:
     """The resources a score looks at, and what a class of pods asks of each."""
 
-    __slots__ = ("_amounts", "_lines", "which")
+    __slots__ = ("_amounts", "_lines", "_listed", "which")
 
     def __init__(self, table: ClusterTable, names: Sequence[str], amounts: Sequence[int]) -> None:
-        counted = [
+        self._listed = tuple(
             (index, table.resource_index(name), amount)
             for index, (name, amount) in enumerate(zip(names, amounts, strict=True))
             if amount or not is_scalar(name)
-        ]
-        self.which = tuple(index for index, _, _ in counted)
-        self._lines = np.array([line for _, line, _ in counted], dtype=np.intp)
-        self._amounts = np.array([amount for _, _, amount in counted], dtype=np.int64)[:, None]
+        )
+        self.which = tuple(index for index, _, _ in self._listed)
+        self._lines = np.array([line for _, line, _ in self._listed], dtype=np.intp)
+        self._amounts = np.array([amount for _, _, amount in self._listed], dtype=np.int64)[:, None]
 
     def look(self, nodes: NodeRows, *, with_defaults: bool) -> Figures:
         """Figures of some rows; `with_defaults` counts containers without requests at the customary sizes."""
@@ -57,48 +67,76 @@ class ScoredResources:
                     used[position] = table.non_zero[line, rows]
         return Figures(self.which, allocatable, used, used + self._amounts)
 
+    def look_at(self, table: ClusterTable, row: int, *, with_defaults: bool) -> list[Figure]:
+        """Figures of one row, without the resources the node does not have."""
+        figures = []
+        for index, line, amount in self._listed:
+            allocatable = table.allocatable.item(line, row)
+            if allocatable:
+                column = table.non_zero if with_defaults and line <= MEMORY else table.requested
+                used = column.item(line, row)
+                figures.append(Figure(index, allocatable, used, used + amount))
+        return figures
+
 
 Scorer = Callable[[Figures], Scores]
+RowScorer = Callable[[list[Figure]], int]
 
 
-def strategy_scorer(strategy: ScoringStrategy) -> Scorer:
-    """The scoring function a strategy describes."""
-    weights = np.array([spec.weight for spec in strategy.resources], dtype=np.int64)
-    if strategy.type == LEAST_ALLOCATED:
-        return lambda figures: _average(figures, weights, _free_share)
-    if strategy.type == MOST_ALLOCATED:
-        return lambda figures: _average(figures, weights, _used_share)
+def strategy_scorers(strategy: ScoringStrategy) -> tuple[Scorer, RowScorer]:
+    """The scoring function a strategy describes, for many rows and for one."""
+    listed = [spec.weight for spec in strategy.resources]
+    weights = np.array(listed, dtype=np.int64)
+    if strategy.type in (LEAST_ALLOCATED, MOST_ALLOCATED):
+        share = free_share if strategy.type == LEAST_ALLOCATED else used_share
+        return (
+            lambda figures: _average(figures, weights, share),
+            lambda figures: _average_one(figures, listed, share),
+        )
     ratio = strategy.requested_to_capacity_ratio
-    shape = ratio.shape if ratio is not None else ()
-    curve = utilization_scores(shape)
-    return lambda figures: _by_curve(figures, weights, curve)
+    curve = utilization_scores(ratio.shape if ratio is not None else ())
+    by_percent: list[int] = curve.tolist()
+    return (
+        lambda figures: _by_curve(figures, weights, curve),
+        lambda figures: _by_curve_one(figures, listed, by_percent),
+    )
 
 
-def _free_share(requested: IntArray, allocatable: IntArray) -> IntArray:
-    shares = (allocatable - requested) * MAX_NODE_SCORE // np.maximum(allocatable, 1)
-    shares[requested > allocatable] = 0
-    return shares
+Amount = TypeVar("Amount", int, IntArray)
+"""One row's number, or many rows' numbers: the formulas below serve both."""
 
 
-def _used_share(requested: IntArray, allocatable: IntArray) -> IntArray:
-    shares: IntArray = np.minimum(requested, allocatable) * MAX_NODE_SCORE // np.maximum(allocatable, 1)
-    return shares
+def free_share(requested: Amount, allocatable: Amount) -> Amount:
+    """How much of a resource would be left, 0 to 100; 0 if the request does not fit."""
+    return (allocatable - requested) * MAX_NODE_SCORE // allocatable * (requested <= allocatable)
+
+
+def used_share(requested: Amount, allocatable: Amount) -> Amount:
+    """How much of a resource would be used, 0 to 100; 100 if the request does not fit."""
+    fits = requested <= allocatable
+    return requested * fits * MAX_NODE_SCORE // allocatable + MAX_NODE_SCORE * (1 - fits)
 
 
 def _average(figures: Figures, weights: IntArray, share: Callable[[IntArray, IntArray], IntArray]) -> Scores:
     """The weighted mean of the shares over the resources a node has, rounded down."""
-    shares = share(figures.requested, figures.allocatable)
     weight = weights[list(figures.which)][:, None]
     missing = figures.allocatable == 0
     if not missing.any():
-        total = int(weight.sum())
-        if not total:
-            return np.zeros(shares.shape[1], dtype=np.int64)
-        summed: Scores = (shares * weight).sum(axis=0) // total
+        total = max(int(weight.sum()), 1)
+        summed: Scores = (share(figures.requested, figures.allocatable) * weight).sum(axis=0) // total
         return summed
+    shares = share(figures.requested, np.where(missing, 1, figures.allocatable))
     counted = np.where(missing, 0, weight)
     scores: Scores = (shares * counted).sum(axis=0) // np.maximum(counted.sum(axis=0), 1)
     return scores
+
+
+def _average_one(figures: list[Figure], weights: list[int], share: Callable[[int, int], int]) -> int:
+    total = summed = 0
+    for which, allocatable, _, requested in figures:
+        summed += share(requested, allocatable) * weights[which]
+        total += weights[which]
+    return summed // total if total else 0
 
 
 def _by_curve(figures: Figures, weights: IntArray, curve: IntArray) -> Scores:
@@ -108,8 +146,17 @@ def _by_curve(figures: Figures, weights: IntArray, curve: IntArray) -> Scores:
     scores = curve[percent]
     counted = np.where((figures.allocatable == 0) | (scores <= 0), 0, weights[list(figures.which)][:, None])
     total = counted.sum(axis=0)
-    mean = (scores * counted).sum(axis=0) / np.maximum(total, 1)
-    return rounded(mean)
+    return rounded((scores * counted).sum(axis=0) / np.maximum(total, 1))
+
+
+def _by_curve_one(figures: list[Figure], weights: list[int], curve: list[int]) -> int:
+    total = summed = 0
+    for which, allocatable, _, requested in figures:
+        score = curve[100 if requested > allocatable else requested * 100 // allocatable]
+        if score > 0:
+            summed += score * weights[which]
+            total += weights[which]
+    return math.floor(summed / total + 0.5) if total else 0
 
 
 def utilization_scores(shape: Sequence[UtilizationShapePoint]) -> IntArray:

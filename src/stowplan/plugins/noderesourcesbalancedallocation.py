@@ -1,6 +1,7 @@
 """NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to being used
 evenly."""
 
+import math
 from collections.abc import Hashable
 
 import numpy as np
@@ -53,6 +54,14 @@ class NodeResourcesBalancedAllocation(Plugin):
         gain = _balance(figures.requested, figures.allocatable) - _balance(figures.used, figures.allocatable)
         return half + (half + gain) // 2
 
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        resources: ScoredResources = cycle.read_score(self)
+        figures = resources.look_at(cycle.table, row, with_defaults=False)
+        half = MAX_NODE_SCORE // 2
+        with_pod = [min(figure.requested / figure.allocatable, 1.0) for figure in figures]
+        without = [min(figure.used / figure.allocatable, 1.0) for figure in figures]
+        return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
+
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:
         fact = f"{self.name}{self._resources}"
         known = pod.template.facts.get(fact)
@@ -68,6 +77,25 @@ def _balance(used: IntArray, allocatable: IntArray) -> IntArray:
     deviation = _deviation(used, allocatable)
     balance: IntArray = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
     return balance
+
+
+def _balance_of(fractions: list[float]) -> int:
+    """The same for one node, from the used fractions of the resources it has."""
+    count = len(fractions)
+    if count < 2:
+        deviation = 0.0
+    elif count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    else:
+        # Added up one by one, so that the last bit is the same as over many rows.
+        total = squares = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / count
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = math.sqrt(squares / count)
+    return int((1 - deviation) * MAX_NODE_SCORE)
 
 
 def _deviation(used: IntArray, allocatable: IntArray) -> Floats:

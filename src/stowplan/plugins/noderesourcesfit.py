@@ -16,7 +16,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.plugin import Codes, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import Code, Status
-from stowplan.plugins.allocation import ScoredResources, strategy_scorer
+from stowplan.plugins.allocation import ScoredResources, strategy_scorers
 from stowplan.plugins.args import NodeResourcesFitArgs
 
 REASON_PODS = "Too many pods"
@@ -34,6 +34,8 @@ class _Request(NamedTuple):
     amounts: IntArray
     bits: IntArray
     names: tuple[str, ...]
+    listed: tuple[tuple[int, int, int], ...]
+    """The same as (line, amount, bit) each."""
 
 
 class NodeResourcesFit(Plugin):
@@ -51,7 +53,7 @@ class NodeResourcesFit(Plugin):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.scoring_strategy
         self._resources = tuple(spec.name for spec in strategy.resources)
-        self._score = strategy_scorer(strategy)
+        self._score, self._score_one = strategy_scorers(strategy)
 
     def sign(self, pod: PodInfo) -> Hashable:
         requests = pod.requests
@@ -83,6 +85,18 @@ class NodeResourcesFit(Plugin):
             codes[(lacking & (wanted > allocatable)).any(axis=0)] |= _TOO_LARGE
         return codes
 
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        request: _Request = cycle.read(self)
+        table = cycle.table
+        code = int(table.pod_count.item(row) >= table.allowed_pods.item(row))
+        for line, wanted, bit in request.listed:
+            allocatable = table.allocatable.item(line, row)
+            if wanted > allocatable - table.requested.item(line, row):
+                code |= bit
+                if wanted > allocatable:
+                    code |= _TOO_LARGE
+        return code
+
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         request: _Request | None = cycle.read(self)
         if request is None:
@@ -103,6 +117,10 @@ class NodeResourcesFit(Plugin):
         if resources is None:
             resources = ScoredResources(cycle.table, self._resources, self._for_scoring(pod))
         return self._score(resources.look(nodes, with_defaults=True))
+
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        resources: ScoredResources = cycle.read_score(self)
+        return self._score_one(resources.look_at(cycle.table, row, with_defaults=True))
 
     def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
         known = pod.template.facts.get(self._fact)
@@ -132,6 +150,7 @@ class NodeResourcesFit(Plugin):
             amounts[kept],
             np.array(bits, dtype=np.int64),
             tuple(names[i] for i in kept),
+            tuple(zip(lines[kept].tolist(), amounts[kept].tolist(), bits, strict=True)),
         )
 
     def _is_ignored(self, name: str) -> bool:

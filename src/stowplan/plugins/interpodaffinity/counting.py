@@ -1,17 +1,19 @@
 """What is counted for a class of pods: the pods its terms mean, and the terms of others that mean it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
+from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.counts import Counts, IntArray
 from stowplan.cluster.kinds import PodKind
 from stowplan.cluster.matchers import Clause, DomainCounter, PodMatcher, RowSet
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
+from stowplan.framework.filtering import merge_rows
+from stowplan.framework.plugin import ALL_ROWS, StaleRows
 
 
 class Counted:
@@ -26,16 +28,124 @@ class Counted:
         self.counter = DomainCounter(table, self.matcher, self.column, rows)
         self.weight = weight
 
+    @property
+    def counts(self) -> Counts:
+        return self.counter.counts
+
+    def refresh(self) -> None:
+        self.counter.refresh()
+
     def close(self) -> None:
         self.counter.close()
         self._table.matchers.release(self.matcher)
 
 
-class ByKey(NamedTuple):
-    """One number per domain of a topology key; domain 0, the absent label, has 0."""
+class DomainSums:
+    """Weighted counts added up per domain of one topology key, kept current change by change.
 
-    column: LabelColumn
-    values: IntArray
+    With `only_presence` all that matters is whether a domain's sum is positive. `journal` lists the domains
+    where something that matters changed; `position` is where it ends now. Domain 0, the absent label, has 0.
+    """
+
+    __slots__ = (
+        "_base",
+        "_only_presence",
+        "_parts",
+        "_table",
+        "_topology",
+        "_versions",
+        "column",
+        "journal",
+        "values",
+    )
+
+    def __init__(
+        self,
+        table: ClusterTable,
+        column: LabelColumn,
+        parts: Sequence[tuple[Counted | TermGroup, int]],
+        *,
+        only_presence: bool,
+    ) -> None:
+        self._table = table
+        self.column = column
+        self._parts = parts
+        self._only_presence = only_presence
+        self._versions: list[int] = []
+        self._topology = -1
+        self._base = 0
+        self.journal: list[int] = []
+        self.values: IntArray = np.zeros(0, dtype=np.int64)
+        self.sync()
+
+    @property
+    def position(self) -> int:
+        return self._base + len(self.journal)
+
+    @property
+    def any(self) -> bool:
+        """Is there anything in any domain?"""
+        return bool(self.values.any())
+
+    @property
+    def counted(self) -> bool:
+        """Was anything added up in any domain, even if it came to nothing?"""
+        return any(part.counts.total > part.counts.get(0) for part, _ in self._parts)
+
+    def sync(self) -> None:
+        if self._topology != self._table.topology_version:
+            self._add_up()
+            return
+        for index, (part, _) in enumerate(self._parts):
+            counts = part.counts
+            if counts.version == self._versions[index]:
+                continue
+            changed = counts.changed_since(self._versions[index])
+            if changed is None:
+                self._add_up()
+                return
+            self._versions[index] = counts.version
+            for domain in changed:
+                self._set(domain)
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Domains where something changed since a position, None if that is too long ago to say."""
+        start = position - self._base
+        return None if start < 0 else self.journal[start:]
+
+    def _set(self, domain: int) -> None:
+        if not domain:
+            return
+        old = self.values.item(domain)
+        new = sum(weight * part.counts.get(domain) for part, weight in self._parts)
+        if old == new:
+            return
+        self.values[domain] = new
+        if not self._only_presence or (old > 0) != (new > 0):
+            self._note([domain])
+
+    def _add_up(self) -> None:
+        old = self.values
+        values = np.zeros(self.column.size, dtype=np.int64)
+        for part, weight in self._parts:
+            part.refresh()
+            part.counts.add_into(values, weight)
+        values[0] = 0
+        self.values = values
+        self._versions = [part.counts.version for part, _ in self._parts]
+        self._topology = self._table.topology_version
+        if len(old) != len(values):
+            self._base = self.position + 1
+            self.journal = []
+            return
+        differs = (old > 0) != (values > 0) if self._only_presence else old != values
+        self._note(np.flatnonzero(differs).tolist())
+
+    def _note(self, domains: list[int]) -> None:
+        self.journal += domains
+        if len(self.journal) > 1024:
+            self._base += len(self.journal)
+            self.journal = []
 
 
 class OwnTerms:
@@ -93,40 +203,29 @@ def groups_of(kind: PodKind, *roles: TermRole) -> list[TermGroup]:
     return [group for group in kind.term_groups if isinstance(group, TermGroup) and group.term.role in roles]
 
 
-def sum_by_key(parts: Iterable[tuple[Counted | TermGroup, int]]) -> list[ByKey]:
+def sums_by_key(
+    table: ClusterTable, parts: Iterable[tuple[Counted | TermGroup, int]], *, only_presence: bool
+) -> tuple[DomainSums, ...]:
     """Weighted counts added up per topology key."""
-    sums: dict[str, ByKey] = {}
+    by_key: dict[str, list[tuple[Counted | TermGroup, int]]] = {}
     for part, weight in parts:
-        column = part.column
-        total = sums.get(column.key)
-        if total is None:
-            total = sums[column.key] = ByKey(column, np.zeros(column.size, dtype=np.int64))
-        domains = part.domains if isinstance(part, TermGroup) else part.counter.counts
-        domains.add_into(total.values, weight)
-    for total in sums.values():
-        total.values[0] = 0
-    return list(sums.values())
-
-
-def version_of(table: ClusterTable, kind: PodKind, parts: Sequence[Counted | TermGroup]) -> Any:
-    """Something that changes whenever any of the counts does."""
-    return (
-        table.topology_version,
-        kind.version,
-        tuple(
-            part.domains.version if isinstance(part, TermGroup) else part.counter.counts.version
-            for part in parts
-        ),
+        by_key.setdefault(part.column.key, []).append((part, weight))
+    return tuple(
+        DomainSums(table, same_key[0][0].column, same_key, only_presence=only_presence)
+        for same_key in by_key.values()
     )
 
 
-def refresh(counted: Iterable[Counted]) -> None:
-    for entry in counted:
-        entry.counter.refresh()
-
-
-def count_in_domains(entry: Counted) -> IntArray:
-    """A counter's counts by domain, 0 for the absent label."""
-    values = entry.counter.counts.to_array(entry.column.size)
-    values[0] = 0
-    return values
+def changed_rows(
+    sums: Sequence[DomainSums], before: Sequence[int], now: Sequence[int], rows_in_use: int
+) -> StaleRows:
+    """Rows in domains where something changed between two positions of the journals."""
+    rows = NO_ROWS
+    for entry, then, here in zip(sums, before, now, strict=True):
+        if then == here:
+            continue
+        changed = entry.changed_since(then)
+        if changed is None:
+            return ALL_ROWS
+        rows = merge_rows(rows, entry.column.rows_of(changed, rows_in_use))
+    return rows

@@ -1,18 +1,16 @@
 """The plugin: required terms filter, preferred ones score; terms count from both sides."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.terms import TermGroup, TermRole
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.filtering import merge_rows
 from stowplan.framework.plugin import (
     ALL_ROWS,
     MAX_NODE_SCORE,
@@ -26,14 +24,12 @@ from stowplan.framework.plugin import (
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.args import InterPodAffinityArgs
 from stowplan.plugins.interpodaffinity.counting import (
-    ByKey,
     Counted,
+    DomainSums,
     OwnTerms,
-    count_in_domains,
+    changed_rows,
     groups_of,
-    refresh,
-    sum_by_key,
-    version_of,
+    sums_by_key,
 )
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -44,31 +40,40 @@ _AFFINITY, _ANTI_AFFINITY, _EXISTING = 1, 2, 3
 _PREFERRING = (TermRole.REQUIRED_AFFINITY, TermRole.PREFERRED_AFFINITY, TermRole.PREFERRED_ANTI_AFFINITY)
 
 
-class _Domains(NamedTuple):
-    """Which domains of a key have what a rule is about."""
+class _FilterSums(NamedTuple):
+    """Which domains have matching pods, by rule and key."""
 
-    column: LabelColumn
-    has: BoolColumn
+    affinity: tuple[DomainSums, ...]
+    anti_affinity: tuple[DomainSums, ...]
+    existing: tuple[DomainSums, ...]
+
+    def all(self) -> tuple[DomainSums, ...]:
+        return (*self.affinity, *self.anti_affinity, *self.existing)
 
 
 class _FilterState(NamedTuple):
-    """By rule and key, the domains with matching pods. `alone`: the first of pods that want each other."""
+    """What the filter goes by, and how far its journals had come. `alone`: the first of pods that want each
+    other."""
 
-    affinity: tuple[_Domains, ...]
-    anti_affinity: tuple[_Domains, ...]
-    existing: tuple[_Domains, ...]
+    sums: _FilterSums
+    positions: tuple[int, ...]
     alone: bool
+
+
+class _ScoreState(NamedTuple):
+    sums: tuple[DomainSums, ...]
+    positions: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Memo:
-    """Counters of a class, and what was last worked out from them with the version it was worked out from."""
+    """What is counted for a class, and for which set of others' terms the sums were made."""
 
     own: OwnTerms
-    state: _FilterState | None = None
-    state_version: Any = None
-    scores: list[ByKey] = field(default_factory=list)
-    scores_version: Any = None
+    filter_sums: _FilterSums | None = None
+    filter_kind_version: int = -1
+    score_sums: tuple[DomainSums, ...] = ()
+    score_kind_version: int = -1
 
 
 class InterPodAffinity(Plugin):
@@ -87,17 +92,18 @@ class InterPodAffinity(Plugin):
         if terms.error is not None:
             return unresolvable(f"parsing pod: {terms.error}")
         memo = self._memo(cycle, pod)
-        own = memo.own
         kind = pod.template.kind
-        existing = groups_of(kind, TermRole.REQUIRED_ANTI_AFFINITY) if kind.term_groups else []
-        if not (own.affinity or own.anti_affinity or any(group.domains.total for group in existing)):
+        if memo.filter_sums is None or memo.filter_kind_version != kind.version:
+            memo.filter_sums = self._filter_sums(cycle, memo.own, pod)
+            memo.filter_kind_version = kind.version
+        own, sums = memo.own, memo.filter_sums
+        everything = sums.all()
+        for entry in everything:
+            entry.sync()
+        if not (own.affinity or own.anti_affinity or any(entry.any for entry in sums.existing)):
             return SKIP
-        parts: list[Counted | TermGroup] = [*own.affinity, *own.anti_affinity, *existing]
-        if memo.state is None or memo.state_version != version_of(cycle.table, kind, parts):
-            refresh((*own.affinity, *own.anti_affinity))
-            memo.state = _filter_state(own, existing)
-            memo.state_version = version_of(cycle.table, kind, parts)
-        cycle.write(self, memo.state)
+        alone = own.matches_itself and not any(entry.any for entry in sums.affinity)
+        cycle.write(self, _FilterState(sums, tuple(entry.position for entry in everything), alone))
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
@@ -105,27 +111,38 @@ class InterPodAffinity(Plugin):
         if state is None:
             return None
         codes = np.zeros(nodes.count, dtype=np.int64)
-        for column, has in state.existing:
-            codes[has[column.ids[nodes.rows]]] = _EXISTING
-        for column, has in state.anti_affinity:
-            codes[has[column.ids[nodes.rows]]] = _ANTI_AFFINITY
-        for column, has in state.affinity:
-            ids = column.ids[nodes.rows]
-            codes[(ids == 0) if state.alone else ~has[ids]] = _AFFINITY
+        for entry in state.sums.existing:
+            codes[entry.values[entry.column.ids[nodes.rows]] > 0] = _EXISTING
+        for entry in state.sums.anti_affinity:
+            codes[entry.values[entry.column.ids[nodes.rows]] > 0] = _ANTI_AFFINITY
+        for entry in state.sums.affinity:
+            ids = entry.column.ids[nodes.rows]
+            codes[(ids == 0) if state.alone else (entry.values[ids] <= 0)] = _AFFINITY
         return codes
+
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        state: _FilterState = cycle.read(self)
+        sums = state.sums
+        for entry in sums.affinity:
+            domain = entry.column.ids.item(row)
+            if not domain or (not state.alone and entry.values.item(domain) <= 0):
+                return _AFFINITY
+        for entry in sums.anti_affinity:
+            if entry.values.item(entry.column.ids.item(row)) > 0:
+                return _ANTI_AFFINITY
+        for entry in sums.existing:
+            if entry.values.item(entry.column.ids.item(row)) > 0:
+                return _EXISTING
+        return 0
 
     def stale_filter_rows(
         self, cycle: Cycle, pod: PodInfo, before: _FilterState | None, now: _FilterState
     ) -> StaleRows:
-        if before is now:
-            return NO_ROWS
-        if before is None or before.alone != now.alone:
+        if before is None or before.sums is not now.sums or before.alone != now.alone:
             return ALL_ROWS
-        return _changed_rows(
-            (*before.affinity, *before.anti_affinity, *before.existing),
-            (*now.affinity, *now.anti_affinity, *now.existing),
-            cycle.table.rows_in_use,
-        )
+        if before.positions == now.positions:
+            return NO_ROWS
+        return changed_rows(now.sums.all(), before.positions, now.positions, cycle.table.rows_in_use)
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         if code == _AFFINITY:
@@ -138,37 +155,37 @@ class InterPodAffinity(Plugin):
         if self.args.ignore_preferred_terms_of_existing_pods and not preferred:
             return SKIP
         kind = pod.template.kind
-        others = groups_of(kind, *_PREFERRING) if kind.term_groups else []
-        if not self.args.hard_pod_affinity_weight:
-            others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
-        parts: list[Counted | TermGroup] = [*preferred, *others]
-        if not parts:
+        if memo.score_kind_version != kind.version:
+            memo.score_sums = self._score_sums(cycle, memo.own, pod)
+            memo.score_kind_version = kind.version
+        for entry in memo.score_sums:
+            entry.sync()
+        if not any(entry.counted for entry in memo.score_sums):
             return SKIP
-        if memo.scores_version != version_of(cycle.table, kind, parts):
-            refresh(preferred)
-            weighted = [(part, self._weight(part)) for part in parts if _in_labelled_domains(part)]
-            memo.scores = sum_by_key(weighted)
-            memo.scores_version = version_of(cycle.table, kind, parts)
-        if not memo.scores:
-            return SKIP
-        cycle.write_score(self, memo.scores)
+        cycle.write_score(self, _ScoreState(memo.score_sums, tuple(e.position for e in memo.score_sums)))
         return None
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
-        by_key: list[ByKey] | None = cycle.read_score(self)
-        if not by_key:
+        state: _ScoreState | None = cycle.read_score(self)
+        if state is None:
             return None
         scores = np.zeros(nodes.count, dtype=np.int64)
-        for column, values in by_key:
-            scores += values[column.ids[nodes.rows]]
+        for entry in state.sums:
+            scores += entry.values[entry.column.ids[nodes.rows]]
         return scores
 
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        state: _ScoreState = cycle.read_score(self)
+        return sum(entry.values.item(entry.column.ids.item(row)) for entry in state.sums)
+
     def stale_score_rows(
-        self, cycle: Cycle, pod: PodInfo, before: list[ByKey] | None, now: list[ByKey]
+        self, cycle: Cycle, pod: PodInfo, before: _ScoreState | None, now: _ScoreState
     ) -> StaleRows:
-        if before is now:
+        if before is None or before.sums is not now.sums:
+            return ALL_ROWS
+        if before.positions == now.positions:
             return NO_ROWS
-        return ALL_ROWS if before is None else _changed_rows(before, now, cycle.table.rows_in_use)
+        return changed_rows(now.sums, before.positions, now.positions, cycle.table.rows_in_use)
 
     def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
         low, high = extremes
@@ -190,6 +207,23 @@ class InterPodAffinity(Plugin):
         cycle.remember(self, fresh)
         return fresh
 
+    @staticmethod
+    def _filter_sums(cycle: Cycle, own: OwnTerms, pod: PodInfo) -> _FilterSums:
+        table = cycle.table
+        existing = groups_of(pod.template.kind, TermRole.REQUIRED_ANTI_AFFINITY)
+        return _FilterSums(
+            sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
+            sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True),
+            sums_by_key(table, ((group, 1) for group in existing), only_presence=True),
+        )
+
+    def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[DomainSums, ...]:
+        others = groups_of(pod.template.kind, *_PREFERRING)
+        if not self.args.hard_pod_affinity_weight:
+            others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
+        parts: list[Counted | TermGroup] = [*own.preferred, *others]
+        return sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
+
     def _weight(self, part: Counted | TermGroup) -> int:
         """What one pod counts: its own term's weight, or that of a term that means the incoming pod."""
         if isinstance(part, Counted):
@@ -199,34 +233,3 @@ class InterPodAffinity(Plugin):
             weight: int = self.args.hard_pod_affinity_weight
             return weight
         return -part.term.weight if role is TermRole.PREFERRED_ANTI_AFFINITY else part.term.weight
-
-
-def _filter_state(own: OwnTerms, existing: list[TermGroup]) -> _FilterState:
-    affinity = tuple(_Domains(entry.column, count_in_domains(entry) > 0) for entry in own.affinity)
-    anti_affinity = tuple(_Domains(entry.column, count_in_domains(entry) > 0) for entry in own.anti_affinity)
-    blocked = tuple(_Domains(column, values > 0) for column, values in sum_by_key((g, 1) for g in existing))
-    nobody = not any(domains.has.any() for domains in affinity)
-    return _FilterState(affinity, anti_affinity, blocked, nobody and own.matches_itself)
-
-
-def _in_labelled_domains(part: Counted | TermGroup) -> bool:
-    """Is anything counted on nodes that have the label?"""
-    if isinstance(part, TermGroup):
-        return part.domains.total > 0
-    return part.counter.counts.total > part.counter.counts.get(0)
-
-
-def _changed_rows(
-    before: "list[ByKey] | tuple[_Domains, ...]", now: "list[ByKey] | tuple[_Domains, ...]", rows_in_use: int
-) -> StaleRows:
-    """Rows in domains whose value changed."""
-    if [column for column, _ in before] != [column for column, _ in now]:
-        return ALL_ROWS
-    rows = NO_ROWS
-    for (column, was), (_, is_now) in zip(before, now, strict=True):
-        if len(was) != len(is_now):
-            return ALL_ROWS
-        changed = np.flatnonzero(was != is_now)
-        if len(changed):
-            rows = merge_rows(rows, column.rows_of(changed, rows_in_use))
-    return rows

@@ -1,0 +1,109 @@
+"""How long one pod takes through the engine: filter, score, choose, assume, confirm.
+
+Pods and nodes are decoded before the clock starts, and so is the bound pod that the API server would send
+back: decoding is left out. After the table is built, garbage is collected once and what is alive is frozen
+(`gc.freeze`), as a scheduler does after its start; the collector stays on while the clock runs. The first
+pods of every class, whose results are not reused yet, are measured with all the others.
+"""
+
+import gc
+import random
+from dataclasses import dataclass
+from time import perf_counter, perf_counter_ns
+
+import numpy as np
+
+from stowplan.api.pod import Pod
+from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.workloads import WORKLOADS, Workload, node
+from stowplan.cluster.table import ClusterTable, load
+from stowplan.config import default_profile
+from stowplan.framework.framework import Framework
+from stowplan.plugins.registry import in_tree_registry
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRun:
+    """What to measure."""
+
+    workload: str
+    nodes: int = 5000
+    existing_per_node: int = 10
+    pods: int = 2000
+    seed: int = 0
+    reuse: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """What was measured. Times of pods are in microseconds."""
+
+    us_per_pod: float
+    us_per_pod_mean: float
+    us_per_pod_p99: float
+    pods_per_s: float
+    build_s: float
+    peak_rss_mib: float
+    unschedulable: int
+
+
+def measure(run: EngineRun) -> EngineFigures:
+    """Build a cluster and place pods on it one after the other."""
+    workload = WORKLOADS[run.workload]
+    nodes = [node(number) for number in range(run.nodes)]
+    existing = [
+        pod for number in range(run.nodes) for pod in workload.existing(number, run.existing_per_node)
+    ]
+    pods = [workload.pod(number) for number in range(run.pods)]
+    table = ClusterTable()
+    started = perf_counter()
+    load(table, nodes)
+    load(table, existing)
+    build_s = perf_counter() - started
+    framework = Framework(default_profile(), table, in_tree_registry(), reuse=run.reuse)
+    gc.collect()
+    gc.freeze()
+    try:
+        times, unschedulable = _place(framework, workload, pods, random.Random(run.seed))
+    finally:
+        gc.unfreeze()
+    return _figures(times, build_s, unschedulable)
+
+
+def _place(
+    framework: Framework, workload: Workload, pods: list[Pod], rng: random.Random
+) -> tuple[list[int], int]:
+    """Nanoseconds of each pod, and how many found no node."""
+    table = framework.table
+    times: list[int] = []
+    unschedulable = 0
+    for number, pod in enumerate(pods):
+        started = perf_counter_ns()
+        info = table.info(pod)
+        evaluation = framework.evaluate(info)
+        if not evaluation.feasible_count:
+            times.append(perf_counter_ns() - started)
+            unschedulable += 1
+            continue
+        ties = evaluation.best()[1] if evaluation.scored else 1
+        name = table.name_of(evaluation.pick(rng.randrange(ties)))
+        table.assume(info, name)
+        assumed = perf_counter_ns()
+        bound = workload.pod(number, name)
+        bound_at = perf_counter_ns()
+        table.confirm(bound)
+        times.append(perf_counter_ns() - bound_at + assumed - started)
+    return times, unschedulable
+
+
+def _figures(times: list[int], build_s: float, unschedulable: int) -> EngineFigures:
+    micros = np.array(times, dtype=np.float64) / 1000
+    return EngineFigures(
+        us_per_pod=round(float(np.median(micros)), 1),
+        us_per_pod_mean=round(float(micros.mean()), 1),
+        us_per_pod_p99=round(float(np.percentile(micros, 99)), 1),
+        pods_per_s=round(1e6 / float(micros.mean()), 1),
+        build_s=round(build_s, 3),
+        peak_rss_mib=round(peak_rss() / MIB, 1),
+        unschedulable=unschedulable,
+    )

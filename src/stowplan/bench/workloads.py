@@ -1,0 +1,163 @@
+"""The shapes that are measured: nodes, the pods already on them, and the pods to place.
+
+Objects are made as JSON and decoded one by one, so that nothing is shared between two pods which would not be
+shared between two pods of a watch.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from stowplan.api.decode import decode
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+
+Document = dict[str, Any]
+
+ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+ZONES = ("zone1", "zone2", "zone3")
+NAMESPACE = "bench"
+GROUP_SIZE = 100
+"""Pods of one anti-affinity group, each of which keeps away from the others."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What tells one kind of pod from another: its labels and its wishes."""
+
+    labels: dict[str, str]
+    spec: Document = field(default_factory=dict)
+
+
+Kind = Callable[[int, str], Shape]
+"""Makes a shape, given the number of the pod (or of its node) and what is appended to its label's value."""
+
+
+def basic(number: int, own: str) -> Shape:
+    return Shape({"app": f"x{own}"})
+
+
+def spread(number: int, own: str) -> Shape:
+    labels = {"color": f"blue{own}"}
+    constraint = {
+        "topologyKey": ZONE,
+        "maxSkew": 5,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    return Shape(labels, {"topologySpreadConstraints": [constraint]})
+
+
+def anti_affinity(number: int, own: str) -> Shape:
+    labels = {"group": f"g{number // GROUP_SIZE}{own}"}
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return Shape(labels, {"affinity": {"podAntiAffinity": required}})
+
+
+def preferred_affinity(number: int, own: str) -> Shape:
+    labels = {"color": f"red{own}"}
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": labels}}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    return Shape(labels, {"affinity": {"podAffinity": preferred}})
+
+
+def node_affinity(number: int, own: str) -> Shape:
+    zone = {"key": ZONE, "operator": "In", "values": ["zone1", "zone2"]}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [zone]}]
+        }
+    }
+    return Shape({"app": f"x{own}"}, {"affinity": {"nodeAffinity": required}})
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Pods of some kinds in turn. With `every_pod_its_own` no two pods are made from one template."""
+
+    kinds: tuple[Kind, ...]
+    every_pod_its_own: bool = False
+
+    def pod(self, number: int, node_name: str = "") -> Pod:
+        """The pod to place with this number (from 0), or the same as the API server sees it once bound."""
+        own, milli_cpu = "", 100
+        if self.every_pod_its_own:
+            own, milli_cpu = f"-{number}", 100 + number % 900
+        kind = self.kinds[number % len(self.kinds)]
+        return _pod(f"new-{number}", kind(number, own), milli_cpu, node_name)
+
+    def existing(self, node: int, count: int) -> Iterator[Pod]:
+        """The pods already on a node: the first of a kind of this workload, the others basic.
+
+        Node affinity says nothing about pods that run already, so there the first is basic too.
+        """
+        for slot in range(count):
+            kind: Kind = basic
+            own = ""
+            if slot == 0:
+                kind = self.kinds[node % len(self.kinds)]
+                kind = basic if kind is node_affinity else kind
+                own = f"-{node}" if self.every_pod_its_own else ""
+            yield _pod(f"old-{node}-{slot}", kind(node, own), 100, node_name(node))
+
+
+_FIVE: tuple[Kind, ...] = (basic, spread, anti_affinity, preferred_affinity, node_affinity)
+
+WORKLOADS: dict[str, Workload] = {
+    "basic": Workload((basic,)),
+    "spread": Workload((spread,)),
+    "anti-affinity": Workload((anti_affinity,)),
+    "preferred-affinity": Workload((preferred_affinity,)),
+    "node-affinity": Workload((node_affinity,)),
+    "mixed": Workload(_FIVE),
+    "many-classes": Workload(_FIVE, every_pod_its_own=True),
+}
+
+
+def node_name(number: int) -> str:
+    return f"node-{number}"
+
+
+def node(number: int) -> Node:
+    """A node of 32 CPU, 256Gi and 110 pods, in one of three zones."""
+    name = node_name(number)
+    room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+    document: Document = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": {HOSTNAME: name, ZONE: ZONES[number % len(ZONES)]},
+        },
+        "status": {"capacity": room, "allocatable": room},
+    }
+    return decode(_encode(document), Node)
+
+
+def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
+    """A pod with one container that requests what it is limited to, and one port that is no host port."""
+    amounts = {"cpu": f"{milli_cpu}m", "memory": "500Mi"}
+    container = {
+        "name": "main",
+        "image": "registry.k8s.io/pause:3.10",
+        "ports": [{"containerPort": 80, "protocol": "TCP"}],
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    spec: Document = {"schedulerName": "default-scheduler", "containers": [container], **shape.spec}
+    if on:
+        spec["nodeName"] = on
+    document: Document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "labels": shape.labels},
+        "spec": spec,
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+    return decode(_encode(document), Pod)

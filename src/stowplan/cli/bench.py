@@ -1,0 +1,102 @@
+"""`stowplan bench`: measuring the engine on this machine."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+import msgspec
+
+from stowplan.bench import engine as engine_bench
+from stowplan.bench import table as table_bench
+from stowplan.bench.engine import EngineRun
+from stowplan.bench.table import TableRun
+from stowplan.bench.workloads import WORKLOADS
+
+
+@click.group("bench")
+def bench() -> None:
+    """Measure the engine on this machine."""
+
+
+_AT_LEAST_ONE = click.IntRange(min=1)
+_NOT_NEGATIVE = click.IntRange(min=0)
+_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
+
+
+@bench.command("engine")
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), default="basic", show_default=True)
+@click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--existing-per-node", type=_NOT_NEGATIVE, default=10, show_default=True)
+@click.option("--pods", type=_AT_LEAST_ONE, default=2000, show_default=True, help="Pods to place.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For the choice among equal nodes.")
+@click.option("--no-reuse", is_flag=True, help="Compute every answer from scratch, for comparison.")
+@_JSON
+def engine_command(
+    workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, no_reuse: bool, as_json: bool
+) -> None:
+    """Place pods one after the other on a cluster in memory, every node filtered and scored.
+
+    The time of a pod is that of working out its template, filtering, scoring, choosing, assuming and
+    confirming it; decoding it is left out. Nodes have 32 CPU, 256Gi, room for 110 pods, a hostname and one of
+    three zones; pods ask for 100m and 500Mi. The workloads:
+
+    \b
+    basic               no wishes
+    spread              zones, maxSkew 5, DoNotSchedule
+    anti-affinity       groups of 100 pods that keep off each other's nodes
+    preferred-affinity  likes the nodes of its own kind
+    node-affinity       two of the three zones
+    mixed               these five in turn
+    many-classes        the five in turn, every pod with a label, selector and request of its own,
+                        so that no result of another pod can be reused
+    """
+    run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
+    figures = engine_bench.measure(run)
+    click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
+    click.echo(
+        f"  per pod    median {figures.us_per_pod:,.1f} µs, mean {figures.us_per_pod_mean:,.1f} µs, "
+        f"p99 {figures.us_per_pod_p99:,.1f} µs"
+    )
+    click.echo(f"  rate       {figures.pods_per_s:,.0f} pods/s")
+    click.echo(f"  no node    {figures.unschedulable:,} pods")
+    click.echo(f"  table      built in {figures.build_s:.2f} s from decoded objects")
+    click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+    if as_json:
+        _echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("table")
+@click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--pods-per-node", type=_NOT_NEGATIVE, default=10, show_default=True)
+@_JSON
+def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
+    """Build the cluster table from decoded objects: how long, and how much memory on top of them.
+
+    Memory is the growth of this process's resident set, after a garbage collection, divided by the number
+    of nodes or pods. Small clusters give coarse figures: memory comes in pages and arrays grow by doubling.
+    """
+    run = TableRun(nodes, pods_per_node)
+    figures = table_bench.measure(run)
+    pods = nodes * pods_per_node
+    click.echo(f"{nodes:,} nodes, {pods:,} pods")
+    click.echo(f"  decoded    in {figures.decode_s:.2f} s (made, encoded and decoded)")
+    click.echo(
+        f"             {figures.decoded_bytes_per_node:,.0f} bytes a node, "
+        f"{figures.decoded_bytes_per_pod:,.0f} bytes a pod"
+    )
+    click.echo(f"  table      built in {figures.build_s:.2f} s")
+    click.echo(
+        f"             {figures.table_bytes_per_node:,.0f} bytes a node, "
+        f"{figures.table_bytes_per_pod:,.0f} bytes a pod on top of the decoded objects"
+    )
+    click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+    if as_json:
+        _echo_json({**asdict(run), **asdict(figures)})
+
+
+def _echo_json(values: dict[str, Any]) -> None:
+    click.echo(msgspec.json.encode(values).decode())
+
+
+if __name__ == "__main__":
+    bench()

@@ -1,0 +1,134 @@
+"""`stowplan config`: looking at and checking scheduler configurations."""
+
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from stowplan.config import BuiltConfig, ConfigError, build, default_config, load_file
+from stowplan.config.dump import dump_yaml
+from stowplan.config.gates import parse_feature_gates
+from stowplan.config.types import ATTRIBUTES, Extender
+from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.framework.profile import PluginUse, ProfileSpec
+
+_IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _feature_gates(command: _Command) -> _Command:
+    option = click.option(
+        "--feature-gates",
+        metavar="GATE=BOOL,…",
+        multiple=True,
+        help="Feature gates to switch, such as GenericWorkload=true. Can be repeated.",
+    )
+    return option(command)
+
+
+@click.group("config")
+def config_group() -> None:
+    """Look at and check scheduler configurations (KubeSchedulerConfiguration v1)."""
+
+
+@config_group.command("defaults")
+@_feature_gates
+def defaults_command(feature_gates: tuple[str, ...]) -> None:
+    """Print the configuration that holds when there is no file, as YAML."""
+    with _one_line_errors():
+        gates = parse_feature_gates(feature_gates)
+        click.echo(dump_yaml(build(default_config(gates)).config), nl=False)
+
+
+@config_group.command("validate")
+@click.argument("file")
+@_feature_gates
+def validate_command(file: str, feature_gates: tuple[str, ...]) -> None:
+    """Check FILE as thoroughly as a scheduler that starts with it."""
+    with _one_line_errors():
+        built = _built(file, feature_gates)
+    names = ", ".join(profile.scheduler_name for profile in built.profiles)
+    click.echo(f"{file}: valid, schedules for {names}")
+
+
+@config_group.command("show")
+@click.argument("file")
+@_feature_gates
+def show_command(file: str, feature_gates: tuple[str, ...]) -> None:
+    """Show what FILE amounts to: the plugins that run at each point, and the completed configuration."""
+    with _one_line_errors():
+        built = _built(file, feature_gates)
+    for line in _described(built):
+        click.echo(line)
+    click.echo(dump_yaml(built.config), nl=False)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turns a refused configuration into one line on stderr and exit code 1."""
+    try:
+        yield
+    except ConfigError as error:
+        line = " ".join(part.strip() for part in error.message.splitlines())
+        raise click.ClickException(line) from None
+
+
+def _built(file: str, feature_gates: tuple[str, ...]) -> BuiltConfig:
+    return build(load_file(file, parse_feature_gates(feature_gates)))
+
+
+def _described(built: BuiltConfig) -> Iterator[str]:
+    for profile in built.profiles:
+        yield f"Profile {profile.scheduler_name} ({_nodes_scored(profile)})"
+        for point in _IN_ORDER:
+            if profile.plugins[point]:
+                yield _wrapped(point.value, [_use(use, point) for use in profile.plugins[point]])
+        yield ""
+    if built.extenders:
+        yield "Extenders, in calling order"
+        for extender in built.extenders:
+            yield f"  {extender.url_prefix or '(no address)'}: {_extender(extender)}"
+        yield ""
+    yield "Completed configuration"
+    yield ""
+
+
+def _wrapped(heading: str, items: list[str]) -> str:
+    start = f"  {heading:<18} "
+    return textwrap.fill(
+        ", ".join(items),
+        100,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_on_hyphens=False,
+    )
+
+
+def _nodes_scored(profile: ProfileSpec) -> str:
+    percentage = profile.percentage_of_nodes_to_score
+    if percentage is None:
+        return "percentageOfNodesToScore not set"
+    return (
+        "percentageOfNodesToScore 0, adaptive" if percentage == 0 else f"scores {percentage} % of the nodes"
+    )
+
+
+def _use(use: PluginUse, point: Point) -> str:
+    return f"{use.name}×{use.weight}" if point.is_weighted else use.name
+
+
+def _extender(extender: Extender) -> str:
+    parts = []
+    if extender.filter_verb:
+        parts.append("filter")
+    if extender.prioritize_verb:
+        parts.append(f"prioritize×{extender.weight}")
+    if extender.preempt_verb:
+        parts.append("preempt")
+    if extender.bind_verb:
+        parts.append("bind")
+    if extender.ignorable:
+        parts.append("ignorable")
+    return ", ".join(parts) or "no verbs"

@@ -1,0 +1,82 @@
+"""A decision in words and tables: first what was ruled out and why, then what was best and by how much."""
+
+from stowplan.cli.tables import indented, table
+from stowplan.framework.decision import Candidate, Decision, Rejection
+
+
+def explain(decision: Decision) -> str:
+    """The decision as text for people."""
+    lines = [_headline(decision)]
+    if decision.nominated:
+        lines += ["", "An earlier attempt made room for the pod on this node, so no other was looked at."]
+    if decision.funnel:
+        lines += ["", "Filters: which nodes can take it", "", *indented(_funnel(decision))]
+    elif decision.scheduled and not decision.nominated and decision.feasible == decision.nodes:
+        lines += ["", f"Filters: every node can take it ({decision.nodes})"]
+    if decision.best:
+        lines += ["", _scores_heading(decision), "", *indented(_scores(decision))]
+    if decision.scheduled:
+        lines += ["", _verdict(decision)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(decision: Decision) -> str:
+    if decision.node is None:
+        return f"Pod {decision.pod}: no node found\n\n{decision.message}"
+    return f"Pod {decision.pod}: goes to {decision.node}"
+
+
+def _funnel(decision: Decision) -> list[str]:
+    rows = [(str(decision.nodes), "nodes", "", "", "")]
+    rows += [_rejected(rejection) for rejection in decision.funnel]
+    rows.append((f"= {decision.feasible}", "can take it", "", "", ""))
+    headings = ("", "ruled out by", "because", "only by this", "for example")
+    return table(headings, rows, figures=(0, 3))
+
+
+def _rejected(rejection: Rejection) -> tuple[str, str, str, str, str]:
+    examples = ", ".join(rejection.examples)
+    if examples and rejection.nodes > len(rejection.examples):
+        examples += ", …"
+    return (
+        f"- {rejection.nodes}",
+        rejection.plugin or "(several)",
+        ", ".join(rejection.reasons),
+        str(rejection.near_misses) if rejection.near_misses else "",
+        examples,
+    )
+
+
+def _scores_heading(decision: Decision) -> str:
+    shown = len(decision.best)
+    which = f"all {shown}" if shown == decision.feasible else f"the best {shown} of {decision.feasible}"
+    return f"Scores: how good they are ({which}; points are score times weight)"
+
+
+def _scores(decision: Decision) -> list[str]:
+    best = decision.best
+    headings = ("plugin", "weight", *(_name(candidate, decision) for candidate in best))
+    rows = [
+        (plugin, str(weight), *(str(candidate.scores[plugin]) for candidate in best))
+        for plugin, weight in decision.weights.items()
+    ]
+    rows.append(("total", "", *(str(candidate.total) for candidate in best)))
+    return table(headings, rows, figures=range(1, len(headings)))
+
+
+def _name(candidate: Candidate, decision: Decision) -> str:
+    return f"> {candidate.node}" if candidate.node == decision.node else candidate.node
+
+
+def _verdict(decision: Decision) -> str:
+    if decision.ties > 1:
+        others = decision.ties - 1
+        equal = "one other node is" if others == 1 else f"{others} others are"
+        return f"{decision.node} was chosen by lot: {equal} just as good."
+    if decision.margin is not None:
+        ahead = decision.best[0].total - decision.margin
+        points = "point" if decision.margin == 1 else "points"
+        return f"{decision.node} wins by {decision.margin} {points} ({decision.best[0].total} to {ahead})."
+    if decision.feasible == 1 and not decision.nominated:
+        return f"{decision.node} is the only node that can take it, so nothing was scored."
+    return decision.message + "."

@@ -1,0 +1,66 @@
+"""PostFilter: when no node can take a pod, plugins may make room for a later attempt."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from stowplan.api.pod import Pod
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import Code, Status, error, unschedulable
+
+
+class PostFilterResult(NamedTuple):
+    """What came of trying to make room.
+
+    `nominated_node` is the node the pod is promised, "" to take an earlier promise back, None to leave it as
+    it is. `victims` are the pods that go. A plugin with nothing to say about either returns its status alone.
+    """
+
+    status: Status
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+
+
+def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+    """Ask PostFilter plugins in order what they can do for a pod that fits nowhere.
+
+    One that succeeds, fails, or says that nothing will help ends the round. Otherwise their reasons add up,
+    under the name of the first, and the last word about the nomination holds.
+    """
+    reasons: list[str] = []
+    rejector = ""
+    nominated_node: str | None = None
+    for plugin in plugins:
+        result = _ask(plugin, cycle, pod)
+        status = result.status
+        if status.is_success:
+            return result
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return result._replace(status=status.by(plugin.name))
+        if not status.code.is_rejection:
+            return PostFilterResult(error(status.message).by(plugin.name))
+        if result.nominated_node is not None:
+            nominated_node = result.nominated_node
+        reasons += status.reasons
+        rejector = rejector or plugin.name
+    return PostFilterResult(unschedulable(*reasons).by(rejector), nominated_node)
+
+
+def _ask(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+    try:
+        answer: Any = plugin.post_filter(cycle, pod)  # type: ignore[attr-defined]
+    except PluginError:
+        raise
+    except Exception as cause:
+        raise _failure(plugin, f"{type(cause).__name__}: {cause}") from cause
+    if isinstance(answer, PostFilterResult):
+        return answer
+    if isinstance(answer, Status):
+        return PostFilterResult(answer)
+    raise _failure(plugin, f"expected a Status or a PostFilterResult, got {type(answer).__name__}")
+
+
+def _failure(plugin: Plugin, message: str) -> PluginError:
+    return PluginError(plugin.name, f'running PostFilter plugin "{plugin.name}": {message}')

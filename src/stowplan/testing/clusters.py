@@ -1,0 +1,153 @@
+"""A cluster in memory, the scheduler's engine on it, and nothing else: no server, no clock, no threads."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from stowplan.api.meta import Object
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.cluster.table import ClusterTable
+from stowplan.config import build, load, load_file
+from stowplan.config.types import API_VERSION, KIND
+from stowplan.framework.decision import Decision, decide
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.framework import Framework
+from stowplan.framework.loading import load_plugin
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.registry import Registry
+from stowplan.plugins.catalog import IN_TREE_POINTS
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.testing.nodes import NodeBuilder
+from stowplan.testing.pods import PodBuilder
+
+AnyNode = Node | NodeBuilder
+AnyPod = Pod | PodBuilder
+Config = str | Path | Mapping[str, Any] | ProfileSpec | None
+AnyPlugin = type[Plugin] | str
+
+
+class Cluster:
+    """Nodes, pods and a scheduler's profiles. Made by `cluster`."""
+
+    def __init__(self, profiles: Sequence[ProfileSpec], registry: Registry, seed: int, reuse: bool) -> None:
+        self.table = ClusterTable()
+        self.frameworks = {
+            profile.scheduler_name: Framework(profile, self.table, registry, reuse=reuse)
+            for profile in profiles
+        }
+        self._rng = Random(seed)
+
+    def add(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
+        """Take in nodes, pods that run on one, namespaces, services and controllers, new or changed."""
+        for given in objects:
+            obj = given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given
+            if isinstance(obj, Node):
+                self.table.put_node(obj)
+            elif isinstance(obj, Pod):
+                if not obj.spec.node_name:
+                    raise ValueError(
+                        f"pod {obj.key}: expected one that is on a node; others go to schedule()"
+                    )
+                self.table.put_pod(obj)
+            else:
+                self.table.put(obj)
+
+    def remove(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
+        """Forget objects again."""
+        for given in objects:
+            obj = given.obj() if isinstance(given, NodeBuilder | PodBuilder) else given
+            if isinstance(obj, Node):
+                self.table.remove_node(obj.name)
+            elif isinstance(obj, Pod):
+                self.table.remove_pod(obj.metadata.uid)
+            else:
+                self.table.discard(obj)
+
+    def evaluate(self, pod: AnyPod) -> Evaluation:
+        """Filter and score every node. What is returned is good until the cluster changes.
+
+        Raises PluginError if a plugin fails.
+        """
+        obj = _pod(pod)
+        nominated = obj.status.nominated_node_name
+        row = self.table.row_of(nominated) if nominated else None
+        return self._framework(obj).evaluate(self.table.info(obj), nominated_row=row)
+
+    def decide(self, pod: AnyPod, top: int = 5) -> Decision:
+        """What would be done with a pod now. Changes nothing but the random choices to come."""
+        return decide(self.evaluate(pod), self._rng.randrange, top)
+
+    def schedule(self, pod: AnyPod, top: int = 5) -> Decision:
+        """Find a node for a pod and put it there. The decision says which node, or why none."""
+        obj = _pod(pod)
+        decision = self.decide(obj, top)
+        if decision.node is not None:
+            self.table.assume(self.table.info(obj), decision.node)
+        return decision
+
+    def pods_on(self, node_name: str) -> list[str]:
+        """The keys (`namespace/name`) of the pods on a node."""
+        row = self.table.row_of(node_name)
+        if row is None:
+            raise LookupError(f"no node {node_name}")
+        return [info.key for info in self.table.pods_on[row].values()]
+
+    def _framework(self, pod: Pod) -> Framework:
+        name = pod.spec.scheduler_name
+        found = self.frameworks.get(name)
+        if found is None:
+            raise LookupError(
+                f"pod {pod.key}: no profile for scheduler {name!r}, there is {', '.join(self.frameworks)}"
+            )
+        return found
+
+
+def cluster(
+    nodes: Iterable[AnyNode] = (),
+    pods: Iterable[AnyPod] = (),
+    *,
+    objects: Iterable[Object] = (),
+    config: Config = None,
+    plugins: Iterable[AnyPlugin] = (),
+    seed: int = 0,
+    reuse: bool = True,
+) -> Cluster:
+    """A cluster with nodes, pods that run on them, and other objects.
+
+    `config` is a KubeSchedulerConfiguration: its text, a path, or the same as a map; or a resolved profile.
+    `plugins` are classes or references such as `module:Class`; without a config they join the default
+    profile, with one it says whether and how they are used. `seed` decides among equally good nodes.
+    With `reuse=False` no result is reused between pods, to check a plugin's declarations.
+    """
+    classes = [load_plugin(plugin) if isinstance(plugin, str) else plugin for plugin in plugins]
+    registry = in_tree_registry().with_plugins(classes)
+    made = Cluster(_profiles(config, registry), registry, seed, reuse)
+    made.add(*objects, *nodes, *pods)
+    return made
+
+
+def _profiles(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
+    if isinstance(config, ProfileSpec):
+        return (config,)
+    if config is None:
+        config = _joining(list(registry.added))
+    if isinstance(config, Path):
+        loaded = load_file(config)
+    else:
+        loaded = load(config if isinstance(config, str) else json.dumps(config))
+    return build(loaded, {**IN_TREE_POINTS, **registry.added}).profiles
+
+
+def _joining(names: list[str]) -> Mapping[str, Any]:
+    """The default configuration with some plugins more."""
+    enabled = [{"name": name} for name in names]
+    profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": enabled}}}
+    return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+
+
+def _pod(pod: AnyPod) -> Pod:
+    return pod.obj() if isinstance(pod, PodBuilder) else pod

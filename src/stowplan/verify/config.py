@@ -1,0 +1,80 @@
+"""Replays recorded configuration documents: accepted or refused, at what stage, with what text or result."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stowplan.config import BuiltConfig, ConfigError, build, load
+from stowplan.config.dump import dump
+from stowplan.config.types import Extender
+from stowplan.framework.points import Point
+from stowplan.framework.profile import ProfileSpec
+from stowplan.verify.report import Difference, Report
+
+FAMILY = "config"
+VERDICT = "verdict"
+
+
+def replay(path: str | Path, report: Report) -> None:
+    """Replay all documents of a recording (gzip-compressed JSON lines) into a report.
+
+    Every document has a verdict: accepted, or the stage and the exact text of the refusal. An accepted one
+    also has the completed configuration, the plugins per extension point, and the order of the extenders.
+    """
+    with gzip.open(path) as lines:
+        for line in lines:
+            case = msgspec.json.decode(line)
+            where = f"{case['name']} ({case['tag']})"
+            expected, actual = case["result"], outcome(case["document"])
+            _compare(report, VERDICT, where, _verdict(expected), _verdict(actual))
+            if expected["ok"] and actual["ok"]:
+                for part in ("config", "plugins", "extenders"):
+                    _compare(report, part, where, expected[part], actual[part])
+
+
+def outcome(document: str) -> dict[str, Any]:
+    """What comes of a document, in the form in which it is recorded."""
+    try:
+        built = build(load(document))
+    except ConfigError as error:
+        return {"ok": False, "stage": error.stage, "error": error.message}
+    return {"ok": True, **_described(built)}
+
+
+def _described(built: BuiltConfig) -> dict[str, Any]:
+    return {
+        "config": dump(built.config),
+        "plugins": {profile.scheduler_name: _plugins(profile) for profile in built.profiles},
+        "extenders": [_extender(extender) for extender in built.extenders],
+    }
+
+
+def _plugins(profile: ProfileSpec) -> dict[str, list[Any]]:
+    return {
+        point.value: [
+            {"name": use.name, "weight": use.weight} if point.is_weighted else use.name
+            for use in profile.plugins[point]
+        ]
+        for point in Point
+    }
+
+
+def _extender(extender: Extender) -> dict[str, Any]:
+    return {
+        "name": extender.url_prefix,
+        "filter": bool(extender.filter_verb),
+        "prioritizer": bool(extender.prioritize_verb),
+        "preemption": bool(extender.preempt_verb),
+        "binder": bool(extender.bind_verb),
+        "ignorable": extender.ignorable,
+    }
+
+
+def _verdict(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: result[name] for name in ("ok", "stage", "error") if name in result}
+
+
+def _compare(report: Report, subject: str, where: str, expected: Any, actual: Any) -> None:
+    report.add(FAMILY, subject, expected == actual, Difference(where, expected, actual))

@@ -1,0 +1,263 @@
+"""Replays a recorded scenario: the same cluster, the same pods in the same order, attempt by attempt.
+
+After each attempt the recorded outcome is put into effect, whatever came out here. So one difference does not
+bring others after it, and pods that need something not built yet still stand where they should.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import takewhile
+
+from msgspec.structs import replace
+
+from stowplan.api.pod import Pod
+from stowplan.cluster import table
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.config import build, default_config, load
+from stowplan.framework.errors import NotBuiltError, PluginError
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.fiterror import fit_error
+from stowplan.framework.framework import Framework
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.points import Point
+from stowplan.framework.postfilter import PostFilterResult, run_post_filters
+from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.registry import Registry
+from stowplan.framework.status import Code
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.verify.scenario import Attempt, PreFilter, Preemption, Scenario, Verdict
+
+GATES = FeatureGates({"OpportunisticBatching": False})
+"""Recordings were made with every pod evaluated on its own."""
+
+_START = datetime(2025, 6, 1, tzinfo=UTC)
+"""When the pod of the first attempt starts to run; each later attempt is a second later."""
+
+
+class ScenarioError(ValueError):
+    """A scenario that contradicts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of one attempt here.
+
+    `attempt` is None where the pod needs a plugin that is not built (`missing`). With an attempt, `missing`
+    names the first PostFilter plugin that is not built: then the message ends before what it would say, and
+    `message_alone` is the message without the words of any PostFilter plugin.
+    """
+
+    attempt: Attempt | None
+    missing: str | None = None
+    message_alone: str | None = None
+
+
+class Replay:
+    """One scenario: the table, a framework per profile, the pods and the nodes promised to them."""
+
+    def __init__(self, scenario: Scenario, registry: Registry | None = None) -> None:
+        self._table = table.ClusterTable()
+        table.load(self._table, scenario.cluster())
+        registry = registry or in_tree_registry()
+        self._frameworks = {
+            profile.scheduler_name: Framework(profile, self._table, registry, GATES)
+            for profile in _profiles(bytes(scenario.config))
+        }
+        self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
+        self._running = {info.key: info.uid for info in self._table.pods.values()}
+        self._promised = {
+            key: info.pod.status.nominated_node_name
+            for key, info in self._pods.items()
+            if info.pod.status.nominated_node_name
+        }
+
+    # One attempt
+
+    def attempt(self, expected: Attempt) -> Replayed:
+        """Try to place the pod of a recorded attempt."""
+        info = self._pod(expected.pod)
+        framework = self._frameworks.get(info.spec.scheduler_name)
+        if framework is None:
+            raise ScenarioError(f"pod {info.key}: no profile for scheduler {info.spec.scheduler_name!r}")
+        promised = self._promised.get(info.key)
+        nominated_row = None if promised is None else self._table.row_of(promised)
+        try:
+            evaluation = framework.evaluate(info, self._nominations(), nominated_row)
+            return self._told(expected, framework, evaluation)
+        except NotBuiltError as error:
+            return Replayed(None, error.plugin)
+        except PluginError as error:
+            return Replayed(_failed(expected, error))
+
+    def _pod(self, key: str) -> PodInfo:
+        if key not in self._pods:
+            raise ScenarioError(f"expected names pod {key!r}, which is not in pods")
+        return self._pods[key]
+
+    def _nominations(self) -> dict[int, list[PodInfo]]:
+        nominations: dict[int, list[PodInfo]] = defaultdict(list)
+        for key, node in self._promised.items():
+            row = self._table.row_of(node)
+            if row is not None:
+                nominations[row].append(self._pods[key])
+        return nominations
+
+    def _told(self, expected: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
+        """An evaluation in the words of a recording."""
+        names = self._names(evaluation.feasible_rows.tolist())
+        best = sorted(self._names(evaluation.best_rows().tolist())) if names else []
+        attempt = Attempt(
+            pod=expected.pod,
+            attempt=expected.attempt,
+            pre_filter=_pre_filter(evaluation),
+            via_nominated_node=evaluation.only_row is not None,
+            rejected=self._rejected(evaluation),
+            feasible=sorted(names),
+            best=best,
+            assigned=best[0] if best else None,
+            fit_error=None,
+            preemption=None,
+        )
+        if evaluation.scored:
+            self._tell_scores(attempt, evaluation)
+        return Replayed(attempt) if names else self._tell_failure(attempt, framework, evaluation)
+
+    def _rejected(self, evaluation: Evaluation) -> dict[str, Verdict]:
+        if evaluation.rejected_outright is not None or evaluation.only_row is not None:
+            return {}
+        rejected: dict[str, Verdict] = {}
+        for status, rows in evaluation.rejections().items():
+            verdict = Verdict(code=status.code.label, plugin=status.plugin, reasons=list(status.reasons))
+            rejected |= dict.fromkeys(self._names(rows.tolist()), verdict)
+        return rejected
+
+    def _tell_scores(self, attempt: Attempt, evaluation: Evaluation) -> None:
+        rows = evaluation.feasible_rows
+        names = self._names(rows.tolist())
+        attempt.skipped_score = sorted(evaluation.cycle.skipped_score)
+        attempt.scores = {
+            plugin: dict(zip(names, scores, strict=True))
+            for plugin, scores in evaluation.scores(rows).items()
+        }
+        attempt.total = dict(zip(names, evaluation.totals()[rows].tolist(), strict=True))
+
+    def _tell_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
+        """The message, and what the PostFilter plugins do, as far as they are built."""
+        wanted = framework.profile.names(Point.POST_FILTER)
+        if not self._table.node_count or not wanted:
+            attempt.fit_error = fit_error(evaluation)
+            return Replayed(attempt)
+        built = list(takewhile(framework.plugins.__contains__, wanted))
+        result = run_post_filters(
+            (framework.plugins[name] for name in built), evaluation.cycle, evaluation.cycle.pod
+        )
+        attempt.fit_error = fit_error(evaluation, result.status.message)
+        if len(built) == len(wanted) or result.status.code is not Code.UNSCHEDULABLE:
+            attempt.preemption = _preemption(result)
+            return Replayed(attempt)
+        return Replayed(attempt, wanted[len(built)], fit_error(evaluation))
+
+    def _names(self, rows: list[int]) -> list[str]:
+        return [self._table.name_of(row) for row in rows]
+
+    # What follows from it
+
+    def settle(self, outcome: Attempt, position: int) -> None:
+        """Put a recorded outcome into effect; `position` is that of the attempt in the scenario."""
+        key = outcome.pod
+        if outcome.assigned is not None:
+            self._bind(self._pod(key), outcome.assigned, position)
+        elif outcome.error is not None:
+            self._promised.pop(key, None)
+        elif outcome.preemption is not None:
+            self._make_room(self._pod(key), outcome.preemption)
+
+    def _bind(self, info: PodInfo, node: str, position: int) -> None:
+        """The pod is assumed on the node, then runs there."""
+        if self._table.row_of(node) is None:
+            raise ScenarioError(f"pod {info.key}: assigned to node {node!r}, which does not exist")
+        started = (_START + timedelta(seconds=position)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._promised.pop(info.key, None)
+        pod = info.pod
+        running = replace(
+            pod,
+            spec=replace(pod.spec, node_name=node),
+            status=replace(pod.status, phase="Running", start_time=started),
+        )
+        self._table.assume(info, node)
+        self._table.confirm(running)
+        self._running[info.key] = info.uid
+
+    def _make_room(self, info: PodInfo, outcome: Preemption) -> None:
+        node = outcome.nominated_node
+        if node is None:
+            return
+        self._promised.pop(info.key, None)
+        victims = [self._remove(key) for key in outcome.victims]
+        if not node:
+            return
+        if not all(victim.is_terminating for victim in victims):
+            self._withdraw(node, info.priority)
+        self._promised[info.key] = node
+
+    def _remove(self, key: str) -> Pod:
+        uid = self._running.pop(key, None)
+        if uid is None:
+            raise ScenarioError(f"victim {key!r} is not running")
+        return self._table.remove_pod(uid).pod
+
+    def _withdraw(self, node: str, priority: int) -> None:
+        """Less important pods lose the promise of a node that a more important one gets."""
+        for key, promised in list(self._promised.items()):
+            if promised == node and self._pods[key].priority < priority:
+                del self._promised[key]
+
+
+@lru_cache(maxsize=64)
+def _profiles(config: bytes) -> tuple[ProfileSpec, ...]:
+    """The profiles of a configuration document; of none, the default one. Raises ConfigError."""
+    return build(default_config(GATES) if config == b"null" else load(config, GATES)).profiles
+
+
+def _pre_filter(evaluation: Evaluation) -> PreFilter:
+    """A plugin that rules a pod out for good ends the phase before anybody's skipping is noted."""
+    found = evaluation.pre_filtering
+    status = found.status
+    names = found.node_names
+    skipped = evaluation.cycle.skipped
+    if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        skipped = set()
+    return PreFilter(
+        code=Code.SUCCESS.label if status is None else status.code.label,
+        plugin="" if status is None else status.plugin,
+        reasons=[] if status is None else list(status.reasons),
+        node_names=None if names is None else sorted(names),
+        skipped=sorted(skipped),
+    )
+
+
+def _preemption(result: PostFilterResult) -> Preemption:
+    return Preemption(
+        code=result.status.code.label,
+        nominated_node=result.nominated_node,
+        victims=sorted(pod.key for pod in result.victims),
+        message=result.status.message,
+    )
+
+
+def _failed(expected: Attempt, error: PluginError) -> Attempt:
+    return Attempt(
+        pod=expected.pod,
+        attempt=expected.attempt,
+        pre_filter=expected.pre_filter,
+        rejected={},
+        feasible=[],
+        best=[],
+        assigned=None,
+        fit_error=None,
+        error=error.message,
+        error_nodes=sorted(error.nodes),
+        preemption=None,
+    )

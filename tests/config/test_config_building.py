@@ -1,0 +1,206 @@
+"""From a valid configuration to extenders and profiles."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from documents import HEADER, with_args, with_profile
+
+from stowplan.config import ConfigError, build, default_config, default_profile, load
+from stowplan.config.dump import dump, dump_yaml
+from stowplan.config.load import check
+from stowplan.config.types import SchedulerConfig
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.points import Point
+from stowplan.plugins.args import NodeResourcesFitArgs
+from stowplan.plugins.catalog import CATALOG, IN_TREE_POINTS, default_plugins
+
+HERE = Path(__file__).parent
+CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
+KEY = "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIFBSSVZBVEUgS0VZLS0tLS0K"
+
+
+def refusal(document: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        build(load(document))
+    assert error.value.stage == "build"
+    return error.value.message
+
+
+def test_the_default_configuration_is_written_as_kube_scheduler_writes_it() -> None:
+    assert dump_yaml(build(default_config()).config) == (HERE / "written-defaults.yaml").read_text()
+
+
+def test_two_profiles_are_written_as_kube_scheduler_writes_them() -> None:
+    document = (
+        f"{HEADER}profiles:\n- {{schedulerName: a}}\n- schedulerName: b\n"
+        "  plugins: {multiPoint: {enabled: [{name: PrioritySort}, {name: DefaultBinder}, "
+        "{name: NodeResourcesFit, weight: 3}], disabled: [{name: '*'}]}}\n"
+    )
+    assert dump_yaml(build(load(document)).config) == (HERE / "written-two-profiles.yaml").read_text()
+
+
+def test_what_is_written_reads_back_as_the_same_configuration() -> None:
+    document = (
+        f"{HEADER}extenders:\n- {{urlPrefix: 'http://a', httpTimeout: 1m, tlsConfig: "
+        f"{{serverName: 'yes'}}}}\n"
+        "percentageOfNodesToScore: 40\nclientConnection: {qps: 0.1}\nprofiles:\n- schedulerName: "
+        "'010'\n  pluginConfig:\n"
+        "  - {name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 2, "
+        "topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, minDomains: 3}]}}\n"
+    )
+    built = build(load(document))
+    again = build(load(dump_yaml(built.config)))
+    assert dump(again.config) == dump(built.config)
+    assert again.profiles == built.profiles
+
+
+def test_the_default_profile_has_the_catalog_in_order() -> None:
+    profile = default_profile()
+    assert profile.scheduler_name == "default-scheduler"
+    assert profile.percentage_of_nodes_to_score is None
+    in_default = [use.name for use in default_plugins()]
+    for point in Point:
+        assert list(profile.names(point)) == [name for name in in_default if point in CATALOG[name].points]
+    assert isinstance(profile.args["NodeResourcesFit"], NodeResourcesFitArgs)
+    assert set(profile.args) == {name for name in in_default if CATALOG[name].args_type}
+
+
+def test_gates_add_plugins_to_the_default_profile() -> None:
+    gates = FeatureGates({"GangScheduling": True, "TopologyAwareWorkloadScheduling": True})
+    profile = default_profile(gates)
+    assert profile.names(Point.PERMIT) == ("GangScheduling",)
+    assert profile.names(Point.PLACEMENT_GENERATE) == ("TopologyPlacementGenerator",)
+    assert profile.names(Point.PLACEMENT_SCORE) == ("NodeResourcesFit", "PodGroupPodsCount")
+
+
+def test_the_percentage_of_a_profile_wins_over_the_global_one() -> None:
+    document = f"{HEADER}percentageOfNodesToScore: 30\nprofiles: [{{schedulerName: a}}, {{schedulerName: b, percentageOfNodesToScore: 0}}]"
+    assert [profile.percentage_of_nodes_to_score for profile in build(load(document)).profiles] == [30, 0]
+
+
+def test_plugins_from_outside_the_tree_are_merged_like_any_other() -> None:
+    document = with_profile(
+        "{plugins: {multiPoint: {enabled: [{name: Mine, weight: 4}]}, filter: {enabled: [{name: Mine}]}}, "
+        "pluginConfig: [{name: Mine, args: {size: 3}}]}"
+    )
+    mine = frozenset({Point.FILTER, Point.SCORE})
+    profile = build(load(document), {**IN_TREE_POINTS, "Mine": mine}).profiles[0]
+    assert profile.names(Point.FILTER)[0] == "Mine"
+    assert profile.plugins[Point.SCORE][-1].name == "Mine"
+    assert profile.plugins[Point.SCORE][-1].weight == 4
+    assert profile.args["Mine"] == {"size": 3}
+    assert 'plugin "Mine" already registered' not in refusal(document)
+    assert refusal(document).endswith('FilterPlugin "Mine" does not exist')
+
+
+def test_profiles_with_different_queue_orders_are_refused() -> None:
+    config = load(
+        f"{HEADER}profiles:\n- {{schedulerName: a}}\n- {{schedulerName: b, "
+        "plugins: {multiPoint: {disabled: [{name: PrioritySort}], enabled: [{name: Other}]}}}\n"
+    )
+    with pytest.raises(ConfigError) as error:
+        build(config, {**IN_TREE_POINTS, "Other": frozenset({Point.QUEUE_SORT})})
+    assert error.value.message == (
+        'initializing profiles: different queue sort plugins for profile "b": "Other", first: "PrioritySort"'
+    )
+
+
+def test_a_configuration_made_in_python_is_completed_and_checked() -> None:
+    assert check(SchedulerConfig()).config == default_config().config
+    with pytest.raises(ConfigError, match="parallelism: Invalid value: 0"):
+        check(SchedulerConfig(parallelism=0))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("{ignoredResources: [a b]}", 'ignoredResources[0]: Invalid value: "a b": name part must consist of'),
+        (
+            "{scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: 101}]}}",
+            "scoringStrategy.resources[0].weight: Invalid value: 101: resource weight of cpu not "
+            "in valid range (0, 100]",
+        ),
+        (
+            "{scoringStrategy: {type: RequestedToCapacityRatio}}",
+            "scoringStrategy.requestedToCapacityRatio: Required value: must be specified when "
+            "type is RequestedToCapacityRatio",
+        ),
+        (
+            "{scoringStrategy: {type: MostAllocated, requestedToCapacityRatio: {}}}",
+            "scoringStrategy.requestedToCapacityRatio: Forbidden: must be nil when type is not "
+            "RequestedToCapacityRatio",
+        ),
+        (
+            "{scoringStrategy: {type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: []}}}",
+            "scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point "
+            "must be specified",
+        ),
+    ],
+)
+def test_arguments_of_resource_fit_are_checked_when_it_is_built(args: str, message: str) -> None:
+    start = (
+        "initializing profiles: creating profile for scheduler name default-scheduler: "
+        'initializing plugin "NodeResourcesFit": '
+    )
+    assert refusal(with_args("NodeResourcesFit", args)).startswith(start + message)
+
+
+def test_arguments_of_resource_fit_do_not_matter_where_it_is_not_used() -> None:
+    document = with_profile(
+        "{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, "
+        "pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {}}}]}"
+    )
+    assert "NodeResourcesFit" not in build(load(document)).profiles[0].args
+
+
+@pytest.mark.parametrize(
+    ("tls", "message"),
+    [
+        ("{caFile: /nonexistent/ca}", "open /nonexistent/ca: no such file or directory"),
+        (
+            "{caData: aGVsbG8=, insecure: true}",
+            "specifying a root certificates file with the insecure flag is not allowed",
+        ),
+        ("{caData: aGVsbG8=}", "unable to load root certificates: unable to parse bytes as PEM block"),
+        (f"{{caData: {KEY}}}", "unable to load root certificates: no valid certificate authority data seen"),
+        (
+            f"{{caData: {CERTIFICATE}}}",
+            "unable to load root certificates: failed to parse certificate: x509: malformed certificate",
+        ),
+        ("{certData: aGVsbG8=, keyData: aGVsbG8=}", "tls: failed to find any PEM data in certificate input"),
+        (
+            f"{{certData: {KEY}, keyData: {KEY}}}",
+            "tls: failed to find certificate PEM data in certificate input, but did find a private key; "
+            "PEM inputs may have been switched",
+        ),
+        (f"{{certData: {CERTIFICATE}, keyData: aGVsbG8=}}", "tls: failed to find any PEM data in key input"),
+        (
+            f"{{certData: {CERTIFICATE}, keyData: {CERTIFICATE}}}",
+            "tls: found a certificate rather than a key in the PEM for the private key",
+        ),
+    ],
+)
+def test_tls_settings_that_cannot_be_used(tls: str, message: str) -> None:
+    document = f"{HEADER}extenders: [{{urlPrefix: 'https://a', tlsConfig: {tls}}}]"
+    assert refusal(document) == f"couldn't build extenders: {message}"
+
+
+@pytest.mark.parametrize("tls", ["{}", "{certFile: /nonexistent}", "{serverName: x}", "{insecure: true}"])
+def test_tls_settings_that_are_fine(tls: str) -> None:
+    build(load(f"{HEADER}extenders: [{{urlPrefix: 'https://a', tlsConfig: {tls}}}]"))
+
+
+def test_extenders_that_may_fail_are_called_last_and_get_a_timeout() -> None:
+    document = f"{HEADER}extenders: [{{urlPrefix: a, ignorable: true}}, {{urlPrefix: b}}, {{urlPrefix: c, httpTimeout: 1s}}]"
+    built = build(load(document))
+    assert [extender.url_prefix for extender in built.extenders] == ["b", "c", "a"]
+    assert [str(extender.http_timeout) for extender in built.config.extenders] == ["5s", "5s", "1s"]
+
+
+def test_written_text_that_could_be_mistaken_is_quoted() -> None:
+    config = load(f"{HEADER}clientConnection: {{kubeconfig: 'on', acceptContentTypes: '3'}}").config
+    text = dump_yaml(config)
+    assert 'kubeconfig: "on"' in text
+    assert 'acceptContentTypes: "3"' in text
+    assert yaml.safe_load(text)["clientConnection"]["kubeconfig"] == "on"

@@ -1,0 +1,26 @@
+"""Every recorded configuration document gets the recorded verdict, text and result."""
+
+from pathlib import Path
+
+from stowplan.verify.config import FAMILY, VERDICT, outcome, replay
+from stowplan.verify.report import Report, render_text
+
+RECORDING = Path(__file__).parent.parent / "golden" / "config.jsonl.gz"
+
+
+def test_all_recorded_documents_come_out_as_recorded() -> None:
+    report = Report()
+    replay(RECORDING, report)
+    assert not report.failed, render_text(report)
+    assert report.tallies[FAMILY, VERDICT].equal == 384
+    assert report.tallies[FAMILY, "config"].equal == 202
+    assert report.tallies[FAMILY, "plugins"].equal == 202
+    assert report.tallies[FAMILY, "extenders"].equal == 202
+
+
+def test_a_refused_document_is_described_by_stage_and_text() -> None:
+    assert outcome("kind: X") == {
+        "ok": False,
+        "stage": "decode",
+        "error": "Object 'apiVersion' is missing in 'kind: X'",
+    }

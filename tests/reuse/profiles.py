@@ -1,0 +1,232 @@
+"""Profiles that between them use every way of filtering and scoring."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from reuse.strategies import GPU, HOSTNAME, RACK, ZONE
+from stowplan.api.pod import (
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+    TopologySpreadConstraint,
+)
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
+from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
+from stowplan.framework.registry import Registry
+from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
+from stowplan.plugins.args import (
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    RequestedToCapacityRatioParam,
+    ResourceSpec,
+    ScoringStrategy,
+    UtilizationShapePoint,
+)
+from stowplan.plugins.catalog import IN_TREE_POINTS, default_plugins
+from stowplan.plugins.registry import in_tree_registry
+
+
+class SameRack(Plugin):
+    """By node, signed, row-local: racks by letter, and not too many pods."""
+
+    reads = Reads.ANYTHING
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return pod.labels.get("app")
+
+    def filter_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> Status | None:
+        if pod.labels.get("app") == "b" and node.labels.get(RACK) == "r1":
+            return unresolvable("b is not for r1")
+        if len(node.pods) > 3:
+            return unschedulable(f"{len(node.pods)} pods")
+        return None
+
+    def score_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> int:
+        return 10 * len(node.pods) + len(node.labels)
+
+
+class ByName(Plugin):
+    """By node, unsigned: reads the pod's name and the node's."""
+
+    def filter_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> Status | None:
+        odd = (len(pod.name) + int(node.name[1:])) % 7 == 0
+        return unschedulable(f"{pod.name} not on {node.name}") if odd else None
+
+    def score_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> int:
+        return (len(pod.uid) * 31 + int(node.name[1:]) * 7 + len(node.pods)) % 50
+
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+        return scores * 100 // max(extremes.high, 1)
+
+
+class Crowded(Plugin):
+    """By column, signed, row-local, without `normalize` it could do: full columns of usage."""
+
+    reads = Reads.USAGE
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return pod.priority
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
+        crowd = nodes.pod_count > (4 if pod.priority else 2)
+        starved = nodes.requested("cpu") > 2000
+        return crowd * 1 + starved * 2
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        return unschedulable(*(word for bit, word in ((1, "crowded"), (2, "starved")) if code & bit))
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        return nodes.requested("cpu") - nodes.allocatable(GPU) * 100
+
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+        return (scores - extremes.low) * 100 // max(extremes.high - extremes.low, 1)
+
+
+class Favourites(Plugin):
+    """Narrows the choice to annotated nodes while there are any; which they are changes as nodes change."""
+
+    reads = Reads.NODE
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return "version" in pod.labels
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | PreFilterResult | None:
+        if "version" not in pod.labels:
+            return SKIP
+        picked = frozenset(
+            node.metadata.name
+            for node in cycle.table.nodes
+            if node is not None and node.metadata.annotations.get("pick")
+        )
+        return PreFilterResult(picked) if picked else None
+
+
+class Scarce(Plugin):
+    """By column and not row-local, without saying which rows change: how rare a node's rack is."""
+
+    row_local = False
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        table = cycle.table
+        racks = table.label_column(RACK).ids
+        sizes = np.bincount(racks[: table.rows_in_use][table.valid[: table.rows_in_use]], minlength=64)
+        return np.minimum(sizes[racks[nodes.rows]], 100)
+
+
+OWN_PLUGINS = (SameRack, ByName, Crowded, Favourites, Scarce)
+
+
+def registry_with(*classes: type[Plugin]) -> Registry:
+    return in_tree_registry().with_plugins(classes)
+
+
+def profile(
+    name: str, *, uses: tuple[PluginUse, ...] = (), args: dict[str, Any] | None = None, own: bool = False
+) -> ProfileSpec:
+    """The default plugins, some with other weights, and others after them."""
+    changed = {use.name: use for use in uses}
+    stock = [changed.pop(use.name, use) for use in default_plugins()]
+    registry = registry_with(*(OWN_PLUGINS if own else ()))
+    implements = {**IN_TREE_POINTS, **registry.added}
+    plugins = resolve_plugins(name, {}, [*stock, *changed.values()], implements)
+    return ProfileSpec(name, plugins=plugins, args=args or {})
+
+
+def _expression(key: str, operator: str, *values: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_expressions=(NodeSelectorRequirement(key=key, operator=operator, values=values),)
+    )
+
+
+DEFAULT = profile("default")
+PACKING = profile(
+    "packing",
+    uses=(
+        PluginUse("NodeResourcesFit", 5),
+        PluginUse("TaintToleration", 1),
+        PluginUse("InterPodAffinity", 7),
+        PluginUse("ImageLocality", 4),
+    ),
+    args={
+        "NodeResourcesFit": NodeResourcesFitArgs(
+            scoring_strategy=ScoringStrategy(
+                type="MostAllocated",
+                resources=(ResourceSpec(name="cpu", weight=3), ResourceSpec(name=GPU, weight=2)),
+            )
+        ),
+        "NodeAffinity": NodeAffinityArgs(
+            added_affinity=NodeAffinity(
+                required_during_scheduling_ignored_during_execution=NodeSelector(
+                    node_selector_terms=(_expression("disk", "NotIn", "hdd"), _expression("gen", "Gt", "5"))
+                ),
+                preferred_during_scheduling_ignored_during_execution=(
+                    PreferredSchedulingTerm(weight=20, preference=_expression(ZONE, "In", "za")),
+                ),
+            )
+        ),
+        "InterPodAffinity": InterPodAffinityArgs(hard_pod_affinity_weight=30),
+    },
+)
+SPREADING = profile(
+    "spreading",
+    uses=(PluginUse("PodTopologySpread", 9),),
+    args={
+        "PodTopologySpread": PodTopologySpreadArgs(
+            defaulting_type="List",
+            default_constraints=(
+                TopologySpreadConstraint(
+                    topology_key=ZONE, max_skew=1, when_unsatisfiable="ScheduleAnyway"
+                ),
+                TopologySpreadConstraint(topology_key=RACK, max_skew=2, when_unsatisfiable="DoNotSchedule"),
+                TopologySpreadConstraint(
+                    topology_key=HOSTNAME, max_skew=2, when_unsatisfiable="ScheduleAnyway"
+                ),
+            ),
+        ),
+        "InterPodAffinity": InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True),
+    },
+)
+CURVED = profile(
+    "curved",
+    args={
+        "NodeResourcesFit": NodeResourcesFitArgs(
+            ignored_resource_groups=("example.com",),
+            scoring_strategy=ScoringStrategy(
+                type="RequestedToCapacityRatio",
+                resources=(
+                    ResourceSpec(name="cpu", weight=1),
+                    ResourceSpec(name="memory", weight=2),
+                    ResourceSpec(name=GPU, weight=3),
+                ),
+                requested_to_capacity_ratio=RequestedToCapacityRatioParam(
+                    shape=(
+                        UtilizationShapePoint(utilization=0, score=2),
+                        UtilizationShapePoint(utilization=40, score=10),
+                        UtilizationShapePoint(utilization=90, score=0),
+                    )
+                ),
+            ),
+        ),
+        "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs(
+            resources=tuple(ResourceSpec(name=name, weight=1) for name in ("cpu", "memory", GPU))
+        ),
+        "InterPodAffinity": InterPodAffinityArgs(hard_pod_affinity_weight=0),
+    },
+)
+WITH_OWN = profile("with-own", uses=tuple(PluginUse(cls.name, 2) for cls in OWN_PLUGINS), own=True)
+
+PROFILES = {spec.scheduler_name: spec for spec in (DEFAULT, PACKING, SPREADING, CURVED, WITH_OWN)}
+REGISTRY = registry_with(*OWN_PLUGINS)

@@ -1,0 +1,313 @@
+"""Small random clusters: few names, few values, so that things collide."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from stowplan.api.meta import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Namespace,
+    ObjectMeta,
+    OwnerReference,
+)
+from stowplan.api.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
+from stowplan.api.pod import (
+    Affinity,
+    Container,
+    ContainerPort,
+    ContainerRestartRule,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PreferredSchedulingTerm,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from stowplan.api.workloads import ReplicaSet, Service, ServiceSpec, SetSpec
+
+ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+RACK = "rack"
+GPU = "example.com/gpu"
+FPGA = "example.com/fpga"
+MIB = 1024 * 1024
+
+NODE_NAMES = [f"n{i}" for i in range(8)]
+NAMESPACES = ["default", "team-a", "team-b"]
+IMAGES = {"web:1": 400 * MIB, "db:latest": 900 * MIB, "tiny:latest": 5 * MIB}
+
+
+def maybe(strategy: SearchStrategy, otherwise: object = None, *, often: bool = False) -> SearchStrategy:
+    """The strategy's value, or (mostly, unless `often`) nothing."""
+    chances = [True, False] if often else [True, False, False]
+    return st.sampled_from(chances).flatmap(lambda yes: strategy if yes else st.just(otherwise))
+
+
+def some_of(*values: object) -> SearchStrategy:
+    return st.lists(st.sampled_from(values), unique=True, max_size=2).map(tuple)
+
+
+# Nodes
+
+TAINTS = (
+    Taint(key="dedicated", value="gpu", effect="NoSchedule"),
+    Taint(key="dedicated", value="gpu", effect="PreferNoSchedule"),
+    Taint(key="noisy", effect="PreferNoSchedule"),
+    Taint(key="down", effect="NoExecute"),
+)
+
+node_names = st.sampled_from(NODE_NAMES)
+
+
+@st.composite
+def node_labels(draw: st.DrawFn, name: str) -> dict[str, str]:
+    found = {
+        ZONE: draw(st.sampled_from(["za", "zb", "zc", "za", "zb", "", None])),
+        HOSTNAME: draw(st.sampled_from([name, name, name, name, "n0", None])),
+        RACK: draw(st.sampled_from(["r1", "r2", None, None])),
+        "disk": draw(st.sampled_from(["ssd", "hdd", None])),
+        "gen": draw(st.sampled_from(["3", "7", None])),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+taints = some_of(*TAINTS)
+images = some_of(*IMAGES).map(
+    lambda names: tuple(ContainerImage(names=(name,), size_bytes=IMAGES[name]) for name in names)
+)
+features = some_of("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
+annotations = st.sampled_from([{}, {}, {"pick": "yes"}])
+
+
+@st.composite
+def allocatables(draw: st.DrawFn) -> dict[str, str]:
+    found = {
+        "cpu": draw(st.sampled_from(["1", "2", "4", "4", None])),
+        "memory": draw(st.sampled_from(["1Gi", "4Gi", "4Gi"])),
+        "pods": draw(st.sampled_from(["2", "10", "10", "10"])),
+        GPU: draw(st.sampled_from(["1", "2", None, None])),
+        FPGA: draw(st.sampled_from(["1", None, None, None])),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, labels=draw(node_labels(name)), annotations=draw(annotations)),
+        spec=NodeSpec(
+            unschedulable=draw(st.sampled_from([False, False, False, True])),
+            taints=draw(maybe(taints, ())),
+        ),
+        status=NodeStatus(
+            allocatable=draw(allocatables()),
+            images=draw(maybe(images, ())),
+            declared_features=draw(maybe(features, ())),
+        ),
+    )
+
+
+any_node = node_names.flatmap(nodes)
+
+
+# Pods
+
+SELECTORS = (
+    LabelSelector(match_labels={"app": "a"}),
+    LabelSelector(match_labels={"app": "a"}),
+    LabelSelector(match_labels={"app": "b"}),
+    LabelSelector(
+        match_expressions=(LabelSelectorRequirement(key="app", operator="In", values=("a", "b")),)
+    ),
+    LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="NotIn", values=("a",)),)),
+    LabelSelector(match_expressions=(LabelSelectorRequirement(key="tier", operator="Exists"),)),
+    LabelSelector(
+        match_labels={"app": "a"},
+        match_expressions=(LabelSelectorRequirement(key="tier", operator="DoesNotExist"),),
+    ),
+    LabelSelector(),
+    None,
+)
+NAMESPACE_SELECTORS = (
+    None,
+    None,
+    LabelSelector(),
+    LabelSelector(match_labels={"env": "prod"}),
+    LabelSelector(
+        match_expressions=(LabelSelectorRequirement(key="env", operator="NotIn", values=("prod",)),)
+    ),
+)
+TOPOLOGY_KEYS = (ZONE, HOSTNAME, RACK)
+
+selectors = st.sampled_from(SELECTORS)
+topology_keys = st.sampled_from(TOPOLOGY_KEYS)
+pod_labels = st.fixed_dictionaries(
+    {}, optional={"app": st.sampled_from("aab"), "tier": st.just("x"), "version": st.sampled_from("12")}
+)
+policies = st.sampled_from([None, None, "Honor", "Ignore"])
+
+spread_constraints = st.builds(
+    TopologySpreadConstraint,
+    max_skew=st.integers(1, 3),
+    topology_key=topology_keys,
+    when_unsatisfiable=st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+    label_selector=selectors,
+    min_domains=st.sampled_from([None, None, 1, 2, 3]),
+    node_affinity_policy=policies,
+    node_taints_policy=policies,
+    match_label_keys=st.sampled_from([(), (), ("version",), ("app", "tier")]),
+)
+
+affinity_terms = st.builds(
+    PodAffinityTerm,
+    topology_key=topology_keys,
+    label_selector=selectors,
+    namespaces=st.sampled_from([(), (), ("team-a",)]),
+    namespace_selector=st.sampled_from(NAMESPACE_SELECTORS),
+)
+pod_affinities = st.builds(
+    PodAffinity,
+    required_during_scheduling_ignored_during_execution=st.lists(affinity_terms, max_size=2).map(tuple),
+    preferred_during_scheduling_ignored_during_execution=st.lists(
+        st.builds(
+            WeightedPodAffinityTerm, weight=st.sampled_from([1, 10, 50]), pod_affinity_term=affinity_terms
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+
+NODE_TERMS = (
+    NodeSelectorTerm(
+        match_expressions=(NodeSelectorRequirement(key="disk", operator="In", values=("ssd",)),)
+    ),
+    NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=ZONE, operator="NotIn", values=("za",)),)),
+    NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key="gen", operator="Gt", values=("5",)),)),
+    NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=RACK, operator="DoesNotExist"),)),
+    NodeSelectorTerm(
+        match_fields=(NodeSelectorRequirement(key="metadata.name", operator="In", values=("n1",)),)
+    ),
+    NodeSelectorTerm(
+        match_fields=(NodeSelectorRequirement(key="metadata.name", operator="NotIn", values=("n1",)),)
+    ),
+    NodeSelectorTerm(),
+)
+node_terms = st.sampled_from(NODE_TERMS)
+node_affinities = st.builds(
+    NodeAffinity,
+    required_during_scheduling_ignored_during_execution=maybe(
+        st.lists(node_terms, max_size=2).map(lambda terms: NodeSelector(node_selector_terms=tuple(terms)))
+    ),
+    preferred_during_scheduling_ignored_during_execution=maybe(
+        st.lists(
+            st.builds(PreferredSchedulingTerm, weight=st.sampled_from([1, 7, 30]), preference=node_terms),
+            max_size=2,
+        ).map(tuple),
+        often=True,
+    ),
+)
+affinities = st.builds(
+    Affinity,
+    node_affinity=maybe(node_affinities),
+    pod_affinity=maybe(pod_affinities, often=True),
+    pod_anti_affinity=maybe(pod_affinities, often=True),
+)
+
+TOLERATIONS = (
+    Toleration(key="dedicated", operator="Equal", value="gpu"),
+    Toleration(key="dedicated", operator="Exists", effect="NoSchedule"),
+    Toleration(key="noisy", operator="Exists", effect="PreferNoSchedule"),
+    Toleration(operator="Exists"),
+    Toleration(key="node.kubernetes.io/unschedulable", operator="Exists"),
+)
+
+ports = st.builds(
+    ContainerPort,
+    host_port=st.sampled_from([80, 443]),
+    host_ip=st.sampled_from(["", "", "10.0.0.1", "10.0.0.2"]),
+    protocol=st.sampled_from(["", "UDP"]),
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, str]:
+    found = {
+        "cpu": draw(st.sampled_from([None, "100m", "500m", "1500m"])),
+        "memory": draw(st.sampled_from([None, "100Mi", "1Gi"])),
+        GPU: draw(st.sampled_from([None, None, None, "1", "2"])),
+        FPGA: draw(st.sampled_from([None, None, None, None, "1"])),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+containers = st.builds(
+    Container,
+    image=st.sampled_from(["web:1", "db", "tiny", "elsewhere:1"]),
+    ports=maybe(st.lists(ports, max_size=2).map(tuple), ()),
+    resources=requests().map(lambda found: ResourceRequirements(requests=found)),
+    restart_policy_rules=maybe(st.just((ContainerRestartRule(action="RestartAllContainers"),)), ()),
+)
+owners = maybe(
+    st.sampled_from(["rs0", "rs1"]).map(
+        lambda name: (OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, controller=True),)
+    ),
+    (),
+)
+node_selectors = maybe(st.sampled_from([{"disk": "ssd"}, {ZONE: "za"}, {}]))
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    """A pod without name, uid or node: a template."""
+    return Pod(
+        metadata=ObjectMeta(
+            namespace=draw(st.sampled_from(["default", "default", *NAMESPACES])),
+            labels=draw(pod_labels),
+            owner_references=draw(owners),
+        ),
+        spec=PodSpec(
+            containers=tuple(draw(st.lists(containers, min_size=1, max_size=2))),
+            init_containers=draw(maybe(containers.map(lambda container: (container,)), ())),
+            affinity=draw(maybe(affinities, often=True)),
+            node_selector=draw(node_selectors),
+            tolerations=draw(maybe(some_of(*TOLERATIONS), ())),
+            topology_spread_constraints=draw(
+                maybe(st.lists(spread_constraints, min_size=1, max_size=3).map(tuple), (), often=True)
+            ),
+            priority=draw(st.sampled_from([None, 5, 10])),
+            host_network=draw(st.sampled_from([False, False, True])),
+            host_users=draw(st.sampled_from([None, None, False])),
+        ),
+    )
+
+
+# Objects around pods
+
+namespaces = st.builds(
+    lambda name, labels: Namespace(metadata=ObjectMeta(name=name, labels=labels)),
+    st.sampled_from(NAMESPACES),
+    st.sampled_from([{}, {"env": "prod"}, {"env": "test"}]),
+)
+services = st.builds(
+    lambda name, namespace, selector: Service(
+        metadata=ObjectMeta(name=name, namespace=namespace), spec=ServiceSpec(selector=selector)
+    ),
+    st.sampled_from(["s0", "s1"]),
+    st.sampled_from(["default", "default", "team-a"]),
+    st.sampled_from([None, {"app": "a"}, {"app": "a"}, {"tier": "x"}]),
+)
+replica_sets = st.builds(
+    lambda name, namespace, selector: ReplicaSet(
+        metadata=ObjectMeta(name=name, namespace=namespace), spec=SetSpec(selector=selector)
+    ),
+    st.sampled_from(["rs0", "rs1"]),
+    st.sampled_from(["default", "default", "team-a"]),
+    selectors,
+)
+around = st.one_of(namespaces, services, replica_sets)
