@@ -75,7 +75,8 @@ def test_gates_add_plugins_to_the_default_profile() -> None:
 
 
 def test_the_percentage_of_a_profile_wins_over_the_global_one() -> None:
-    document = f"{HEADER}percentageOfNodesToScore: 30\nprofiles: [{{schedulerName: a}}, {{schedulerName: b, percentageOfNodesToScore: 0}}]"
+    profiles = "profiles: [{schedulerName: a}, {schedulerName: b, percentageOfNodesToScore: 0}]"
+    document = f"{HEADER}percentageOfNodesToScore: 30\n{profiles}"
     assert [profile.percentage_of_nodes_to_score for profile in build(load(document)).profiles] == [30, 0]
 
 
@@ -191,9 +192,14 @@ def test_tls_settings_that_are_fine(tls: str) -> None:
     build(load(f"{HEADER}extenders: [{{urlPrefix: 'https://a', tlsConfig: {tls}}}]"))
 
 
+def test_https_without_roots_skips_verification_and_still_loads_the_certificate() -> None:
+    document = f"{HEADER}extenders: [{{enableHTTPS: true, tlsConfig: {{certFile: /nonexistent}}}}]"
+    assert refusal(document) == "couldn't build extenders: open /nonexistent: no such file or directory"
+
+
 def test_extenders_that_may_fail_are_called_last_and_get_a_timeout() -> None:
-    document = f"{HEADER}extenders: [{{urlPrefix: a, ignorable: true}}, {{urlPrefix: b}}, {{urlPrefix: c, httpTimeout: 1s}}]"
-    built = build(load(document))
+    extenders = "[{urlPrefix: a, ignorable: true}, {urlPrefix: b}, {urlPrefix: c, httpTimeout: 1s}]"
+    built = build(load(f"{HEADER}extenders: {extenders}"))
     assert [extender.url_prefix for extender in built.extenders] == ["b", "c", "a"]
     assert [str(extender.http_timeout) for extender in built.config.extenders] == ["5s", "5s", "1s"]
 

@@ -27,24 +27,28 @@ def _headline(decision: Decision) -> str:
 
 
 def _funnel(decision: Decision) -> list[str]:
-    rows = [(str(decision.nodes), "nodes", "", "", "")]
-    rows += [_rejected(rejection) for rejection in decision.funnel]
-    rows.append((f"= {decision.feasible}", "can take it", "", "", ""))
-    headings = ("", "ruled out by", "because", "only by this", "for example")
-    return table(headings, rows, figures=(0, 3))
+    rows = [(str(decision.nodes), "nodes", "")]
+    for rejection in decision.funnel:
+        reasons = ", ".join(rejection.reasons)
+        rows.append((f"- {rejection.nodes}", rejection.plugin or "(several)", reasons))
+        if rejection.examples:
+            rows.append(("", "", f"  {_examples(rejection)}"))
+    rows.append((f"= {decision.feasible}", "can take it", ""))
+    return table(("", "ruled out by", "because"), rows, figures=(0,))
 
 
-def _rejected(rejection: Rejection) -> tuple[str, str, str, str, str]:
-    examples = ", ".join(rejection.examples)
-    if examples and rejection.nodes > len(rejection.examples):
-        examples += ", …"
-    return (
-        f"- {rejection.nodes}",
-        rejection.plugin or "(several)",
-        ", ".join(rejection.reasons),
-        str(rejection.near_misses) if rejection.near_misses else "",
-        examples,
-    )
+def _examples(rejection: Rejection) -> str:
+    names = ", ".join(rejection.examples)
+    if rejection.nodes > len(rejection.examples):
+        names += ", …"
+    near = rejection.near_misses
+    if not near:
+        return names
+    if near == rejection.nodes:
+        against = "it" if near == 1 else "them"
+    else:
+        against = f"{near} of them"
+    return f"{names} (nothing else stands against {against})"
 
 
 def _scores_heading(decision: Decision) -> str:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from stowplan.cluster.changes import NO_ROWS, Rows
 
 IntColumn = npt.NDArray[np.int64]
-IdColumn = npt.NDArray[np.int32]
+IdColumn = npt.NDArray[np.intp]
 BoolColumn = npt.NDArray[np.bool_]
 
 ABSENT = 0
@@ -53,7 +53,7 @@ class LabelColumn:
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
-        self.ids: IdColumn = np.zeros(capacity, dtype=np.int32)
+        self.ids: IdColumn = np.zeros(capacity, dtype=np.intp)
         self.values: list[str | None] = [None]
         self.index: dict[str, int] = {}
         self.populations: list[int] = [0]
@@ -66,7 +66,7 @@ class LabelColumn:
         return len(self.values)
 
     def resize(self, capacity: int) -> None:
-        grown = np.zeros(capacity, dtype=np.int32)
+        grown = np.zeros(capacity, dtype=np.intp)
         grown[: len(self.ids)] = self.ids
         self.ids = grown
 

@@ -17,6 +17,10 @@ Clause = tuple[frozenset[str] | None, Selector]
 """Namespaces (None: all of them) and a label selector."""
 
 
+FEW_DOMAINS = 64
+"""Up to this many domains are gone through one by one."""
+
+
 class PodMatcher:
     """Pods that satisfy every clause, counted by row; dying pods count only if asked for.
 
@@ -48,7 +52,7 @@ class PodMatcher:
 
 
 class RowSet:
-    """Rows that count for somebody, decided by a function of labels and taints, decided again when those change."""
+    """Rows that count for somebody, by a function of labels and taints that is asked again when those change."""
 
     __slots__ = ("_decide", "_decided_at", "_table", "mask")
 
@@ -73,9 +77,13 @@ def all_rows(table: "ClusterTable") -> RowSet:
 
 
 class DomainCounter:
-    """A matcher's pods per domain of one label, over the rows of a set, and which domains those rows have."""
+    """A matcher's pods per domain of one label, over the rows of a set, and which domains those rows have.
 
-    __slots__ = ("_column", "_counted_at", "_matcher", "_members", "_rows", "_table", "counts")
+    `members` counts the rows of the set per domain: a domain exists where that is not zero. `domains` lists
+    the domains that exist, where they are few enough to go through one by one.
+    """
+
+    __slots__ = ("_column", "_counted_at", "_matcher", "_rows", "_table", "counts", "domains", "members")
 
     def __init__(
         self, table: "ClusterTable", matcher: PodMatcher | None, column: LabelColumn, rows: RowSet
@@ -85,7 +93,8 @@ class DomainCounter:
         self._column = column
         self._rows = rows
         self._counted_at = -1
-        self._members: IntArray = np.zeros(0, dtype=np.int64)
+        self.members: IntArray = np.zeros(0, dtype=np.int64)
+        self.domains: list[int] | None = None
         self.counts = Counts()
         if matcher is not None:
             matcher.counters.append(self)
@@ -100,7 +109,8 @@ class DomainCounter:
         included = self._rows.mask[:used]
         size = self._column.size
         chosen = ids[included]
-        self._members = np.bincount(chosen, minlength=size)
+        self.members = np.bincount(chosen, minlength=size)
+        self.domains = np.flatnonzero(self.members).tolist() if size <= FEW_DOMAINS else None
         if self._matcher is None or not self._matcher.rows.total:
             self.counts.clear()
         else:
@@ -111,12 +121,7 @@ class DomainCounter:
     def count(self, row: int, delta: int) -> None:
         """A pod came to or left a row. Ignored while a recount is due anyway."""
         if self._counted_at == self._table.topology_version and self._rows.mask[row]:
-            self.counts.add(int(self._column.ids[row]), delta)
-
-    @property
-    def members(self) -> IntArray:
-        """Rows of the set per domain: a domain exists where this is not zero."""
-        return self._members
+            self.counts.add(self._column.ids.item(row), delta)
 
     def close(self) -> None:
         if self._matcher is not None:

@@ -46,7 +46,7 @@ class PodTemplate:
         self.pod = pod
         self.kind = kind
         self.requests: PodRequests = incoming_requests(pod)
-        self.accounted: PodRequests = accounted_requests(pod)
+        self.accounted: PodRequests = accounted_requests(pod) if _may_be_resized(pod) else self.requests
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
@@ -56,6 +56,17 @@ class PodTemplate:
         )
         self.class_keys: dict[int, tuple[int, Hashable]] = {}
         self.facts: dict[str, object] = {}
+
+
+def _may_be_resized(pod: Pod) -> bool:
+    """Does the status say anything about what the pod has been given?"""
+    status = pod.status
+    return bool(
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources
+        or status.allocated_resources
+    )
 
 
 def request_lines(requests: PodRequests, resources: ResourceNames) -> tuple[npt.NDArray[np.intp], IntArray]:

@@ -67,8 +67,8 @@ class ClusterTable:
         size = self.capacity
         self.valid: BoolColumn = np.zeros(size, dtype=np.bool_)
         self.unschedulable: BoolColumn = np.zeros(size, dtype=np.bool_)
-        self.taint_set: IdColumn = np.zeros(size, dtype=np.int32)
-        self.feature_set: IdColumn = np.zeros(size, dtype=np.int32)
+        self.taint_set: IdColumn = np.zeros(size, dtype=np.intp)
+        self.feature_set: IdColumn = np.zeros(size, dtype=np.intp)
         self.allowed_pods: IntColumn = np.zeros(size, dtype=np.int64)
         self.pod_count: IntColumn = np.zeros(size, dtype=np.int64)
         self.allocatable: Matrix = np.zeros((len(CORE_RESOURCES), size), dtype=np.int64)

@@ -5,7 +5,8 @@ The way of a file through this package:
 * `load`: the entrance, `load(text)` and `load_file(path)`; raises `ConfigError` (`errors`)
 * `document`: which kind of object it is, strict decoding, plugin arguments
 * `jsontext`, `yamljson` (on `yamlnodes` and `yamlscalars`): text to JSON values (`tree`)
-* `schema`: every field and its type; `gotypes`, `decode`: how types are read and written; `types`: the result
+* `schema`: every field and its type; `gotypes`, `gocontainers`, `decode`: how types are read and written
+* `types`: the result
 * `defaults`, `merge`: what is left out is filled in; plugin lists are merged with the default ones
 * `validation`: values are checked
 * `build`: extenders and profiles are resolved, ready for use (`default_profile()` for the stock one)

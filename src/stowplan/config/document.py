@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.api.fielderrors import as_json, quote
 from stowplan.config.decode import DocumentError, StrictDocumentError, decode_strictly
-from stowplan.config.gotypes import StructOf
+from stowplan.config.gocontainers import StructOf
 from stowplan.config.jsontext import looks_like_json, parse_json
 from stowplan.config.schema import KINDS, PLUGIN_ARGS
 from stowplan.config.tree import ObjectNode, TextError, Tree, kind_of, plain

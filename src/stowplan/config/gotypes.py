@@ -1,12 +1,12 @@
-"""The types fields have in the API's own language, and how each reads and writes JSON.
+"""The simple types fields have in the API's own language, and how each reads and writes JSON.
 
 Error messages name these types, and the rules for null, for zero and for what is left out when writing
-depend on them. `schema.py` describes every configuration object in terms of them.
+depend on them. Lists, maps and structs are in `gocontainers`; `schema` describes every configuration
+object in terms of these types.
 """
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ import numpy as np
 from stowplan.api.durations import Duration, DurationError
 from stowplan.config.base64text import Base64Error, decode_base64
 from stowplan.config.decode import Cursor, DocumentError
-from stowplan.config.tree import Number, ObjectNode, Tree, kind_of
+from stowplan.config.tree import Number, Tree, kind_of
 
 
 class Absent:
@@ -26,15 +26,6 @@ ABSENT: Final = Absent()
 """What decoding gives for null and for values that were refused: the field keeps its default."""
 
 _INTEGER = re.compile(r"-?[0-9]+")
-
-
-class WrittenEmpty(tuple[Any, ...]):
-    """An empty list that stands in the document, as opposed to one that is just not given.
-
-    Equal to the empty tuple in every respect, except that it is written out as `[]`.
-    """
-
-    __slots__ = ()
 
 
 class GoType(ABC):
@@ -64,7 +55,7 @@ class Text(GoType):
         self.zero = ""
 
     def decode(self, tree: Tree, cursor: Cursor) -> Any:
-        return tree if isinstance(tree, str) else _refused(tree, self.name, cursor)
+        return tree if isinstance(tree, str) else refused(tree, self.name, cursor)
 
 
 class Bool(GoType):
@@ -74,7 +65,7 @@ class Bool(GoType):
     zero = False
 
     def decode(self, tree: Tree, cursor: Cursor) -> Any:
-        return tree if isinstance(tree, bool) else _refused(tree, self.name, cursor)
+        return tree if isinstance(tree, bool) else refused(tree, self.name, cursor)
 
 
 class Int(GoType):
@@ -88,7 +79,7 @@ class Int(GoType):
 
     def decode(self, tree: Tree, cursor: Cursor) -> Any:
         if not isinstance(tree, Number):
-            return _refused(tree, self.name, cursor)
+            return refused(tree, self.name, cursor)
         if _INTEGER.fullmatch(tree.text) and -self._limit <= int(tree.text) < self._limit:
             return int(tree.text)
         return _refused_number(tree, self.name, cursor)
@@ -102,7 +93,7 @@ class Float32(GoType):
 
     def decode(self, tree: Tree, cursor: Cursor) -> Any:
         if not isinstance(tree, Number):
-            return _refused(tree, self.name, cursor)
+            return refused(tree, self.name, cursor)
         with np.errstate(over="ignore"):
             value = np.float32(tree.text)
         return float(str(value)) if np.isfinite(value) else _refused_number(tree, self.name, cursor)
@@ -148,7 +139,7 @@ class Bytes(GoType):
         if isinstance(tree, list):
             return bytes(self._byte(element, cursor) for element in tree)
         if not isinstance(tree, str):
-            return _refused(tree, self.name, cursor)
+            return refused(tree, self.name, cursor)
         try:
             return decode_base64(tree)
         except Base64Error as error:
@@ -157,7 +148,7 @@ class Bytes(GoType):
 
     def _byte(self, tree: Tree, cursor: Cursor) -> int:
         if not isinstance(tree, Number):
-            _refused(tree, "uint8", cursor)
+            refused(tree, "uint8", cursor)
         elif tree.text.isdigit() and int(tree.text) < 256:
             return int(tree.text)
         else:
@@ -181,118 +172,7 @@ class Raw(GoType):
         return False
 
 
-class ListOf(GoType):
-    """A list; null elements become the zero value of their type."""
-
-    zero = ()
-
-    def __init__(self, element: GoType) -> None:
-        self.name = f"[]{element.name}"
-        self._element = element
-
-    def decode(self, tree: Tree, cursor: Cursor) -> Any:
-        if not isinstance(tree, list):
-            return _refused(tree, self.name, cursor)
-        element = self._element
-        values = (element.decode(item, cursor.element(index)) for index, item in enumerate(tree))
-        return tuple(element.zero if value is ABSENT else value for value in values) or WrittenEmpty()
-
-    def encode(self, value: Any) -> Any:
-        if not value and not isinstance(value, WrittenEmpty):
-            return None
-        return [self._element.encode(item) for item in value]
-
-
-class MapOf(GoType):
-    """A map from text."""
-
-    zero = None
-
-    def __init__(self, element: GoType) -> None:
-        self.name = f"map[string]{element.name}"
-        self._element = element
-
-    def decode(self, tree: Tree, cursor: Cursor) -> Any:
-        if not isinstance(tree, ObjectNode):
-            return _refused(tree, self.name, cursor)
-        values: dict[str, Any] = {}
-        for key, item in tree.members:
-            if key in values:
-                cursor.repeated(key)
-            value = self._element.decode(item, cursor.entry(key))
-            values[key] = self._element.zero if value is ABSENT else value
-        return values
-
-    def encode(self, value: Any) -> Any:
-        return {key: self._element.encode(item) for key, item in value.items()}
-
-    def is_empty(self, value: Any) -> bool:
-        return not value
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a struct.
-
-    `omit_empty` fields are not written when empty: with the zero value, or, if a `pointer`, with None.
-    `embedded` is the Go struct that the field is taken over from.
-    """
-
-    name: str
-    type: GoType
-    omit_empty: bool = True
-    pointer: bool = False
-    embedded: tuple[str, ...] = ()
-
-
-class StructOf(GoType):
-    """An object with known fields, read into a Python struct whose own defaults stand for absent fields.
-
-    Fields without an attribute in the Python struct are checked and dropped.
-    """
-
-    def __init__(self, package: str, cls: type[msgspec.Struct], *fields: Field, name: str = "") -> None:
-        self.struct_name = name or cls.__name__
-        self.name = f"{package}.{self.struct_name}"
-        self.zero = cls()
-        self._cls = cls
-        attributes = {info.encode_name: info.name for info in msgspec.structs.fields(cls)}
-        self._fields = {field.name: (field, attributes.get(field.name)) for field in fields}
-
-    def decode(self, tree: Tree, cursor: Cursor) -> Any:
-        if not isinstance(tree, ObjectNode):
-            return _refused(tree, self.name, cursor)
-        values: dict[str, Any] = {}
-        seen: set[str] = set()
-        for name, item in tree.members:
-            if name not in self._fields:
-                cursor.unknown(name)
-                continue
-            if name in seen:
-                cursor.repeated(name)
-            seen.add(name)
-            field, attribute = self._fields[name]
-            value = field.type.decode(item, cursor.member(self.struct_name, field.embedded, name))
-            if value is not ABSENT and attribute is not None:
-                values[attribute] = value
-        return self._cls(**values)
-
-    def encode(self, value: Any) -> Any:
-        encoded: dict[str, Any] = {}
-        for field, attribute in self._fields.values():
-            if attribute is None:
-                continue
-            item = getattr(value, attribute)
-            is_empty = item is None if field.pointer else field.type.is_empty(item)
-            if not (is_empty and field.omit_empty):
-                encoded[field.name] = None if item is None else field.type.encode(item)
-        return encoded
-
-    def is_empty(self, value: Any) -> bool:
-        return value is None
-
-
-def _refused(tree: Tree, type_name: str, cursor: Cursor) -> Absent:
+def refused(tree: Tree, type_name: str, cursor: Cursor) -> Absent:
     """Note that a value has the wrong type; null never has."""
     if tree is not None:
         cursor.mismatch(kind_of(tree), type_name)

@@ -9,20 +9,8 @@ from stowplan.api.pod import (
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
-from stowplan.config.gotypes import (
-    Bool,
-    Bytes,
-    Field,
-    Float32,
-    GoType,
-    Int,
-    ListOf,
-    MapOf,
-    Raw,
-    Span,
-    StructOf,
-    Text,
-)
+from stowplan.config.gocontainers import Field, ListOf, MapOf, StructOf
+from stowplan.config.gotypes import Bool, Bytes, Float32, GoType, Int, Raw, Span, Text
 from stowplan.config.types import (
     KIND,
     ClientConnection,

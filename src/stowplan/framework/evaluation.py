@@ -72,23 +72,14 @@ class Evaluation:
             return np.array([self.only_row], dtype=np.intp)
         return np.flatnonzero(self._class.feasibility.feasible)
 
-    def passes(self, row: int) -> bool:
-        """Would the filters take this row, whether or not PreFilter asked for it?"""
-        return self.status(row, asked_for_matters=False).is_success
-
-    def status(self, row: int, *, asked_for_matters: bool = True) -> Status:
+    def status(self, row: int) -> Status:
         """What the filters say of a row: success, or the first rejection with its reasons."""
         feasibility = self._class.feasibility
         if row in self.overruled:
             return self.overruled[row]
         first = int(feasibility.first[row])
         if first == NOT_ASKED_FOR:
-            if asked_for_matters:
-                return self.left_out
-            for column in feasibility.columns:
-                if column.codes is not None and column.codes[row]:
-                    return column.status(self.cycle, self.cycle.pod, int(column.codes[row]))
-            return SUCCESS
+            return self.left_out
         if first == PASSED:
             return SUCCESS
         column = feasibility.columns[first]

@@ -1,6 +1,5 @@
 """Running Filter plugins over rows, and keeping what they said for the next pod of the same class."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, Reads, StaleRows
+from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
 from stowplan.framework.status import Status
 
 PASSED = -1
@@ -38,19 +37,17 @@ class FilterColumn:
         "known",
         "plugin",
         "reusable",
-        "row_form",
         "state",
         "statuses",
-        "watches",
+        "traits",
     )
 
-    def __init__(self, index: int, plugin: Plugin, reusable: bool) -> None:
+    def __init__(self, index: int, plugin: Plugin, traits: Traits, reusable: bool) -> None:
         self.index = index
         self.plugin = plugin
+        self.traits = traits
         self.reusable = reusable
-        self.by_node = not hasattr(plugin, "filter")
-        self.row_form: Callable[[Cycle, PodInfo, int], int] | None = getattr(plugin, "filter_row", None)
-        self.watches = bool(plugin.reads & Reads.USAGE) or not plugin.row_local
+        self.by_node = traits.by_node_filter
         self.few: list[int] = []
         self.active = False
         self.codes: Codes | None = None
@@ -83,12 +80,13 @@ class FilterColumn:
 
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> None:
         """Ask the plugin again about a few rows."""
-        if self.row_form is None:
+        ask = self.traits.filter_row
+        if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return
         for row in rows:
             try:
-                code = self.row_form(cycle, cycle.pod, row)
+                code = ask(cycle, cycle.pod, row)
             except Exception as cause:
                 raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
             if self.codes is None:
@@ -122,7 +120,7 @@ class FilterColumn:
         return padded
 
     def compute_by_node(self, table: ClusterTable, cycle: Cycle, stale: StaleRows, alive: BoolColumn) -> Rows:
-        """Ask about rows that passed all earlier plugins and whose answer is not known; returns those rows."""
+        """Ask about rows that passed all earlier plugins and whose answer is not known; returns them."""
         if self.codes is None or self.known is None:
             self.codes = np.zeros(table.capacity, dtype=np.int64)
             self.known = np.zeros(table.capacity, dtype=np.bool_)
@@ -162,22 +160,18 @@ class FilterColumn:
         """The rows whose code may differ from the one kept."""
         if not self.active or not self.reusable:
             return ALL_ROWS
-        plugin = self.plugin
-        rows = rows_read(plugin.reads, node_rows, usage_rows)
-        if plugin.row_local:
+        traits = self.traits
+        rows = rows_read(traits, node_rows, usage_rows)
+        if traits.row_local:
             return rows
-        ask = getattr(plugin, "stale_filter_rows", None)
-        more: StaleRows = ALL_ROWS if ask is None else ask(cycle, cycle.pod, self.state, state)
-        return merge_stale(rows, more)
+        return merge_stale(rows, traits.stale_filter_rows(cycle, cycle.pod, self.state, state))
 
 
-def rows_read(reads: Reads, node_rows: Rows, usage_rows: Rows) -> Rows:
+def rows_read(traits: Traits, node_rows: Rows, usage_rows: Rows) -> Rows:
     """Of the touched rows, those where something a plugin reads was touched."""
-    if reads is Reads.USAGE:
-        return usage_rows
-    if reads is Reads.NODE:
-        return node_rows
-    return merge_rows(node_rows, usage_rows) if reads else NO_ROWS
+    if not traits.reads_node:
+        return usage_rows if traits.reads_usage else NO_ROWS
+    return merge_rows(node_rows, usage_rows) if traits.reads_usage else node_rows
 
 
 def merge_rows(one: Rows, other: Rows) -> Rows:
@@ -257,7 +251,7 @@ class Feasibility:
             return few
         touched = self._sync_many(cycle)
         self._skipped = cycle.skipped
-        self._watching = [column for column in self.columns if column.active and column.watches]
+        self._watching = [column for column in self.columns if column.active and column.traits.watches]
         return touched
 
     def _few_stale(self, cycle: Cycle) -> list[int] | None:
@@ -271,12 +265,11 @@ class Feasibility:
         touched = set(rows)
         touched.update(self._revisit)
         for column in self._watching:
-            plugin = column.plugin
-            column.few = rows if plugin.reads & Reads.USAGE else []
-            if plugin.row_local:
+            traits = column.traits
+            column.few = rows if traits.reads_usage else []
+            if traits.row_local:
                 continue
-            ask = getattr(plugin, "stale_filter_rows", None)
-            stale = ALL_ROWS if ask is None else ask(cycle, cycle.pod, column.state, cycle.read(plugin))
+            stale = traits.stale_filter_rows(cycle, cycle.pod, column.state, cycle.read(column.plugin))
             if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
                 return None
             if len(stale):
@@ -327,9 +320,20 @@ class Feasibility:
         self._merge(touched)
         return touched
 
-    def restrict(self, rows: BoolColumn) -> None:
-        """Only these rows are worth looking at for pods of this class."""
+    def restrict(self, rows: BoolColumn | None) -> None:
+        """Only these rows are worth looking at for the pod at hand; None: all are."""
+        if rows is None and self.asked_for is None:
+            return
+        before, now = (
+            np.ones(self._table.capacity, dtype=np.bool_) if asked is None else asked
+            for asked in (self.asked_for, rows)
+        )
+        self._revisit += np.flatnonzero(before != now).tolist()
         self.asked_for = rows
+
+    def asks_for(self, row: int) -> bool:
+        """Is this row worth looking at?"""
+        return self.asked_for is None or bool(self.asked_for[row])
 
     def overrule(self, row: int) -> None:
         """Take a row out for this attempt only."""
@@ -359,18 +363,18 @@ class Feasibility:
             self._merge_rows(touched)
 
     def _merge_all(self) -> None:
-        table = self._table
-        first = self.first
+        used = self._table.rows_in_use
+        first = self.first[:used]
         first.fill(PASSED)
         for column in reversed(self.columns):
             if column.codes is not None:
-                np.putmask(first, column.codes != 0, column.index)
+                np.putmask(first, column.codes[:used] != 0, column.index)
         if self.asked_for is not None:
-            first[~self.asked_for] = NOT_ASKED_FOR
-        feasible = (first == PASSED) & table.valid
-        if not np.array_equal(feasible, self.feasible):
+            first[~self.asked_for[:used]] = NOT_ASKED_FOR
+        feasible = (first == PASSED) & self._table.valid[:used]
+        if not np.array_equal(feasible, self.feasible[:used]):
             self.version += 1
-            self.feasible = feasible
+            self.feasible[:used] = feasible
             self.count = int(np.count_nonzero(feasible))
 
     def _merge_one(self, row: int) -> None:

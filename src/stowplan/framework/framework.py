@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
@@ -14,7 +15,7 @@ from stowplan.framework.errors import PluginError
 from stowplan.framework.evaluation import Evaluation, PreFiltering
 from stowplan.framework.filtering import Feasibility, FilterColumn
 from stowplan.framework.gates import FeatureGates
-from stowplan.framework.plugin import Handle, Plugin, PreFilterResult, Unsigned
+from stowplan.framework.plugin import Handle, Plugin, PreFilterResult, Traits, Unsigned
 from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer, Settled
 from stowplan.framework.points import Point
 from stowplan.framework.profile import ProfileSpec
@@ -50,6 +51,7 @@ class Framework:
         self._reuse = reuse
         handle = Handle(table, gates or FeatureGates())
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
+        self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.in_tree
         self._classes = PodClasses(self.plugins)
         self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
@@ -106,17 +108,17 @@ class Framework:
         if pre_filtering.status is not None:
             return Evaluation(self, cycle, pod_class, pre_filtering)
         feasibility = pod_class.feasibility
-        if pre_filtering.node_names is not None:
-            feasibility.restrict(self._rows_named(pre_filtering.node_names))
+        feasibility.restrict(self._rows_named(pre_filtering.node_names))
         touched = feasibility.sync(cycle)
         pod_class.preference.note(touched)
-        overruled = self._with_nominated(cycle, pod_class, nominations)
+        overruled = self._with_nominated(cycle, pod_class, nominations, nominated_row)
         evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled)
-        if nominated_row is not None and evaluation.passes(nominated_row):
-            evaluation.only_row = nominated_row
-            return evaluation
         if nominated_row is not None:
-            pre_filtering.rejectors.add(evaluation.status(nominated_row).plugin)
+            status = self._try_nominated(evaluation, feasibility, nominated_row)
+            if status is None:
+                evaluation.only_row = nominated_row
+                return evaluation
+            pre_filtering.rejectors.add(status.plugin)
         cycle.feasible = feasibility.feasible
         cycle.feasible_count = feasibility.count
         cycle.feasible_version = feasibility.version
@@ -165,12 +167,16 @@ class Framework:
 
     def _new_class(self, unsigned: frozenset[str]) -> PodClass:
         filters = [
-            FilterColumn(index, plugin, plugin.name not in unsigned)
+            FilterColumn(index, plugin, self._traits[plugin.name], plugin.name not in unsigned)
             for index, plugin in enumerate(self._filters)
         ]
         scores = [
             ScoreColumn(
-                plugin, self._weights[plugin.name], plugin.name not in unsigned, plugin.name in self._trusted
+                plugin,
+                self._traits[plugin.name],
+                self._weights[plugin.name],
+                plugin.name not in unsigned,
+                plugin.name in self._trusted,
             )
             for plugin in self._scores
         ]
@@ -260,7 +266,9 @@ class Framework:
             reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
         result.status = unresolvable(reason)
 
-    def _rows_named(self, names: frozenset[str]) -> Any:
+    def _rows_named(self, names: frozenset[str] | None) -> BoolColumn | None:
+        if names is None:
+            return None
         mask = np.zeros(self.table.capacity, dtype=np.bool_)
         for name in names:
             row = self.table.row_of(name)
@@ -270,8 +278,22 @@ class Framework:
 
     # Nominated pods
 
+    def _try_nominated(self, evaluation: Evaluation, feasibility: Feasibility, row: int) -> Status | None:
+        """What the filters say of the row promised to the pod; None: it passes.
+
+        It is tried even if PreFilter left it out, and then keeps the verdict it gets.
+        """
+        if feasibility.asks_for(row):
+            status = evaluation.status(row)
+            return None if status.is_success else status
+        verdict = evaluation.overruled.get(row) or self._filter_row(evaluation.cycle, row)
+        if verdict is not None:
+            evaluation.overruled[row] = verdict
+            feasibility.overrule(row)
+        return verdict
+
     def _with_nominated(
-        self, cycle: Cycle, pod_class: PodClass, nominations: Nominations
+        self, cycle: Cycle, pod_class: PodClass, nominations: Nominations, nominated_row: int | None
     ) -> dict[int, Status]:
         """Rows that could not take the pod beside pods promised to them, with the reason."""
         overruled: dict[int, Status] = {}
@@ -279,6 +301,8 @@ class Framework:
             return overruled
         pod = cycle.pod
         for row, promised in nominations.items():
+            if row != nominated_row and not pod_class.feasibility.asks_for(row):
+                continue
             others = [
                 other
                 for other in promised
@@ -321,7 +345,7 @@ class Framework:
         for index, plugin in enumerate(self._filters):
             if plugin.name in cycle.skipped:
                 continue
-            column = FilterColumn(index, plugin, reusable=False)
+            column = FilterColumn(index, plugin, self._traits[plugin.name], reusable=False)
             if column.by_node:
                 code = column.ask_node(trial, NodeRow(self.table, row))
             else:

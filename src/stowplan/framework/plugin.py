@@ -27,7 +27,7 @@ What the runtime may reuse between pods is declared, never guessed:
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -163,6 +163,44 @@ def points_of(cls: type[Plugin]) -> frozenset[Point]:
     return frozenset(
         point for point, methods in _METHODS.items() if any(hasattr(cls, method) for method in methods)
     )
+
+
+class Traits:
+    """What the runtime needs to know of a plugin at every turn, looked up once."""
+
+    __slots__ = (
+        "by_node_filter",
+        "by_node_score",
+        "filter_row",
+        "normalizes",
+        "reads_node",
+        "reads_usage",
+        "row_local",
+        "score_basis",
+        "score_row",
+        "stale_filter_rows",
+        "stale_score_rows",
+        "watches",
+    )
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.reads_node = bool(plugin.reads & Reads.NODE)
+        self.reads_usage = bool(plugin.reads & Reads.USAGE)
+        self.row_local = plugin.row_local
+        self.watches = self.reads_usage or not plugin.row_local
+        """Its answers can change although no node did."""
+        self.by_node_filter = not hasattr(plugin, "filter")
+        self.by_node_score = not hasattr(plugin, "score")
+        self.normalizes = hasattr(plugin, "normalize")
+        self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
+        self.score_row: Callable[..., int] | None = getattr(plugin, "score_row", None)
+        self.score_basis: Callable[..., Any] | None = getattr(plugin, "score_basis", None)
+        self.stale_filter_rows: Callable[..., StaleRows] = getattr(plugin, "stale_filter_rows", _all_rows)
+        self.stale_score_rows: Callable[..., StaleRows] = getattr(plugin, "stale_score_rows", _all_rows)
+
+
+def _all_rows(*_: Any) -> AllRows:
+    return ALL_ROWS
 
 
 StaleRows = Rows | AllRows

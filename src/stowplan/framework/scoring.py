@@ -1,13 +1,11 @@
 """Running Score plugins over rows, normalizing, summing, and keeping all of it for the next pod."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
@@ -20,9 +18,9 @@ from stowplan.framework.plugin import (
     AllRows,
     Extremes,
     Plugin,
-    Reads,
     Scores,
     StaleRows,
+    Traits,
 )
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 
@@ -52,21 +50,19 @@ class ScoreColumn:
         "plugin",
         "raw",
         "reusable",
-        "row_form",
         "state",
-        "watches",
+        "traits",
         "weight",
     )
 
-    def __init__(self, plugin: Plugin, weight: int, reusable: bool, trusted: bool) -> None:
+    def __init__(self, plugin: Plugin, traits: Traits, weight: int, reusable: bool, trusted: bool) -> None:
         self.plugin = plugin
+        self.traits = traits
         self.weight = weight
         self.reusable = reusable
         self.checked = not trusted
-        self.by_node = not hasattr(plugin, "score")
-        self.normalizes = hasattr(plugin, "normalize")
-        self.row_form: Callable[[Cycle, PodInfo, int], int] | None = getattr(plugin, "score_row", None)
-        self.watches = bool(plugin.reads & Reads.USAGE) or not plugin.row_local
+        self.by_node = traits.by_node_score
+        self.normalizes = traits.normalizes
         self.few: list[int] = []
         self.active = False
         self.state: Any = None
@@ -86,20 +82,18 @@ class ScoreColumn:
 
     def basis(self, cycle: Cycle) -> Any:
         """What the plugin's scores of this attempt rest on, beside the rows themselves."""
-        ask = getattr(self.plugin, "score_basis", None)
+        ask = self.traits.score_basis
         return cycle.read_score(self.plugin) if ask is None else ask(cycle, cycle.pod)
 
     def stale(self, cycle: Cycle, state: Any, node_rows: Rows, usage_rows: Rows) -> StaleRows:
         """The rows whose raw score may differ from the one kept."""
         if not self.active or not self.reusable:
             return ALL_ROWS
-        plugin = self.plugin
-        rows = rows_read(plugin.reads, node_rows, usage_rows)
-        if plugin.row_local:
+        traits = self.traits
+        rows = rows_read(traits, node_rows, usage_rows)
+        if traits.row_local:
             return rows
-        ask = getattr(plugin, "stale_score_rows", None)
-        more: StaleRows = ALL_ROWS if ask is None else ask(cycle, cycle.pod, self.state, state)
-        return merge_stale(rows, more)
+        return merge_stale(rows, traits.stale_score_rows(cycle, cycle.pod, self.state, state))
 
     def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> list[int] | None:
         """Ask the plugin again; returns the old raw scores of a few rows, for `adjust`."""
@@ -124,12 +118,13 @@ class ScoreColumn:
 
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> None:
         """Ask the plugin again about a few rows."""
-        if self.row_form is None:
+        ask = self.traits.score_row
+        if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return
         for row in rows:
             try:
-                score = self.row_form(cycle, cycle.pod, row)
+                score = ask(cycle, cycle.pod, row)
             except Exception as cause:
                 raise score_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
             if self.raw is None:
@@ -364,14 +359,13 @@ class Preference:
         touched = set(rows)
         touched.update(unseen)
         for column in self.columns:
-            if not column.active or not column.watches:
+            traits = column.traits
+            if not column.active or not traits.watches:
                 continue
-            plugin = column.plugin
-            column.few = rows if plugin.reads & Reads.USAGE else []
-            if plugin.row_local:
+            column.few = rows if traits.reads_usage else []
+            if traits.row_local:
                 continue
-            ask = getattr(plugin, "stale_score_rows", None)
-            stale = ALL_ROWS if ask is None else ask(cycle, cycle.pod, column.state, column.basis(cycle))
+            stale = traits.stale_score_rows(cycle, cycle.pod, column.state, column.basis(cycle))
             if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
                 return None
             if len(stale):
@@ -393,7 +387,7 @@ class Preference:
             if column.normalizes:
                 raw = column.raw
                 before = [0] * len(rows) if raw is None else [raw.item(row) for row in rows]
-            if column.watches:
+            if column.traits.watches:
                 if column.few:
                     column.compute_few(self._table, cycle, column.few)
                 column.state = column.basis(cycle)
@@ -505,21 +499,19 @@ class Preference:
         return [old.get(row, score) for row, score in zip(rows.tolist(), now, strict=True)]
 
     def _total_all(self, feasible: BoolColumn) -> None:
-        totals = self.ranking.totals
-        constant = 0
-        totals.fill(0)
+        used = self._table.rows_in_use
+        totals = np.zeros(used, dtype=np.int64)
         for column in self.columns:
             if not column.active:
                 continue
             if column.final is None:
-                constant += column.constant * column.weight
+                totals += column.constant * column.weight
             elif column.weight == 1:
-                totals += column.final
+                totals += column.final[:used]
             else:
-                totals += column.final * column.weight
-        totals += constant
-        totals[~feasible] = INFEASIBLE
-        self._feasible = feasible.copy()
+                totals += column.final[:used] * column.weight
+        self._feasible[:used] = feasible[:used]
+        self.ranking.totals[:used] = np.where(feasible[:used], totals, INFEASIBLE)
         self.ranking.refresh_all()
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:

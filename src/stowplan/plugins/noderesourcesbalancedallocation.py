@@ -14,7 +14,7 @@ from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import SKIP, Status
-from stowplan.plugins.allocation import ScoredResources
+from stowplan.plugins.allocation import Figures, ScoredResources
 from stowplan.plugins.args import NodeResourcesBalancedAllocationArgs
 
 Floats = npt.NDArray[np.float64]
@@ -31,6 +31,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = tuple(spec.name for spec in args.resources)
+        self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._requests(pod)
@@ -50,9 +51,9 @@ class NodeResourcesBalancedAllocation(Plugin):
                 return None
             resources = ScoredResources(cycle.table, self._resources, requests)
         figures = resources.look(nodes, with_defaults=False)
+        without = self._without_pod(resources, figures, nodes)
         half = MAX_NODE_SCORE // 2
-        gain = _balance(figures.requested, figures.allocatable) - _balance(figures.used, figures.allocatable)
-        return half + (half + gain) // 2
+        return half + (half + _balance(figures.requested, figures.allocatable) - without) // 2
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)
@@ -62,6 +63,15 @@ class NodeResourcesBalancedAllocation(Plugin):
         without = [min(figure.used / figure.allocatable, 1.0) for figure in figures]
         return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
 
+    def _without_pod(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
+        """The balance of nodes as they are, which no pod's requests enter: kept for all classes of pods."""
+        if not isinstance(nodes.rows, slice):
+            return _balance(figures.used, figures.allocatable)
+        kept = self._as_they_are.get(resources.which)
+        if kept is None:
+            kept = self._as_they_are[resources.which] = _KeptBalance()
+        return kept.refreshed(resources, figures, nodes)
+
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:
         fact = f"{self.name}{self._resources}"
         known = pod.template.facts.get(fact)
@@ -70,6 +80,25 @@ class NodeResourcesBalancedAllocation(Plugin):
             pod.template.facts[fact] = known
         assert isinstance(known, tuple)
         return known
+
+
+class _KeptBalance:
+    """The balance of all nodes as they are, brought up to date in the rows that were touched."""
+
+    def __init__(self) -> None:
+        self._position = -1
+        self._values: IntArray = np.zeros(0, dtype=np.int64)
+
+    def refreshed(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
+        table = nodes.table
+        touched = table.usage_log.since(self._position) if self._position >= 0 else None
+        self._position = table.usage_log.position
+        if touched is None or len(self._values) != nodes.count or len(touched) > nodes.count // 4:
+            self._values = _balance(figures.used, figures.allocatable)
+        elif len(touched):
+            some = resources.look(NodeRows(table, touched), with_defaults=False)
+            self._values[touched] = _balance(some.used, some.allocatable)
+        return self._values
 
 
 def _balance(used: IntArray, allocatable: IntArray) -> IntArray:

@@ -1,8 +1,8 @@
 """Lays a recorded attempt and a replayed one side by side, fact by fact.
 
 A fact is what one decision says on one subject: everything `filter TaintToleration` said about the nodes it
-rejected, all scores of `score NodeResourcesFit`, the message. What takes a plugin that is not built is counted
-apart, never as equal.
+rejected, all scores of `score NodeResourcesFit`, the message. What takes a plugin that is not built is
+counted apart, never as equal.
 """
 
 from collections import defaultdict

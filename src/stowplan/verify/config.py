@@ -1,16 +1,14 @@
 """Replays recorded configuration documents: accepted or refused, at what stage, with what text or result."""
 
-import gzip
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from stowplan.config import BuiltConfig, ConfigError, build, load
 from stowplan.config.dump import dump
 from stowplan.config.types import Extender
 from stowplan.framework.points import Point
 from stowplan.framework.profile import ProfileSpec
+from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Difference, Report
 
 FAMILY = "config"
@@ -18,20 +16,25 @@ VERDICT = "verdict"
 
 
 def replay(path: str | Path, report: Report) -> None:
-    """Replay all documents of a recording (gzip-compressed JSON lines) into a report.
+    """Replay all documents of a recording into a report. Raises RecordingError."""
+    for line in read_lines(Path(path)):
+        replay_line(line, report)
+
+
+def replay_line(line: Line, report: Report) -> None:
+    """Replay the document of a line into a report. Raises RecordingError.
 
     Every document has a verdict: accepted, or the stage and the exact text of the refusal. An accepted one
     also has the completed configuration, the plugins per extension point, and the order of the extenders.
     """
-    with gzip.open(path) as lines:
-        for line in lines:
-            case = msgspec.json.decode(line)
-            where = f"{case['name']} ({case['tag']})"
-            expected, actual = case["result"], outcome(case["document"])
-            _compare(report, VERDICT, where, _verdict(expected), _verdict(actual))
-            if expected["ok"] and actual["ok"]:
-                for part in ("config", "plugins", "extenders"):
-                    _compare(report, part, where, expected[part], actual[part])
+    case = line.case()
+    with line.understood():
+        where = f"{case['name']} ({case['tag']})"
+        expected, actual = case["result"], outcome(case["document"])
+        _compare(report, VERDICT, where, _verdict(expected), _verdict(actual))
+        if expected["ok"] and actual["ok"]:
+            for part in ("config", "plugins", "extenders"):
+                _compare(report, part, where, expected[part], actual[part])
 
 
 def outcome(document: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 Each line of the recording is one case: a `kind`, its input fields, and the `result` that came out.
 """
 
-import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from stowplan.api.pod import NodeSelector, Pod, PreferredSchedulingTerm, Tolerat
 from stowplan.cluster.nodetree import NodeTree, NodeTreeError, zone_key
 from stowplan.framework.sampling import nodes_to_find
 from stowplan.queue.backoff import Backoff
+from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Difference, Report
 
 FAMILY: Final = "primitives"
@@ -30,14 +30,19 @@ _MILLISECOND: Final = 1_000_000
 
 
 def replay(path: str | Path, report: Report) -> None:
-    """Replay all cases of a recording (gzip-compressed JSON lines) into a report."""
-    with gzip.open(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            case = msgspec.json.decode(line)
-            difference = check(case)
-            if difference is not None:
-                difference = replace(difference, where=f"line {number}, {difference.where}")
-            report.add(FAMILY, case["kind"], difference is None, difference)
+    """Replay all cases of a recording into a report. Raises RecordingError."""
+    for line in read_lines(Path(path)):
+        replay_line(line, report)
+
+
+def replay_line(line: Line, report: Report) -> None:
+    """Replay the case of a line into a report. Raises RecordingError."""
+    case = line.case()
+    with line.understood():
+        difference = check(case)
+        if difference is not None:
+            difference = replace(difference, where=f"line {line.number}, {difference.where}")
+        report.add(FAMILY, case["kind"], difference is None, difference)
 
 
 def check(case: Case) -> Difference | None:
@@ -254,3 +259,6 @@ _KINDS: Final[dict[str, Callable[[Case], Result]]] = {
     "node-tree": _node_tree,
     "zone-key": _zone_key,
 }
+
+KINDS: Final = frozenset(_KINDS)
+"""The kinds of cases that can be replayed."""

@@ -3,9 +3,12 @@
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ENDINGS = (".gz", ".jsonl")
@@ -27,6 +30,26 @@ class Line:
     def family(self) -> str:
         """What the facts of this recording are reported under: the name of the file without its endings."""
         return family_of(self.path)
+
+    def case(self) -> dict[str, Any]:
+        """The line as plain data."""
+        try:
+            case = msgspec.json.decode(self.data)
+        except msgspec.DecodeError as error:
+            raise self.error(error) from None
+        if not isinstance(case, dict):
+            raise self.error("expected a JSON object")
+        return case
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """Turns what goes wrong with a case of the wrong shape into one clear line."""
+        try:
+            yield
+        except KeyError as error:
+            raise self.error(f"expected the field {error}") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self.error(f"not a case of this kind: {error}") from error
 
     def error(self, message: object) -> RecordingError:
         """What is wrong with this line."""

@@ -27,7 +27,7 @@ from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.verify.scenario import Attempt, PreFilter, Preemption, Scenario, Verdict
+from stowplan.verify.scenario import Attempt, Preemption, PreFilter, Scenario, Verdict
 
 GATES = FeatureGates({"OpportunisticBatching": False})
 """Recordings were made with every pod evaluated on its own."""
@@ -77,19 +77,26 @@ class Replay:
 
     def attempt(self, expected: Attempt) -> Replayed:
         """Try to place the pod of a recorded attempt."""
-        info = self._pod(expected.pod)
-        framework = self._frameworks.get(info.spec.scheduler_name)
-        if framework is None:
-            raise ScenarioError(f"pod {info.key}: no profile for scheduler {info.spec.scheduler_name!r}")
-        promised = self._promised.get(info.key)
-        nominated_row = None if promised is None else self._table.row_of(promised)
+        framework = self._framework(self._pod(expected.pod))
         try:
-            evaluation = framework.evaluate(info, self._nominations(), nominated_row)
-            return self._told(expected, framework, evaluation)
+            return self._told(expected, framework, self.evaluate(expected.pod))
         except NotBuiltError as error:
             return Replayed(None, error.plugin)
         except PluginError as error:
             return Replayed(_failed(expected, error))
+
+    def evaluate(self, key: str) -> Evaluation:
+        """Filter and score the nodes for a pending pod as things stand now. Raises PluginError."""
+        info = self._pod(key)
+        promised = self._promised.get(key)
+        nominated_row = None if promised is None else self._table.row_of(promised)
+        return self._framework(info).evaluate(info, self._nominations(), nominated_row)
+
+    def _framework(self, info: PodInfo) -> Framework:
+        name = info.spec.scheduler_name
+        if name not in self._frameworks:
+            raise ScenarioError(f"pod {info.key}: no profile for scheduler {name!r}")
+        return self._frameworks[name]
 
     def _pod(self, key: str) -> PodInfo:
         if key not in self._pods:

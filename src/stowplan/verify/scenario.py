@@ -1,4 +1,4 @@
-"""A recorded scenario as it stands in a file: a cluster, pods to place one after the other, what came of each.
+"""A recorded scenario as it stands in a file: a cluster, pods to place in order, and what came of each.
 
 The same types hold what stowplan makes of an attempt, so that the two can be laid side by side.
 """

@@ -82,7 +82,7 @@ class PodTopologySpread(Plugin):
         for position, counted in enumerate(memo.hard):
             version = (topology, counted.counter.counts.version)
             if memo.full[position][0] != version:
-                full = filtering.full_domains(counted)
+                full = filtering.full_domains(counted, memo.full[position][1])
                 memo.full[position] = ((topology, counted.counter.counts.version), full)
         cycle.write(self, tuple(full for _, full in memo.full))
         return None
@@ -91,6 +91,9 @@ class PodTopologySpread(Plugin):
         memo: _Memo | None = cycle.memo(self)
         state: filtering.FilterState | None = cycle.read(self)
         return None if memo is None or state is None else filtering.codes(memo.hard, state, nodes)
+
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        return filtering.code_of_row(cycle.memo(self).hard, cycle.read(self), row)
 
     def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
         memo: _Memo = cycle.memo(self)

@@ -1,0 +1,142 @@
+"""`stowplan demo`: recorded decisions replayed and compared, then one of them explained."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from stowplan.cli.explain import explain
+from stowplan.cli.recorded import Moment, decide_again, moments
+from stowplan.cli.tables import indented, table
+from stowplan.framework.errors import PluginError
+from stowplan.verify.decisions import replay_line
+from stowplan.verify.recording import RecordingError, find_recordings, read_lines
+from stowplan.verify.report import Report, Tally, render_text
+from stowplan.verify.scenario import decode_scenario
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "decisions"
+"""The recordings that come with stowplan."""
+
+_INTRODUCTION = """\
+Recordings hold decisions of kube-scheduler 1.36: a cluster, pods to place one after the other, and for
+each pod every node that was ruled out and why, the points that each plugin gave each node, the best node, the
+message. stowplan now decides the same pods on the same clusters, and all of this is compared.
+"""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a run over recordings has seen."""
+
+    report: Report = field(default_factory=Report)
+    scenarios: Counter[str] = field(default_factory=Counter)
+    decisions: Counter[str] = field(default_factory=Counter)
+    shown: Moment | None = None
+
+
+@click.command("demo")
+@click.option(
+    "--file", "files", type=Path, multiple=True, metavar="FILE", help="A recording to replay instead."
+)
+@click.option("--pod", metavar="NS/NAME", help="The pod whose decision is explained (else: a telling one).")
+@click.option("--scenario", metavar="NAME", help="The scenario that --pod is in (else: the first with it).")
+def demo(files: tuple[Path, ...], pod: str | None, scenario: str | None) -> None:
+    """Replay decisions recorded from kube-scheduler, then explain one of them.
+
+    Exits with 1 if anything comes out differently than recorded.
+    """
+    try:
+        seen = _replayed(files or (RECORDINGS,), pod, scenario)
+    except RecordingError as error:
+        raise click.ClickException(str(error)) from None
+    if (pod or scenario) and seen.shown is None:
+        raise click.ClickException(f"{_wanted(pod, scenario)}: no such decision in the recordings")
+    click.echo(_INTRODUCTION)
+    _echo(indented(_tallies(seen)))
+    _echo(["", _summary(seen.report)])
+    if seen.shown is not None:
+        click.echo("")
+        _echo(_explained(seen.shown))
+    if seen.report.failed:
+        click.echo("\n" + render_text(seen.report))
+        raise SystemExit(1)
+
+
+def _wanted(pod: str | None, scenario: str | None) -> str:
+    return ", ".join(f"--{name} {value}" for name, value in (("pod", pod), ("scenario", scenario)) if value)
+
+
+def _replayed(paths: Sequence[Path], pod: str | None, scenario: str | None) -> _Seen:
+    """Replay everything, and remember the decision asked for or the one most worth seeing."""
+    seen = _Seen()
+    for path in find_recordings(paths):
+        for line in read_lines(path):
+            replay_line(line, seen.report)
+            recorded = decode_scenario(line.data)
+            seen.scenarios[line.family] += 1
+            seen.decisions[line.family] += len(recorded.expected)
+            if scenario and recorded.name != scenario:
+                continue
+            for moment in moments(line.family, recorded):
+                if pod is None:
+                    if seen.shown is None or moment.worth > seen.shown.worth:
+                        seen.shown = moment
+                elif seen.shown is None and moment.attempt.pod == pod:
+                    seen.shown = moment
+    return seen
+
+
+def _tallies(seen: _Seen) -> list[str]:
+    rows = []
+    for family in seen.scenarios:
+        facts = _facts(seen.report, family)
+        counts = (
+            seen.scenarios[family],
+            seen.decisions[family],
+            facts.equal,
+            facts.different,
+            facts.not_built,
+        )
+        rows.append((family, *(f"{count:,}" if count else "-" for count in counts)))
+    headings = ("recording", "scenarios", "decisions", "facts equal", "different", "not built yet")
+    return table(headings, rows, figures=range(1, len(headings)))
+
+
+def _facts(report: Report, family: str) -> Tally:
+    found = [tally for (name, _), tally in report.tallies.items() if name == family]
+    return Tally(
+        sum(tally.compared for tally in found),
+        sum(tally.equal for tally in found),
+        sum(tally.not_built for tally in found),
+    )
+
+
+def _summary(report: Report) -> str:
+    total = report.total
+    if report.failed:
+        return f"{total.different:,} of {total.compared:,} facts came out differently, see below."
+    apart = f" {total.not_built:,} are about what stowplan does not do yet." if total.not_built else ""
+    return f"All {total.compared:,} facts compared came out as recorded.{apart}"
+
+
+def _explained(moment: Moment) -> list[str]:
+    heading = f"One of these decisions ({moment.family}, scenario {moment.scenario.name}):"
+    try:
+        decision = decide_again(moment)
+    except PluginError as error:
+        return [heading, "", f"Pod {moment.attempt.pod}: the attempt failed: {error.message}"]
+    lines = [heading, "", *indented(explain(decision).splitlines())]
+    if decision.node is not None and decision.node == moment.attempt.assigned:
+        lines += ["", "kube-scheduler chose the same node."]
+    return lines
+
+
+def _echo(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+if __name__ == "__main__":
+    demo()

@@ -1,0 +1,46 @@
+"""Values of options that are refused in one line, without the usage around it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+
+class AtLeast(click.ParamType):
+    """A whole number that is not below a minimum."""
+
+    name = "integer"
+
+    def __init__(self, minimum: int) -> None:
+        self.minimum = minimum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.minimum - 1
+        if number < self.minimum:
+            raise _refused(param, f"a whole number of at least {self.minimum}", value)
+        return number
+
+
+class OneOf(click.ParamType):
+    """One of some names."""
+
+    name = "name"
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self.names)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.names:
+            raise _refused(param, f"one of {', '.join(self.names)}", value)
+        return str(value)
+
+
+def _refused(param: click.Parameter | None, expected: str, value: Any) -> click.ClickException:
+    option = param.opts[0] if param is not None else "value"
+    return click.ClickException(f"{option}: expected {expected}, got {value!r}")

@@ -1,0 +1,86 @@
+"""`stowplan verify`: comparing this scheduler with recorded decisions of kube-scheduler."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from stowplan.verify.files import replay
+from stowplan.verify.recording import RecordingError, find_recordings
+from stowplan.verify.report import Report, Tally, render_text
+
+_DIFFERENT = 1
+_UNREADABLE = 2
+
+
+class _Unreadable(click.ClickException):
+    exit_code = _UNREADABLE
+
+
+@click.command("verify")
+@click.argument("files", metavar="FILES…", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How many differences to show in full.",
+)
+@click.pass_context
+def verify_command(context: click.Context, files: tuple[str, ...], as_json: bool, limit: int) -> None:
+    """Replay recordings of kube-scheduler and compare every fact in them.
+
+    FILES are recordings (JSON lines, *.jsonl or *.jsonl.gz) or directories of such. The table counts, per
+    recording and subject, the facts that were compared, came out equal, came out different, and those about
+    something that is not built yet. Exit code 1: something is different; 2: a recording cannot be read.
+    """
+    report = Report(keep=max(limit, 1))
+    try:
+        _replay_all(find_recordings(files), report)
+    except RecordingError as error:
+        raise _Unreadable(str(error)) from None
+    click.echo(render_text(report, limit), nl=False)
+    if as_json:
+        click.echo(msgspec.json.encode(summary(report)).decode())
+    if report.failed:
+        context.exit(_DIFFERENT)
+
+
+def _replay_all(paths: list[Path], report: Report) -> None:
+    """Replay recordings one after the other, with a bar where somebody is watching."""
+    if not sys.stderr.isatty():
+        for path in paths:
+            replay(path, report)
+        return
+    with click.progressbar(
+        paths, item_show_func=lambda path: path.name if path else "", file=sys.stderr
+    ) as shown:
+        for path in shown:
+            replay(path, report)
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The report as plain data: tallies by family and subject, their total, and the differences kept."""
+    families: dict[str, dict[str, Any]] = {}
+    for (family, subject), tally in sorted(report.tallies.items()):
+        families.setdefault(family, {})[subject] = _figures(tally)
+    differences = [
+        {"family": family, "subject": subject, **asdict(difference)}
+        for (family, subject), kept in sorted(report.differences.items())
+        for difference in kept
+    ]
+    return {"total": _figures(report.total), "families": families, "differences": differences}
+
+
+def _figures(tally: Tally) -> dict[str, int]:
+    return {
+        "compared": tally.compared,
+        "equal": tally.equal,
+        "different": tally.different,
+        "notBuilt": tally.not_built,
+    }

@@ -1,0 +1,231 @@
+"""A cluster changes at random; after every change, kept results are compared with results from scratch."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from reuse import strategies as some
+from reuse.picture import picture, usage
+from reuse.profiles import PROFILES, REGISTRY
+from reuse.world import World, marked_for_deletion, on_rows
+from stowplan.api.meta import Object, ObjectMeta
+from stowplan.api.node import Node, NodeStatus
+from stowplan.api.pod import Pod
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.errors import PluginError
+from stowplan.framework.framework import Framework
+
+indexes = st.integers(0, 40)
+profile_names = st.sampled_from(sorted(PROFILES))
+
+
+def ballast(count: int) -> list[Node]:
+    """Plain nodes, so that a change touches a small part of the table."""
+    return [
+        Node(
+            metadata=ObjectMeta(
+                name=f"n{100 + i}",
+                labels={some.ZONE: "za" if i % 3 else "zb", some.HOSTNAME: f"n{100 + i}"},
+            ),
+            status=NodeStatus(allocatable={"cpu": "4", "memory": "4Gi", "pods": "10"}),
+        )
+        for i in range(count)
+    ]
+
+
+class ReuseMachine(RuleBasedStateMachine):
+    """Several profiles over one table, each asked time and again about the same pending pods.
+
+    A pair of profile and pending pod is asked every so many steps, so that results are kept over one change
+    or over several.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.pending: list[Pod] = []
+        self.frameworks: dict[str, Framework] = {}
+        self.asked: list[tuple[str, int, int]] = []
+        self.promised: dict[str, list[Pod]] = {}
+        self.own_node: str | None = None
+        self.steps = 0
+
+    @initialize(
+        templates=st.lists(some.pods(), min_size=2, max_size=3),
+        asked=st.lists(st.tuples(profile_names, st.integers(0, 2), st.sampled_from([1, 1, 2, 3, 7])), min_size=3, max_size=5),
+        nodes=st.lists(some.any_node, min_size=3, max_size=8),
+        more=st.sampled_from([0, 4, 12, 12, 58, 70]),
+    )
+    def begin(
+        self, templates: list[Pod], asked: list[tuple[str, int, int]], nodes: list[Node], more: int
+    ) -> None:
+        self.pending = [self.world.named(template) for template in templates]
+        self.asked = [(name, which % len(self.pending), period) for name, which, period in asked]
+        for node in (*nodes, *ballast(more)):
+            self.world.put_node(node)
+        for name in {name for name, _, _ in self.asked}:
+            self.frameworks[name] = Framework(PROFILES[name], self.world.table, REGISTRY)
+
+    # Nodes
+
+    @rule(node=some.any_node)
+    def add_or_replace_node(self, node: Node) -> None:
+        self.world.put_node(node)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=indexes)
+    def remove_node(self, index: int) -> None:
+        self.world.remove_node(_pick(self.world.nodes, index))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=indexes, key=st.sampled_from([some.ZONE, some.HOSTNAME, some.RACK, "disk"]), data=st.data())
+    def relabel_node(self, index: int, key: str, data: st.DataObject) -> None:
+        node = self._node(index)
+        labels = data.draw(some.node_labels(node.name))
+        changed = {name: value for name, value in node.metadata.labels.items() if name != key}
+        if key in labels:
+            changed[key] = labels[key]
+        self.world.put_node(replace(node, metadata=replace(node.metadata, labels=changed)))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=indexes, taints=some.taints, unschedulable=st.booleans())
+    def change_node_spec(self, index: int, taints: Any, unschedulable: bool) -> None:
+        node = self._node(index)
+        spec = replace(node.spec, taints=taints, unschedulable=unschedulable)
+        self.world.put_node(replace(node, spec=spec))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=indexes, field=st.sampled_from(["allocatable", "images", "declared_features"]), data=st.data())
+    def change_node_status(self, index: int, field: str, data: st.DataObject) -> None:
+        node = self._node(index)
+        values = {"allocatable": some.allocatables(), "images": some.images, "declared_features": some.features}
+        status = replace(node.status, **{field: data.draw(values[field])})
+        self.world.put_node(replace(node, status=status))
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=indexes, annotations=some.annotations)
+    def annotate_node(self, index: int, annotations: dict[str, str]) -> None:
+        node = self._node(index)
+        self.world.put_node(replace(node, metadata=replace(node.metadata, annotations=annotations)))
+
+    # Pods
+
+    @rule(template=some.pods(), index=indexes, dying=st.sampled_from([False, False, True]))
+    def add_pod(self, template: Pod, index: int, dying: bool) -> None:
+        pod = self.world.named(template)
+        self.world.put_pod(marked_for_deletion(pod) if dying else pod, self._node_name(index))
+
+    @rule(which=st.integers(0, 2), index=indexes)
+    def add_sibling_of_pending_pod(self, which: int, index: int) -> None:
+        pod = self.world.named(self.pending[which % len(self.pending)])
+        self.world.put_pod(pod, self._node_name(index))
+
+    @precondition(lambda self: self.world.pods)
+    @rule(index=indexes, labels=some.pod_labels, dying=st.booleans())
+    def update_pod(self, index: int, labels: dict[str, str], dying: bool) -> None:
+        pod = self.world.pods[_pick(self.world.pods, index)]
+        pod = replace(pod, metadata=replace(pod.metadata, labels=labels))
+        self.world.put_pod(marked_for_deletion(pod) if dying else pod, pod.spec.node_name)
+
+    @precondition(lambda self: self.world.pods)
+    @rule(index=indexes)
+    def remove_pod(self, index: int) -> None:
+        self.world.remove_pod(_pick(self.world.pods, index))
+
+    @rule(which=st.integers(0, 2), index=indexes)
+    def assume_sibling_of_pending_pod(self, which: int, index: int) -> None:
+        self.world.assume(self.world.named(self.pending[which % len(self.pending)]), self._node_name(index))
+
+    @precondition(lambda self: self.world.assumed)
+    @rule(index=indexes, elsewhere=st.booleans(), dying=st.booleans())
+    def confirm_pod(self, index: int, elsewhere: bool, dying: bool) -> None:
+        uid = _pick(self.world.assumed, index)
+        self.world.confirm(uid, self._node_name(index) if elsewhere else None, dying=dying)
+
+    @precondition(lambda self: self.world.assumed)
+    @rule(index=indexes)
+    def forget_pod(self, index: int) -> None:
+        self.world.forget(_pick(self.world.assumed, index))
+
+    # Objects around pods
+
+    @rule(obj=some.around)
+    def put_object(self, obj: Object) -> None:
+        self.world.put(obj)
+
+    @precondition(lambda self: self.world.around)
+    @rule(index=indexes)
+    def discard_object(self, index: int) -> None:
+        self.world.discard(_pick(self.world.around, index))
+
+    # Promises
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(templates=st.lists(some.pods(), max_size=2), which=st.integers(0, 2), index=indexes)
+    def promise(self, templates: list[Pod], which: int, index: int) -> None:
+        pods = [self.world.named(template) for template in templates]
+        sibling = self.world.named(self.pending[which % len(self.pending)])
+        self.promised[_pick(self.world.nodes, index)] = [*pods, sibling]
+
+    @rule()
+    def break_promises(self) -> None:
+        self.promised = {}
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=indexes, stays=st.booleans())
+    def nominate(self, index: int, stays: bool) -> None:
+        """One attempt, or all until further notice, with a node promised to the pending pod."""
+        self.own_node = _pick(self.world.nodes, index)
+        self.compare_with_scratch()
+        if not stays:
+            self.own_node = None
+
+    # What must hold
+
+    @invariant()
+    def compare_with_scratch(self) -> None:
+        self.steps += 1
+        due = [(name, which) for name, which, period in self.asked if self.steps % period == 0]
+        if not due:
+            return
+        scratch = self.world.rebuilt()
+        assert usage(self.world.table) == usage(scratch)
+        for name, which in dict.fromkeys(due):
+            pod = self.pending[which]
+            kept = self._outcome(self.frameworks[name], pod)
+            anew = self._outcome(Framework(PROFILES[name], scratch, REGISTRY, reuse=False), pod)
+            assert kept == anew, f"profile {name}, pod {which}: {difference(kept, anew)}"
+        assert usage(self.world.table) == usage(scratch)
+
+    def _outcome(self, framework: Framework, pod: Pod) -> dict[str, Any]:
+        table: ClusterTable = framework.table
+        own = None if self.own_node is None else table.row_of(self.own_node)
+        try:
+            evaluation = framework.evaluate(table.info(pod), on_rows(table, self.promised), own)
+        except PluginError as error:
+            return {"error": error.message}
+        return picture(framework, evaluation)
+
+    # Choosing
+
+    def _node(self, index: int) -> Node:
+        return self.world.nodes[_pick(self.world.nodes, index)]
+
+    def _node_name(self, index: int) -> str:
+        """Mostly a node that is there, sometimes one that may come or come back."""
+        if self.world.nodes and index % 8:
+            return _pick(self.world.nodes, index)
+        return some.NODE_NAMES[index % len(some.NODE_NAMES)]
+
+
+def _pick(choices: Any, index: int) -> Any:
+    ordered = sorted(choices)
+    return ordered[index % len(ordered)]
+
+
+def difference(kept: dict[str, Any], anew: dict[str, Any]) -> str:
+    """The parts that differ, kept against from scratch."""
+    keys = [key for key in {**kept, **anew} if kept.get(key) != anew.get(key)]
+    return "; ".join(f"{key}: {kept.get(key)} instead of {anew.get(key)}" for key in keys)
