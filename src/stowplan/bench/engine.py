@@ -103,7 +103,7 @@ def _figures(times: list[int], build_s: float, unschedulable: int) -> EngineFigu
         us_per_pod_mean=round(float(micros.mean()), 1),
         us_per_pod_p99=round(float(np.percentile(micros, 99)), 1),
         pods_per_s=round(1e6 / float(micros.mean()), 1),
-        build_s=round(build_s, 3),
+        build_s=round(build_s, 6),
         peak_rss_mib=round(peak_rss() / MIB, 1),
         unschedulable=unschedulable,
     )

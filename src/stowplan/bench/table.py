@@ -7,6 +7,7 @@ exact but slows everything down. What the process as a whole held at most is rea
 import gc
 import tracemalloc
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter
 
 from stowplan.api.node import Node
@@ -46,7 +47,7 @@ def measure(run: TableRun) -> TableFigures:
     finally:
         tracemalloc.stop()
     return TableFigures(
-        build_s=round(build_s, 3),
+        build_s=round(build_s, 6),
         decoded_bytes_per_node=decoded_node,
         decoded_bytes_per_pod=decoded_pod,
         table_bytes_per_node=table_node,
@@ -77,7 +78,7 @@ def _bytes(run: TableRun) -> tuple[float, float, float, float]:
     marks.append(_held())
     load(table, pods)
     marks.append(_held())
-    growth = [after - before for before, after in zip(marks, marks[1:], strict=False)]
+    growth = [after - before for before, after in pairwise(marks)]
     counts = (len(nodes), len(pods), len(nodes), len(pods))
     decoded_node, decoded_pod, table_node, table_pod = (
         round(grown / max(count, 1), 1) for grown, count in zip(growth, counts, strict=True)

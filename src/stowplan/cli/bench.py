@@ -29,7 +29,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line 
 @click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
 @click.option("--existing-per-node", type=_NOT_NEGATIVE, default=10, show_default=True)
 @click.option("--pods", type=_AT_LEAST_ONE, default=2000, show_default=True, help="Pods to place.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For the choice among equal nodes.")
+@click.option(
+    "--seed", type=_NOT_NEGATIVE, default=0, show_default=True, help="For the choice among equal nodes."
+)
 @click.option("--no-reuse", is_flag=True, help="Compute every answer from scratch, for comparison.")
 @_JSON
 def engine_command(

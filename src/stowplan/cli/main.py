@@ -8,6 +8,7 @@ from stowplan import __version__
 from stowplan.api.decode import DecodeError
 from stowplan.cli.bench import bench
 from stowplan.cli.config import config_group
+from stowplan.cli.demo import demo
 from stowplan.cli.verify import verify_command
 from stowplan.config import ConfigError
 from stowplan.framework.errors import ProfileError
@@ -34,7 +35,7 @@ def stowplan() -> None:
     """A Kubernetes scheduler: a drop-in, a cluster in one process, and a simulator on one engine."""
 
 
-for command in (bench, config_group, verify_command):
+for command in (bench, config_group, demo, verify_command):
     stowplan.add_command(command)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 
-class AtLeast(click.ParamType):
+class AtLeast(click.ParamType):  # type: ignore[type-arg]
     """A whole number that is not below a minimum."""
 
     name = "integer"
@@ -24,7 +24,7 @@ class AtLeast(click.ParamType):
         return number
 
 
-class OneOf(click.ParamType):
+class OneOf(click.ParamType):  # type: ignore[type-arg]
     """One of some names."""
 
     name = "name"

@@ -33,7 +33,7 @@ class _Unreadable(click.ClickException):
 )
 @click.pass_context
 def verify_command(context: click.Context, files: tuple[str, ...], as_json: bool, limit: int) -> None:
-    """Replay recordings of kube-scheduler and compare every fact in them.
+    """Compare with recorded facts of kube-scheduler.
 
     FILES are recordings (JSON lines, *.jsonl or *.jsonl.gz) or directories of such. The table counts, per
     recording and subject, the facts that were compared, came out equal, came out different, and those about

@@ -42,6 +42,32 @@ class ResourceNames:
         return index
 
 
+class Lines:
+    """Some lines of the resource columns. Neighbouring lines are read in place, others are copied out."""
+
+    __slots__ = ("_index", "_span", "listed")
+
+    def __init__(self, lines: Sequence[int]) -> None:
+        self.listed = tuple(lines)
+        self._index = np.array(self.listed, dtype=np.intp)
+        neighbours = self.listed and self.listed == tuple(range(self.listed[0], self.listed[-1] + 1))
+        self._span = slice(self.listed[0], self.listed[-1] + 1) if neighbours else None
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def of(self, columns: IntColumn, rows: Rows | slice) -> IntColumn:
+        """These lines of a matrix at some rows. Not to be written to: it may be the matrix itself."""
+        result: IntColumn
+        if self._span is not None:
+            result = columns[self._span, rows]
+        elif isinstance(rows, slice):
+            result = columns[self._index, rows]
+        else:
+            result = columns[self._index[:, None], rows]
+        return result
+
+
 class LabelColumn:
     """One label key over all rows, as ids of interned values; a value is a topology domain.
 

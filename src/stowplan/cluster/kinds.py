@@ -5,6 +5,7 @@ choose this pod" are both answered by looking at a handful of objects.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
@@ -16,19 +17,21 @@ LabelPair = tuple[str, str]
 class PodKind:
     """All pods of one namespace with one set of labels, and where they are.
 
-    `live` and `dying` count the kind's pods by row; dying ones have a deletion timestamp.
+    `live` and `dying` count the kind's pods by row; dying ones have a deletion timestamp. `version` changes with
+    the things that choose the kind. No two kinds ever have the same one, not even a kind and the one made for
+    the same labels after it was gone.
     """
 
     __slots__ = ("__weakref__", "dying", "labels", "live", "matchers", "namespace", "term_groups", "version")
 
-    def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, namespace: str, labels: Mapping[str, str], version: int) -> None:
         self.namespace = namespace
         self.labels = labels
+        self.version = version
         self.live: dict[int, int] = {}
         self.dying: dict[int, int] = {}
         self.matchers: list[object] = []
         self.term_groups: list[object] = []
-        self.version = 0
 
     def count(self, row: int, delta: int, dying: bool) -> None:
         rows = self.dying if dying else self.live
@@ -72,6 +75,7 @@ class KindRegistry:
         self._by_label: dict[LabelPair, WeakSet[PodKind]] = {}
         self._sweep_at = 1024
         self._arrivals: list[Callable[[PodKind], None]] = []
+        self._versions = count()
 
     def on_new_kind(self, callback: Callable[[PodKind], None]) -> None:
         self._arrivals.append(callback)
@@ -81,11 +85,15 @@ class KindRegistry:
         key = (namespace, frozenset(labels.items()))
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = PodKind(namespace, labels)
+            kind = self._kinds[key] = PodKind(namespace, labels, next(self._versions))
             self._index(kind)
             for callback in self._arrivals:
                 callback(kind)
         return kind
+
+    def changed(self, kind: PodKind) -> None:
+        """Other things choose a kind now than before."""
+        kind.version = next(self._versions)
 
     def all(self) -> list[PodKind]:
         return list(self._kinds.values())
@@ -136,7 +144,7 @@ class Relation(Generic[S]):
         chosen = [kind for kind in self._kinds.candidates(needed) if thing.selects(kind)]
         for kind in chosen:
             getattr(kind, self._attribute).append(thing)
-            kind.version += 1
+            self._kinds.changed(kind)
         return chosen
 
     def remove(self, thing: S) -> None:
@@ -153,14 +161,14 @@ class Relation(Generic[S]):
             chosen_by = getattr(kind, self._attribute)
             if thing in chosen_by:
                 chosen_by.remove(thing)
-                kind.version += 1
+                self._kinds.changed(kind)
 
     def revisit(self, namespace: str) -> None:
         """Decide anew for the kinds of a namespace whose labels changed."""
         for kind in self._kinds.all():
             if kind.namespace == namespace:
                 getattr(kind, self._attribute).clear()
-                kind.version += 1
+                self._kinds.changed(kind)
                 self._meet_kind(kind)
 
     def _meet_kind(self, kind: PodKind) -> None:

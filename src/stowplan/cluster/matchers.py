@@ -52,7 +52,7 @@ class PodMatcher:
 
 
 class RowSet:
-    """Rows that count for somebody, by a function of labels and taints that is asked again when those change."""
+    """Rows that count for somebody, by a function of labels and taints, asked again when those change."""
 
     __slots__ = ("_decide", "_decided_at", "_table", "mask")
 

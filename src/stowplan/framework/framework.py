@@ -80,7 +80,7 @@ class Framework:
     ) -> Evaluation:
         """Filter and score every node for a pod.
 
-        `nominations` are pods promised to rows: a row must be able to take the pod both with and without those
+        `nominations` are pods promised to rows: a row must be able to take the pod with and without those
         that are at least as important. `nominated_row` is a row promised to this pod: if it passes, it is the
         only one considered. Raises PluginError if a plugin fails.
         """

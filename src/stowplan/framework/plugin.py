@@ -13,9 +13,9 @@ registration beyond its name. Filter and Score can be written two ways:
     def filter_node(self, cycle, pod, node) -> Status | None
     def score_node(self, cycle, pod, node) -> int
 
-A plugin by column may also have `filter_row(cycle, pod, row) -> int` and `score_row(cycle, pod, row) -> int`, the
-same rule for a single row. The runtime prefers them when only a few rows changed, where arrays cost more than
-they save; both forms must agree, so let them share their formula.
+A plugin by column may also have `filter_row(cycle, pod, row) -> int` and `score_row(cycle, pod, row) -> int`,
+the same rule for a single row. The runtime prefers them when only a few rows changed, where arrays cost more
+than they save; both forms must agree, so let them share their formula.
 
 What the runtime may reuse between pods is declared, never guessed:
 

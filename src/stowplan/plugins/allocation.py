@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from stowplan.api.resources import is_scalar
-from stowplan.cluster.columns import MEMORY
+from stowplan.cluster.columns import CPU, MEMORY, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
@@ -43,7 +43,7 @@ class Figure(NamedTuple):
 class ScoredResources:
     """The resources a score looks at, and what a class of pods asks of each."""
 
-    __slots__ = ("_amounts", "_lines", "_listed", "which")
+    __slots__ = ("_amounts", "_lines", "_listed", "_only_core", "which")
 
     def __init__(self, table: ClusterTable, names: Sequence[str], amounts: Sequence[int]) -> None:
         self._listed = tuple(
@@ -52,19 +52,23 @@ class ScoredResources:
             if amount or not is_scalar(name)
         )
         self.which = tuple(index for index, _, _ in self._listed)
-        self._lines = np.array([line for _, line, _ in self._listed], dtype=np.intp)
+        self._lines = Lines([line for _, line, _ in self._listed])
+        self._only_core = self._lines.listed in ((CPU,), (MEMORY,), (CPU, MEMORY))
         self._amounts = np.array([amount for _, _, amount in self._listed], dtype=np.int64)[:, None]
 
     def look(self, nodes: NodeRows, *, with_defaults: bool) -> Figures:
         """Figures of some rows; `with_defaults` counts containers without requests at the customary sizes."""
         table, rows = nodes.table, nodes.rows
-        at = self._lines if isinstance(rows, slice) else self._lines[:, None]
-        allocatable = table.allocatable[at, rows]
-        used = table.requested[at, rows]
-        if with_defaults:
-            for position, line in enumerate(self._lines.tolist()):
-                if line <= MEMORY:
-                    used[position] = table.non_zero[line, rows]
+        allocatable = self._lines.of(table.allocatable, rows)
+        if with_defaults and self._only_core:
+            used = self._lines.of(table.non_zero, rows)
+        else:
+            used = self._lines.of(table.requested, rows)
+            if with_defaults:
+                used = used.copy()
+                for position, line in enumerate(self._lines.listed):
+                    if line <= MEMORY:
+                        used[position] = table.non_zero[line, rows]
         return Figures(self.which, allocatable, used, used + self._amounts)
 
     def look_at(self, table: ClusterTable, row: int, *, with_defaults: bool) -> list[Figure]:

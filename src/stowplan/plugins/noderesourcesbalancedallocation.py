@@ -129,11 +129,12 @@ def _balance_of(fractions: list[float]) -> int:
 
 def _deviation(used: IntArray, allocatable: IntArray) -> Floats:
     """The standard deviation of the used fractions, over the resources each node has."""
-    present = allocatable != 0
-    fractions = np.minimum(used / np.where(present, allocatable, 1), 1.0)
-    if len(fractions) == 2 and present.all():
+    if len(allocatable) == 2 and allocatable.all():
+        fractions = np.minimum(used / allocatable, 1.0)
         half: Floats = np.abs((fractions[0] - fractions[1]) / 2)
         return half
+    present = allocatable != 0
+    fractions = np.minimum(used / np.where(present, allocatable, 1), 1.0)
     count = present.sum(axis=0)
     fractions = np.where(present, fractions, 0.0)
     total = np.zeros(fractions.shape[1])

@@ -4,10 +4,9 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from stowplan.api.resources import is_extended, requests_for_scoring
-from stowplan.cluster.columns import CORE_RESOURCES
+from stowplan.cluster.columns import CORE_RESOURCES, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo, request_lines
 from stowplan.cluster.table import ClusterTable
@@ -30,7 +29,7 @@ _MOST_REQUESTS = 60
 class _Request(NamedTuple):
     """The requests a filter has to look at: lines of the resource columns, amounts, and their bits."""
 
-    lines: npt.NDArray[np.intp]
+    lines: Lines
     amounts: IntArray
     bits: IntArray
     names: tuple[str, ...]
@@ -77,9 +76,8 @@ class NodeResourcesFit(Plugin):
         if not len(request.lines):
             return codes
         wanted = request.amounts[:, None]
-        at = request.lines if isinstance(rows, slice) else request.lines[:, None]
-        allocatable = table.allocatable[at, rows]
-        lacking = wanted > allocatable - table.requested[at, rows]
+        allocatable = request.lines.of(table.allocatable, rows)
+        lacking = wanted > allocatable - request.lines.of(table.requested, rows)
         if lacking.any():
             codes += (lacking * request.bits[:, None]).sum(axis=0)
             codes[(lacking & (wanted > allocatable)).any(axis=0)] |= _TOO_LARGE
@@ -146,7 +144,7 @@ class NodeResourcesFit(Plugin):
             )
         bits = [1 << (_FIRST_REQUEST + position) for position in range(len(kept))]
         return _Request(
-            lines[kept],
+            Lines(lines[kept].tolist()),
             amounts[kept],
             np.array(bits, dtype=np.int64),
             tuple(names[i] for i in kept),

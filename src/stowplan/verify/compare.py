@@ -63,11 +63,9 @@ def facts_of(attempt: Attempt) -> Facts:
         facts[MESSAGE] = attempt.fit_error
     if attempt.error is not None:
         facts["error"] = {"text": attempt.error, "nodes": attempt.error_nodes}
-    if attempt.reserve_failure is not None:
-        facts["reserve"] = attempt.reserve_failure
     if attempt.preemption is not None:
         facts |= _room_made(attempt.preemption)
-    return facts
+    return facts | _after_the_choice(attempt)
 
 
 def _rejections(attempt: Attempt) -> Facts:
@@ -86,6 +84,23 @@ def _room_made(preemption: Preemption) -> Facts:
     if ties is not None:
         facts[f"{PREEMPTION} ties"] = ties
     return facts
+
+
+def _after_the_choice(attempt: Attempt) -> Facts:
+    return {
+        subject: fact
+        for subject, fact in (
+            ("reserve failure", attempt.reserve_failure),
+            ("preBind failure", attempt.pre_bind_failure),
+            ("claims", attempt.claims),
+            ("claim status", attempt.claim_status),
+            ("allocations by node", attempt.node_allocations),
+            ("extended resource requests", attempt.extended_requests),
+            ("extended resource mappings", attempt.extended_mappings),
+            ("deallocated claims", attempt.deallocated),
+        )
+        if fact is not None
+    }
 
 
 def _set_apart(report: Report, family: str, recorded: Facts, found: Facts, replayed: Replayed) -> None:

@@ -14,7 +14,9 @@ def replay_line(line: Line, report: Report) -> None:
     """Replay the scenario of a line into a report. Raises RecordingError."""
     try:
         replay(line.family, decode_scenario(line.data), report)
-    except (DecodeError, ConfigError, ProfileError, ScenarioError) as error:
+    except (ConfigError, ProfileError) as error:
+        raise line.error(f"config: {error}") from None
+    except (DecodeError, ScenarioError) as error:
         raise line.error(error) from None
 
 

@@ -53,7 +53,7 @@ class Line:
 
     def error(self, message: object) -> RecordingError:
         """What is wrong with this line."""
-        return RecordingError(f"{self.path}: line {self.number}: {message}")
+        return RecordingError(f"{self.path}: line {self.number}: {' '.join(str(message).split())}")
 
 
 def family_of(path: Path) -> str:

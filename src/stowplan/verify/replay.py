@@ -185,6 +185,8 @@ class Replay:
         """The pod is assumed on the node, then runs there."""
         if self._table.row_of(node) is None:
             raise ScenarioError(f"pod {info.key}: assigned to node {node!r}, which does not exist")
+        if info.uid in self._table.pods:
+            raise ScenarioError(f"pod {info.key}: assigned twice, or its uid is that of a running pod")
         started = (_START + timedelta(seconds=position)).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._promised.pop(info.key, None)
         pod = info.pod

@@ -57,7 +57,10 @@ class Preemption(_Recorded):
 
 
 class Attempt(_Recorded, kw_only=True):
-    """One attempt to place a pod. An `error` means that a plugin failed and the attempt was given up."""
+    """One attempt to place a pod. An `error` means that a plugin failed and the attempt was given up.
+
+    From `reserve_failure` on it is about reserving and about devices, which is not built.
+    """
 
     pod: str
     attempt: int
@@ -73,8 +76,15 @@ class Attempt(_Recorded, kw_only=True):
     fit_error: str | None
     error: str | None = None
     error_nodes: list[str] = []
-    reserve_failure: Any = None
     preemption: Preemption | None
+    reserve_failure: Any = None
+    pre_bind_failure: Any = None
+    claims: Any = None
+    claim_status: Any = None
+    node_allocations: Any = None
+    extended_requests: Any = None
+    extended_mappings: Any = None
+    deallocated: Any = None
 
 
 class Scenario(_Recorded, kw_only=True):

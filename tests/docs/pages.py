@@ -1,0 +1,46 @@
+"""Reading what documentation pages promise: their code blocks, commands and files."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block. One that begins with a comment naming a file is that file."""
+
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        named = _FILE.match(self.text)
+        return named.group(1) if named else None
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(language, text) for language, text in _BLOCK.findall(page.read_text())]
+
+
+def commands(page: Path) -> list[str]:
+    """The command lines of a page, in order: lines that begin with `$ `."""
+    return [
+        line.removeprefix("$ ")
+        for block in blocks(page)
+        if block.language == "console"
+        for line in block.text.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files of a page into a folder."""
+    for block in blocks(page):
+        if block.file is not None:
+            (folder / block.file).write_text(block.text)

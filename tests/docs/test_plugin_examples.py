@@ -1,0 +1,115 @@
+"""The plugins shown in README.md and docs/plugins.md, loaded as files and set up by configurations."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.pages import PAGES, blocks, write_files
+from stowplan.framework.decision import Decision
+from stowplan.framework.errors import ProfileError
+from stowplan.testing import cluster, node, pod
+
+SHOWN = [page for page in PAGES if any(block.file == "price.py" for block in blocks(page))]
+
+NODES = [node("cheap").labels(price="1"), node("dear").labels(price="3"), node("gold").labels(price="9")]
+BUSY = [pod(f"old-{n}").on("cheap") for n in range(5)]
+
+
+@pytest.fixture(params=SHOWN, ids=lambda page: page.name)
+def examples(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    write_files(request.param, tmp_path)
+    return tmp_path
+
+
+def decide(folder: Path, **plugins: tuple[int, dict[str, float]]) -> Decision:
+    """A decision with some of the plugins, given as weight and arguments."""
+    profile = {
+        "schedulerName": "default-scheduler",
+        "plugins": {
+            "multiPoint": {
+                "enabled": [{"name": name, "weight": weight} for name, (weight, _) in plugins.items()]
+            }
+        },
+        "pluginConfig": [{"name": name, "args": args} for name, (_, args) in plugins.items()],
+    }
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    references = [f"{folder}/{name.lower()}.py:{name}" for name in plugins]
+    c = cluster(nodes=NODES, pods=BUSY, config=json.dumps(config), plugins=references)
+    return c.schedule(pod("p").requests(cpu="100m"))
+
+
+def test_they_are_shown_in_the_readme_and_on_their_own_page() -> None:
+    assert [page.name for page in SHOWN] == ["README.md", "plugins.md"]
+
+
+def test_the_weight_of_a_plugin_decides(examples: Path) -> None:
+    args = ({"highest": 4.0}, {"most": 10})
+    by_price = decide(examples, Price=(10, args[0]), Quiet=(1, args[1]))
+    by_quiet = decide(examples, Price=(1, args[0]), Quiet=(10, args[1]))
+    assert (by_price.node, by_quiet.node) == ("cheap", "dear")
+    assert by_price.best[0].scores["Price"] == 10 * 75
+    assert by_quiet.best[0].scores["Quiet"] == 10 * 100
+
+
+def test_the_arguments_of_a_plugin_decide(examples: Path) -> None:
+    reject = decide(examples, Price=(1, {"highest": 4.0}))
+    accept = decide(examples, Price=(1, {"highest": 9.0}))
+    assert [(r.plugin, r.reasons, r.examples) for r in reject.funnel] == [
+        ("Price", ("node(s) cost too much",), ("gold",))
+    ]
+    assert accept.funnel == ()
+
+
+def test_a_filter_by_column_has_its_reason(examples: Path) -> None:
+    decision = decide(examples, Quiet=(1, {"most": 5}))
+    assert [(r.plugin, r.reasons, r.examples) for r in decision.funnel] == [
+        ("Quiet", ("node(s) were too busy",), ("cheap",))
+    ]
+
+
+@pytest.mark.parametrize("reference", ["price.py:Price", "quiet.py:Quiet"])
+def test_they_take_ten_lines_or_few_more(examples: Path, reference: str) -> None:
+    file = examples / reference.partition(":")[0]
+    code = [
+        line for line in file.read_text().splitlines() if line.strip() and not line.startswith(("#", "from"))
+    ]
+    assert len(code) <= 10
+
+
+def test_reuse_and_no_reuse_come_to_the_same(examples: Path) -> None:
+    def choices(reuse: bool) -> list[str | None]:
+        c = cluster(
+            nodes=NODES,
+            pods=BUSY,
+            config=examples / "scheduler.yaml",
+            plugins=[str(examples / "price.py:Price"), str(examples / "quiet.py:Quiet")],
+            reuse=reuse,
+        )
+        return [c.schedule(pod(f"p{n}").requests(cpu="100m")).node for n in range(16)]
+
+    assert choices(reuse=True) == choices(reuse=False)
+    assert {"cheap", "dear", None} == set(choices(reuse=True))
+
+
+def test_typed_arguments_are_checked(tmp_path: Path) -> None:
+    write_files(SHOWN[-1], tmp_path)
+    reference = f"{tmp_path}/team.py:Team"
+    c = cluster(nodes=[node("a").labels(team="red"), node("b")], plugins=[reference])
+    assert c.decide(pod("p").labels(team="red")).node == "a"
+    assert c.decide(pod("p")).feasible == 2
+    rejected = c.decide(pod("p").labels(team="blue"))
+    assert rejected.message == "0/2 nodes are available: 2 node(s) belong to another team."
+    text = (tmp_path / "scheduler.yaml").read_text().replace("Price", "Team").replace("highest", "lable")
+    config = yaml.safe_load(text)
+    profile = config["profiles"][0]
+    profile["plugins"]["multiPoint"]["enabled"] = [{"name": "Team"}]
+    with pytest.raises(
+        ProfileError, match='initializing plugin "Team": args: Object contains unknown field `lable`'
+    ):
+        cluster(config=config, plugins=[reference])

@@ -1,0 +1,166 @@
+"""Recorded outcomes are put into effect one after the other, whatever came out here."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.status import SUCCESS, unschedulable
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.testing import NodeBuilder, PodBuilder, node, pod
+from stowplan.verify.compare import compare
+from stowplan.verify.replay import Replay
+from stowplan.verify.report import Report
+from stowplan.verify.scenario import Attempt, Preemption, PreFilter, Scenario
+
+NODES = (node("a").allocatable(cpu="2"), node("b").allocatable(cpu="2"))
+
+
+def scenario(objects: Iterable[NodeBuilder | PodBuilder], *pods: PodBuilder) -> Scenario:
+    return Scenario(
+        name="s",
+        objects=[msgspec.Raw(msgspec.json.encode(builder.obj())) for builder in objects],
+        pods=[msgspec.Raw(msgspec.json.encode(builder.obj())) for builder in pods],
+        expected=[],
+    )
+
+
+def recorded(name: str, **fields: Any) -> Attempt:
+    given: dict[str, Any] = {
+        "pod": f"default/{name}",
+        "attempt": 1,
+        "pre_filter": PreFilter(code="Success", plugin="", reasons=[], node_names=None, skipped=[]),
+        "rejected": {},
+        "feasible": [],
+        "best": [],
+        "assigned": None,
+        "fit_error": None,
+        "preemption": None,
+        **fields,
+    }
+    return Attempt(**given)
+
+
+def room_made(*victims: str, on: str | None = "a", code: str = "Success", message: str = "") -> Preemption:
+    return Preemption(code=code, nominated_node=on, victims=list(victims), message=message)
+
+
+def outcome(replay: Replay, name: str) -> Attempt:
+    found = replay.attempt(recorded(name)).attempt
+    assert found is not None
+    return found
+
+
+def test_a_pod_stands_where_it_was_recorded_even_if_it_would_go_elsewhere_here() -> None:
+    replay = Replay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")))
+    assert outcome(replay, "p").assigned == "a"
+    replay.settle(recorded("p", assigned="b"), 0)
+    assert outcome(replay, "q").feasible == ["a"]
+
+
+def test_victims_are_gone_and_the_node_is_promised_to_the_pod() -> None:
+    running = [pod(f"on-{name}").requests(cpu="2").on(name) for name in "ab"]
+    replay = Replay(scenario((*NODES, *running), pod("p").requests(cpu="2")))
+    assert outcome(replay, "p").feasible == []
+    replay.settle(recorded("p", preemption=room_made("default/on-a")), 0)
+    found = outcome(replay, "p")
+    assert (found.via_nominated_node, found.assigned) == (True, "a")
+
+
+@pytest.mark.parametrize(
+    ("settled", "kept"),
+    [
+        ({"preemption": room_made(on=None, code="Unschedulable")}, True),
+        ({"preemption": room_made(on="", code="Unschedulable")}, False),
+        ({"error": "broken"}, False),
+    ],
+)
+def test_a_failed_attempt_takes_the_promise_back_or_leaves_it(settled: dict[str, Any], kept: bool) -> None:
+    replay = Replay(scenario(NODES, pod("p").nominated("a")))
+    assert outcome(replay, "p").via_nominated_node
+    replay.settle(recorded("p", **settled), 0)
+    assert outcome(replay, "p").via_nominated_node is kept
+
+
+@pytest.mark.parametrize(("dying", "kept"), [(False, False), (True, True)])
+def test_less_important_pods_lose_their_promise_only_if_somebody_is_asked_to_go(
+    dying: bool, kept: bool
+) -> None:
+    running = pod("old").on("a")
+    replay = Replay(
+        scenario(
+            (*NODES, running.terminating() if dying else running),
+            pod("p").priority(5),
+            pod("lesser").priority(4).nominated("a"),
+            pod("equal").priority(5).nominated("a"),
+            pod("elsewhere").nominated("b"),
+        )
+    )
+    replay.settle(recorded("p", preemption=room_made("default/old")), 0)
+    assert outcome(replay, "equal").via_nominated_node
+    assert outcome(replay, "elsewhere").via_nominated_node
+    assert outcome(replay, "lesser").via_nominated_node is kept
+
+
+def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its_place() -> None:
+    claims = pod("p").requests(cpu="2").spec(resource_claims=({"name": "gpu"},))
+    replay = Replay(scenario(NODES, claims, pod("q").requests(cpu="2")))
+    expected = recorded("p", feasible=["a"], best=["a"], assigned="a")
+    replayed = replay.attempt(expected)
+    assert (replayed.attempt, replayed.missing) == (None, "DynamicResources")
+    report = Report()
+    compare(report, "f", "here", expected, replayed)
+    assert report.total.compared == 0
+    assert {subject for _, subject in report.tallies} == {"preFilter", "feasible", "best", "assigned"}
+    replay.settle(expected, 0)
+    assert outcome(replay, "q").feasible == ["b"]
+
+
+class DefaultPreemption(Plugin):
+    """Stands in for the real one."""
+
+    def post_filter(self, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+        if pod.priority:
+            return PostFilterResult(SUCCESS, "a", (next(iter(cycle.table.pods.values())).pod,))
+        return PostFilterResult(unschedulable("preemption: nobody to ask"), "")
+
+
+@pytest.mark.parametrize(
+    ("priority", "message", "preemption"),
+    [
+        (1, "", room_made("default/old")),
+        (
+            0,
+            " no new claims to deallocate, preemption: nobody to ask",
+            room_made(
+                on="",
+                code="Unschedulable",
+                message="no new claims to deallocate, preemption: nobody to ask",
+            ),
+        ),
+    ],
+)
+def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
+    priority: int, message: str, preemption: Preemption
+) -> None:
+    one = scenario(
+        (NODES[0], pod("old").requests(cpu="2").on("a")), pod("p").priority(priority).requests(cpu="1")
+    )
+    expected = recorded(
+        "p", fit_error=f"0/1 nodes are available: 1 Insufficient cpu.{message}", preemption=preemption
+    )
+    without, with_it = Report(), Report()
+    compare(without, "f", "here", expected, Replay(one).attempt(expected))
+    registry = in_tree_registry().with_plugins([DefaultPreemption])
+    compare(with_it, "f", "here", expected, Replay(one, registry).attempt(expected))
+    for report in (without, with_it):
+        assert report.tallies["f", "fitError"].equal == 1
+    assert without.tallies["f", "preemption"].not_built == 1
+    assert without.tallies["f", "fitError, words of DefaultPreemption"].not_built == 1
+    assert with_it.tallies["f", "preemption"].equal == 1
+    assert with_it.total.not_built == 0
