@@ -8,7 +8,7 @@ import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.filtering import NOT_ASKED_FOR, PASSED
+from stowplan.framework.feasibility import NOT_ASKED_FOR, PASSED
 from stowplan.framework.podclass import PodClass
 from stowplan.framework.status import SUCCESS, Status, unresolvable
 

@@ -13,14 +13,16 @@ from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
 from stowplan.framework.evaluation import Evaluation, PreFiltering
-from stowplan.framework.filtering import Feasibility, FilterColumn
+from stowplan.framework.feasibility import Feasibility
+from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.plugin import Handle, Plugin, PreFilterResult, Traits, Unsigned
 from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer, Settled
 from stowplan.framework.points import Point
+from stowplan.framework.preference import Preference
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
-from stowplan.framework.scoring import Preference, ScoreColumn
+from stowplan.framework.scorecolumn import ScoreColumn
 from stowplan.framework.status import Code, Status, unresolvable
 
 Nominations = Mapping[int, Sequence[PodInfo]]

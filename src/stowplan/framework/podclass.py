@@ -4,9 +4,9 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from stowplan.framework.filtering import Feasibility
+from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.plugin import Plugin, PreFilterResult
-from stowplan.framework.scoring import Preference
+from stowplan.framework.preference import Preference
 from stowplan.framework.status import Status
 
 PreFilterAnswer = Status | PreFilterResult | None

@@ -7,8 +7,8 @@ import numpy as np
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.filtering import merge_rows
 from stowplan.framework.plugin import ALL_ROWS, Codes, StaleRows
+from stowplan.framework.rows import merge_rows
 from stowplan.plugins.podtopologyspread.counting import Counted
 
 NO_LABEL, SKEWED = 1, 2

@@ -11,9 +11,9 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.filtering import merge_rows
 from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
-from stowplan.framework.scoring import IGNORED
+from stowplan.framework.rows import merge_rows
+from stowplan.framework.scorecolumn import IGNORED
 from stowplan.plugins.normalize import rounded
 from stowplan.plugins.podtopologyspread.constraints import HOSTNAME
 from stowplan.plugins.podtopologyspread.counting import Counted
