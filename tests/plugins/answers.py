@@ -1,0 +1,56 @@
+"""What plugins say of the nodes of a small cluster, by node name."""
+
+from typing import Any
+
+import numpy as np
+
+from stowplan.cluster.table import ClusterTable
+from stowplan.config import default_profile
+from stowplan.framework.framework import Framework
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.status import SUCCESS, Status
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.testing import Cluster, PodBuilder, cluster
+from stowplan.testing.clusters import AnyNode, AnyPod
+
+PASSES = SUCCESS
+
+
+def verdicts(world: Cluster, wanting: AnyPod) -> dict[str, Status]:
+    """What the filters say of every node: `PASSES`, or the first rejection."""
+    evaluation = world.evaluate(wanting)
+    rows = np.flatnonzero(world.table.valid).tolist()
+    return {world.table.name_of(row): evaluation.status(row) for row in rows}
+
+
+def points(world: Cluster, wanting: AnyPod, plugin: str) -> dict[str, int] | None:
+    """Score times weight by node, of one plugin; None if it took no part."""
+    evaluation = world.evaluate(wanting)
+    rows = evaluation.feasible_rows
+    found = evaluation.scores(rows).get(plugin)
+    if found is None:
+        return None
+    return {world.table.name_of(row): score for row, score in zip(rows.tolist(), found, strict=True)}
+
+
+def profile_with(plugin: str, args: dict[str, Any]) -> dict[str, Any]:
+    """The default configuration, but for one plugin's arguments."""
+    profile = {
+        "schedulerName": "default-scheduler",
+        "pluginConfig": [{"name": plugin, "args": args}],
+    }
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+
+
+def gated_cluster(gates: dict[str, bool], nodes: list[AnyNode], pods: list[PodBuilder]) -> Cluster:
+    """A cluster whose default profile runs under feature gates."""
+    world = cluster(nodes=nodes, pods=pods)
+    table: ClusterTable = world.table
+    chosen = FeatureGates(gates)
+    framework = Framework(default_profile(chosen), table, in_tree_registry(), chosen)
+    world.frameworks = {framework.profile.scheduler_name: framework}
+    return world

@@ -1,0 +1,256 @@
+"""The filters' rows of docs/parity.md that are not about resources, and the two rules of the queue."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from plugins.answers import PASSES, gated_cluster, profile_with, verdicts
+from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
+from stowplan.api.pod import Container, ContainerRestartRule, Toleration
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.plugins.prioritysort import PrioritySort
+from stowplan.plugins.schedulinggates import SchedulingGates
+from stowplan.testing import PodBuilder, cluster, node, pod
+from stowplan.testing.nodes import HOSTNAME, ZONE
+
+CORDONED = unresolvable("node(s) were unschedulable").by("NodeUnschedulable")
+TAINTED = unresolvable("node(s) had untolerated taint(s)").by("TaintToleration")
+NOT_MATCHED = unresolvable("node(s) didn't match Pod's node affinity/selector").by("NodeAffinity")
+SKEWED = unschedulable("node(s) didn't match pod topology spread constraints").by("PodTopologySpread")
+NO_LABEL = unresolvable(
+    "node(s) didn't match pod topology spread constraints (missing required label)"
+).by("PodTopologySpread")
+APART = unresolvable("node(s) didn't match pod affinity rules").by("InterPodAffinity")
+TOO_CLOSE = unschedulable("node(s) didn't match pod anti-affinity rules").by("InterPodAffinity")
+UNWANTED = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules").by("InterPodAffinity")
+
+COMPARISONS = "TaintTolerationComparisonOperators"
+
+
+class Waiting(NamedTuple):
+    pod: PodInfo
+    timestamp: float
+
+
+def test_more_important_pods_come_first_and_equals_in_order_of_arrival() -> None:
+    table = ClusterTable()
+    rule = PrioritySort(None, None)  # type: ignore[arg-type]
+    queue = [
+        Waiting(table.info(pod(name).priority(priority).obj()), since)
+        for name, priority, since in [("low", 1, 0.0), ("late", 5, 2.0), ("early", 5, 1.0), ("none", 0, 0.0)]
+    ]
+    assert [entry.pod.name for entry in sorted(queue, key=rule.sort_key)] == ["early", "late", "low", "none"]
+
+
+def test_a_pod_with_scheduling_gates_is_held_back_with_their_names() -> None:
+    table = ClusterTable()
+    rule = SchedulingGates(None, None)  # type: ignore[arg-type]
+    held = rule.pre_enqueue(table.info(pod("p").gates("a.io/one", "a.io/two").obj()))
+    assert held == unresolvable("waiting for scheduling gates: [a.io/one a.io/two]")
+    assert rule.pre_enqueue(table.info(pod("p").obj())) is None
+
+
+def test_a_cordoned_node_takes_only_pods_that_tolerate_its_taint() -> None:
+    world = cluster(nodes=[node("on"), node("off").unschedulable()])
+    assert verdicts(world, pod("p")) == {"on": PASSES, "off": CORDONED}
+    tolerant = pod("p").tolerates("node.kubernetes.io/unschedulable", effect="NoSchedule")
+    assert verdicts(world, tolerant) == {"on": PASSES, "off": PASSES}
+
+
+def test_a_pod_that_names_its_node_goes_nowhere_else() -> None:
+    world = cluster(nodes=[node("a"), node("b")])
+    elsewhere = unresolvable("node(s) didn't match the requested node name").by("NodeName")
+    assert verdicts(world, pod("p").spec(node_name="b")) == {"a": elsewhere, "b": PASSES}
+
+
+@pytest.mark.parametrize(
+    ("effect", "expected"),
+    [("NoSchedule", TAINTED), ("NoExecute", TAINTED), ("PreferNoSchedule", PASSES)],
+)
+def test_hard_taints_keep_pods_away_that_do_not_tolerate_them(effect: str, expected: Status) -> None:
+    world = cluster(nodes=[node("a").taint("gpu", "big", effect)])
+    assert verdicts(world, pod("p")) == {"a": expected}
+    assert verdicts(world, pod("p").tolerates("gpu", "small")) == {"a": expected}
+    assert verdicts(world, pod("p").tolerates("gpu", "big")) == {"a": PASSES}
+
+
+def tolerating(operator: str, bound: str, effect: str = "") -> PodBuilder:
+    toleration = Toleration(key="level", operator=operator, value=bound, effect=effect)
+    return pod("p").labels(app="x").spec(tolerations=(toleration,))
+
+
+@pytest.mark.parametrize(("operator", "bound", "fits"), [("Gt", "4", True), ("Gt", "5", False), ("Lt", "6", True)])
+def test_numeric_tolerations_count_only_behind_their_gate(operator: str, bound: str, fits: bool) -> None:
+    nodes = [node("a").taint("level", "5"), node("b").unschedulable()]
+    wanting = tolerating(operator, bound)
+    off = gated_cluster({}, nodes, [])
+    assert verdicts(off, wanting) == {"a": TAINTED, "b": CORDONED}
+    on = gated_cluster({COMPARISONS: True}, nodes, [])
+    assert verdicts(on, wanting) == {"a": PASSES if fits else TAINTED, "b": CORDONED}
+
+
+@pytest.mark.parametrize(("on", "expected"), [(False, PASSES), (True, SKEWED)])
+def test_numeric_tolerations_decide_behind_their_gate_which_nodes_are_spread_over(
+    on: bool, expected: Status
+) -> None:
+    nodes = [node("empty").zone("1").taint("level", "5"), node("full").zone("2")]
+    world = gated_cluster({COMPARISONS: on}, nodes, [pod("old").labels(app="x").on("full")])
+    wanting = tolerating("Gt", "4").spread(ZONE, node_taints_policy="Honor")
+    assert verdicts(world, wanting)["full"] == expected
+
+
+@pytest.mark.parametrize(
+    ("wanting", "fits"),
+    [
+        (pod("p").node_selector(disk="ssd"), "b"),
+        (pod("p").node_affinity("disk", "In", "ssd", "nvme"), "b"),
+        (pod("p").node_affinity("disk", "NotIn", "ssd"), "ac"),
+        (pod("p").node_affinity("disk", "Exists"), "ab"),
+        (pod("p").node_affinity("disk", "DoesNotExist"), "c"),
+        (pod("p").node_affinity("cores", "Gt", "8"), "c"),
+        (pod("p").node_affinity("cores", "Lt", "8"), "a"),
+        (pod("p").node_selector(disk="ssd").node_affinity("cores", "Lt", "8"), ""),
+    ],
+)
+def test_a_pod_goes_where_labels_meet_its_selector_and_its_affinity(wanting: PodBuilder, fits: str) -> None:
+    nodes = [node("a").labels(disk="hdd", cores="4"), node("b").labels(disk="ssd"), node("c").labels(cores="16")]
+    expected = {name: PASSES if name in fits else NOT_MATCHED for name in "abc"}
+    assert verdicts(cluster(nodes=nodes), wanting) == expected
+
+
+def test_a_profile_can_add_an_affinity_to_that_of_every_pod() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    world = cluster(
+        nodes=[node("a"), node("b").labels(disk="hdd"), node("c").labels(disk="ssd")],
+        config=profile_with("NodeAffinity", {"addedAffinity": required}),
+    )
+    enforced = unresolvable("node(s) didn't match scheduler-enforced node affinity").by("NodeAffinity")
+    assert verdicts(world, pod("p")) == {"a": enforced, "b": PASSES, "c": PASSES}
+    choosy = pod("p").node_selector(disk="ssd")
+    assert verdicts(world, choosy) == {"a": enforced, "b": NOT_MATCHED, "c": PASSES}
+
+
+def test_a_host_port_is_taken_once_per_node_address_and_protocol() -> None:
+    holder = pod("old").port(80, host_port=8080, host_ip="10.0.0.1").on("a")
+    world = cluster(nodes=[node("a"), node("b")], pods=[holder])
+    taken = unschedulable("node(s) didn't have free ports for the requested pod ports").by("NodePorts")
+    assert verdicts(world, pod("p").port(80, host_port=8080)) == {"a": taken, "b": PASSES}
+    assert verdicts(world, pod("p").port(80, host_port=8080, protocol="UDP"))["a"] == PASSES
+    assert verdicts(world, pod("p").port(80, host_port=8080, host_ip="10.0.0.2"))["a"] == PASSES
+    assert verdicts(world, pod("p").port(8080))["a"] == PASSES
+
+
+ZONES = [node("a").zone("1"), node("b").zone("2"), node("bare")]
+RUNNING = [pod("old-1").labels(app="x", rev="1").on("a"), pod("old-2").labels(app="x", rev="1").on("a")]
+
+
+@pytest.mark.parametrize(
+    ("max_skew", "further", "expected"),
+    [
+        (1, {}, {"a": SKEWED, "b": PASSES, "bare": NO_LABEL}),
+        (2, {}, {"a": SKEWED, "b": PASSES, "bare": NO_LABEL}),
+        (3, {}, {"a": PASSES, "b": PASSES, "bare": NO_LABEL}),
+        (1, {"min_domains": 3}, {"a": SKEWED, "b": PASSES, "bare": NO_LABEL}),
+    ],
+)
+def test_hard_spreading_keeps_zones_within_the_skew(
+    max_skew: int, further: dict[str, Any], expected: dict[str, Status]
+) -> None:
+    wanting = pod("p").labels(app="x").spread(ZONE, max_skew=max_skew, **further)
+    assert verdicts(cluster(nodes=ZONES, pods=RUNNING), wanting) == expected
+
+
+def test_with_too_few_domains_the_emptiest_one_counts_as_empty() -> None:
+    pods = [*RUNNING, pod("old-3").labels(app="x").on("b")]
+    world = cluster(nodes=ZONES, pods=pods)
+    wanting = pod("p").labels(app="x").spread(ZONE)
+    assert verdicts(world, wanting)["b"] == PASSES
+    wanting = pod("p").labels(app="x").spread(ZONE, min_domains=3)
+    assert verdicts(world, wanting)["b"] == SKEWED
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ({}, PASSES),
+        ({"node_affinity_policy": "Ignore"}, SKEWED),
+        ({"node_affinity_policy": "Honor"}, PASSES),
+    ],
+)
+def test_zones_the_pod_may_not_enter_count_unless_its_affinity_is_honored(
+    policies: dict[str, str], expected: Status
+) -> None:
+    nodes = [node("a").zone("1").labels(disk="ssd"), node("b").zone("2")]
+    world = cluster(nodes=nodes, pods=RUNNING)
+    wanting = pod("p").labels(app="x").node_selector(disk="ssd").spread(ZONE, **policies)
+    assert verdicts(world, wanting)["a"] == expected
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [({}, SKEWED), ({"node_taints_policy": "Ignore"}, SKEWED), ({"node_taints_policy": "Honor"}, PASSES)],
+)
+def test_tainted_zones_count_unless_taints_are_honored(policies: dict[str, str], expected: Status) -> None:
+    world = cluster(nodes=[node("a").zone("1"), node("b").zone("2").taint("gpu")], pods=RUNNING)
+    wanting = pod("p").labels(app="x").spread(ZONE, **policies)
+    assert verdicts(world, wanting)["a"] == expected
+
+
+def test_spreading_can_be_per_revision() -> None:
+    world = cluster(nodes=ZONES, pods=RUNNING)
+    for revision, expected in (("1", SKEWED), ("2", PASSES)):
+        wanting = pod("p").labels(app="x", rev=revision)
+        wanting = wanting.spread(ZONE, {"app": "x"}, match_label_keys=("rev",))
+        assert verdicts(world, wanting)["a"] == expected
+
+
+def test_a_pod_joins_the_pods_it_wants_and_the_first_of_its_own_kind_may_go_anywhere() -> None:
+    world = cluster(nodes=ZONES, pods=RUNNING)
+    wanting = pod("p").affinity(ZONE, {"app": "x"})
+    assert verdicts(world, wanting) == {"a": PASSES, "b": APART, "bare": APART}
+    stranger = pod("p").affinity(ZONE, {"app": "nobody"})
+    assert verdicts(world, stranger) == {"a": APART, "b": APART, "bare": APART}
+    first = pod("p").labels(app="new").affinity(ZONE)
+    assert verdicts(world, first) == {"a": PASSES, "b": PASSES, "bare": APART}
+
+
+def test_pods_keep_away_from_each_other_whichever_of_them_asks() -> None:
+    alone = pod("alone").labels(app="alone").anti_affinity(ZONE, {"app": "x"}).on("b")
+    world = cluster(nodes=ZONES, pods=[*RUNNING, alone])
+    shy = pod("p").anti_affinity(ZONE, {"app": "x"})
+    assert verdicts(world, shy) == {"a": TOO_CLOSE, "b": PASSES, "bare": PASSES}
+    assert verdicts(world, pod("p").labels(app="x")) == {"a": PASSES, "b": UNWANTED, "bare": PASSES}
+
+
+def test_terms_reach_into_namespaces_chosen_by_label() -> None:
+    shop = Namespace(kind="Namespace", metadata=ObjectMeta(name="shop", labels={"team": "a"}))
+    team = LabelSelector(match_labels={"team": "a"})
+    foreign = pod("old").namespace("shop").labels(app="x").on("a")
+    world = cluster(nodes=ZONES, pods=[foreign], objects=[shop])
+    assert verdicts(world, pod("p").anti_affinity(ZONE, {"app": "x"}))["a"] == PASSES
+    shy = pod("p").anti_affinity(ZONE, {"app": "x"}, namespace_selector=team)
+    assert verdicts(world, shy)["a"] == TOO_CLOSE
+    carrier = pod("old-2").anti_affinity(HOSTNAME, {"app": "y"}, namespace_selector=team).on("b")
+    world.add(carrier)
+    assert verdicts(world, pod("p").labels(app="y"))["b"] == PASSES
+    assert verdicts(world, pod("p").namespace("shop").labels(app="y"))["b"] == UNWANTED
+
+
+def test_a_pod_that_needs_a_feature_goes_where_it_is_declared() -> None:
+    lacking = unresolvable("node(s) didn't match Pod's required features").by("NodeDeclaredFeatures")
+    world = cluster(
+        nodes=[
+            node("none"),
+            node("restart").features("RestartAllContainersOnContainerExits"),
+            node("users").features("UserNamespacesHostNetworkSupport", "Other"),
+        ]
+    )
+    rule = ContainerRestartRule(action="RestartAllContainers")
+    restarting = pod("p").spec(containers=(Container(name="c", restart_policy_rules=(rule,)),))
+    assert verdicts(world, restarting) == {"none": lacking, "restart": PASSES, "users": lacking}
+    confined = pod("p").spec(host_network=True, host_users=False)
+    assert verdicts(world, confined) == {"none": lacking, "restart": lacking, "users": PASSES}
+    assert set(verdicts(world, pod("p").spec(host_network=True)).values()) == {PASSES}
