@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`(?:\.venv/bin/)?(stowplan [^`]+)`")
 _FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
 
 
@@ -29,14 +30,15 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(page: Path) -> list[str]:
-    """The command lines of a page, in order: lines that begin with `$ `."""
-    return [
+    """The command lines of a page: lines of console blocks that begin with `$ `, and those in sentences."""
+    shown = [
         line.removeprefix("$ ")
         for block in blocks(page)
         if block.language == "console"
         for line in block.text.splitlines()
         if line.startswith("$ ")
     ]
+    return list(dict.fromkeys((*shown, *_INLINE.findall(_BLOCK.sub("", page.read_text())))))
 
 
 def write_files(page: Path, folder: Path) -> None:

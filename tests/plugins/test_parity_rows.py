@@ -19,9 +19,9 @@ CORDONED = unresolvable("node(s) were unschedulable").by("NodeUnschedulable")
 TAINTED = unresolvable("node(s) had untolerated taint(s)").by("TaintToleration")
 NOT_MATCHED = unresolvable("node(s) didn't match Pod's node affinity/selector").by("NodeAffinity")
 SKEWED = unschedulable("node(s) didn't match pod topology spread constraints").by("PodTopologySpread")
-NO_LABEL = unresolvable(
-    "node(s) didn't match pod topology spread constraints (missing required label)"
-).by("PodTopologySpread")
+NO_LABEL = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)").by(
+    "PodTopologySpread"
+)
 APART = unresolvable("node(s) didn't match pod affinity rules").by("InterPodAffinity")
 TOO_CLOSE = unschedulable("node(s) didn't match pod anti-affinity rules").by("InterPodAffinity")
 UNWANTED = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules").by("InterPodAffinity")
@@ -81,7 +81,9 @@ def tolerating(operator: str, bound: str, effect: str = "") -> PodBuilder:
     return pod("p").labels(app="x").spec(tolerations=(toleration,))
 
 
-@pytest.mark.parametrize(("operator", "bound", "fits"), [("Gt", "4", True), ("Gt", "5", False), ("Lt", "6", True)])
+@pytest.mark.parametrize(
+    ("operator", "bound", "fits"), [("Gt", "4", True), ("Gt", "5", False), ("Lt", "6", True)]
+)
 def test_numeric_tolerations_count_only_behind_their_gate(operator: str, bound: str, fits: bool) -> None:
     nodes = [node("a").taint("level", "5"), node("b").unschedulable()]
     wanting = tolerating(operator, bound)
@@ -115,7 +117,11 @@ def test_numeric_tolerations_decide_behind_their_gate_which_nodes_are_spread_ove
     ],
 )
 def test_a_pod_goes_where_labels_meet_its_selector_and_its_affinity(wanting: PodBuilder, fits: str) -> None:
-    nodes = [node("a").labels(disk="hdd", cores="4"), node("b").labels(disk="ssd"), node("c").labels(cores="16")]
+    nodes = [
+        node("a").labels(disk="hdd", cores="4"),
+        node("b").labels(disk="ssd"),
+        node("c").labels(cores="16"),
+    ]
     expected = {name: PASSES if name in fits else NOT_MATCHED for name in "abc"}
     assert verdicts(cluster(nodes=nodes), wanting) == expected
 

@@ -13,11 +13,12 @@ from reuse.world import World, marked_for_deletion, on_rows
 from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node, NodeStatus
 from stowplan.api.pod import Pod
-from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.errors import PluginError
 from stowplan.framework.framework import Framework
 
 indexes = st.integers(0, 40)
+whiches = st.integers(0, 2)
 profile_names = st.sampled_from(sorted(PROFILES))
 
 
@@ -39,13 +40,15 @@ class ReuseMachine(RuleBasedStateMachine):
     """Several profiles over one table, each asked time and again about the same pending pods.
 
     A pair of profile and pending pod is asked every so many steps, so that results are kept over one change
-    or over several.
+    or over several. Some pending pods stay known to the table between attempts, as in a queue; others come
+    as if for the first time.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
         self.pending: list[Pod] = []
+        self.queued: dict[str, PodInfo] = {}
         self.frameworks: dict[str, Framework] = {}
         self.asked: list[tuple[str, int, int]] = []
         self.promised: dict[str, list[Pod]] = {}
@@ -54,15 +57,17 @@ class ReuseMachine(RuleBasedStateMachine):
 
     @initialize(
         templates=st.lists(some.pods(), min_size=2, max_size=3),
-        asked=st.lists(st.tuples(profile_names, st.integers(0, 2), st.sampled_from([1, 1, 2, 3, 7])), min_size=3, max_size=5),
+        asked=st.lists(
+            st.tuples(profile_names, whiches, st.sampled_from([1, 1, 2, 3, 7])), min_size=2, max_size=4
+        ),
         nodes=st.lists(some.any_node, min_size=3, max_size=8),
-        more=st.sampled_from([0, 4, 12, 12, 58, 70]),
+        more=st.sampled_from([0, 4, 12, 12, 12, 58, 70]),
     )
     def begin(
         self, templates: list[Pod], asked: list[tuple[str, int, int]], nodes: list[Node], more: int
     ) -> None:
         self.pending = [self.world.named(template) for template in templates]
-        self.asked = [(name, which % len(self.pending), period) for name, which, period in asked]
+        self.asked = asked
         for node in (*nodes, *ballast(more)):
             self.world.put_node(node)
         for name in {name for name, _, _ in self.asked}:
@@ -97,10 +102,16 @@ class ReuseMachine(RuleBasedStateMachine):
         self.world.put_node(replace(node, spec=spec))
 
     @precondition(lambda self: self.world.nodes)
-    @rule(index=indexes, field=st.sampled_from(["allocatable", "images", "declared_features"]), data=st.data())
+    @rule(
+        index=indexes, field=st.sampled_from(["allocatable", "images", "declared_features"]), data=st.data()
+    )
     def change_node_status(self, index: int, field: str, data: st.DataObject) -> None:
         node = self._node(index)
-        values = {"allocatable": some.allocatables(), "images": some.images, "declared_features": some.features}
+        values = {
+            "allocatable": some.allocatables(),
+            "images": some.images,
+            "declared_features": some.features,
+        }
         status = replace(node.status, **{field: data.draw(values[field])})
         self.world.put_node(replace(node, status=status))
 
@@ -117,9 +128,9 @@ class ReuseMachine(RuleBasedStateMachine):
         pod = self.world.named(template)
         self.world.put_pod(marked_for_deletion(pod) if dying else pod, self._node_name(index))
 
-    @rule(which=st.integers(0, 2), index=indexes)
+    @rule(which=whiches, index=indexes)
     def add_sibling_of_pending_pod(self, which: int, index: int) -> None:
-        pod = self.world.named(self.pending[which % len(self.pending)])
+        pod = self.world.named(self._pending(which))
         self.world.put_pod(pod, self._node_name(index))
 
     @precondition(lambda self: self.world.pods)
@@ -134,9 +145,9 @@ class ReuseMachine(RuleBasedStateMachine):
     def remove_pod(self, index: int) -> None:
         self.world.remove_pod(_pick(self.world.pods, index))
 
-    @rule(which=st.integers(0, 2), index=indexes)
+    @rule(which=whiches, index=indexes)
     def assume_sibling_of_pending_pod(self, which: int, index: int) -> None:
-        self.world.assume(self.world.named(self.pending[which % len(self.pending)]), self._node_name(index))
+        self.world.assume(self.world.named(self._pending(which)), self._node_name(index))
 
     @precondition(lambda self: self.world.assumed)
     @rule(index=indexes, elsewhere=st.booleans(), dying=st.booleans())
@@ -163,10 +174,10 @@ class ReuseMachine(RuleBasedStateMachine):
     # Promises
 
     @precondition(lambda self: self.world.nodes)
-    @rule(templates=st.lists(some.pods(), max_size=2), which=st.integers(0, 2), index=indexes)
+    @rule(templates=st.lists(some.pods(), max_size=2), which=whiches, index=indexes)
     def promise(self, templates: list[Pod], which: int, index: int) -> None:
         pods = [self.world.named(template) for template in templates]
-        sibling = self.world.named(self.pending[which % len(self.pending)])
+        sibling = self.world.named(self._pending(which))
         self.promised[_pick(self.world.nodes, index)] = [*pods, sibling]
 
     @rule()
@@ -182,6 +193,19 @@ class ReuseMachine(RuleBasedStateMachine):
         if not stays:
             self.own_node = None
 
+    # Pending pods
+
+    @rule(which=whiches, template=some.pods())
+    def another_pending_pod(self, which: int, template: Pod) -> None:
+        which %= len(self.pending)
+        self.queued.pop(self.pending[which].metadata.uid, None)
+        self.pending[which] = self.world.named(template)
+
+    @rule(which=whiches)
+    def pod_is_queued(self, which: int) -> None:
+        pod = self._pending(which)
+        self.queued[pod.metadata.uid] = self.world.table.info(pod)
+
     # What must hold
 
     @invariant()
@@ -193,22 +217,27 @@ class ReuseMachine(RuleBasedStateMachine):
         scratch = self.world.rebuilt()
         assert usage(self.world.table) == usage(scratch)
         for name, which in dict.fromkeys(due):
-            pod = self.pending[which]
-            kept = self._outcome(self.frameworks[name], pod)
-            anew = self._outcome(Framework(PROFILES[name], scratch, REGISTRY, reuse=False), pod)
+            pod = self._pending(which)
+            queued = self.queued.get(pod.metadata.uid)
+            kept = self._outcome(self.frameworks[name], queued or self.world.table.info(pod))
+            fresh = Framework(PROFILES[name], scratch, REGISTRY, reuse=False)
+            anew = self._outcome(fresh, scratch.info(pod))
             assert kept == anew, f"profile {name}, pod {which}: {difference(kept, anew)}"
         assert usage(self.world.table) == usage(scratch)
 
-    def _outcome(self, framework: Framework, pod: Pod) -> dict[str, Any]:
-        table: ClusterTable = framework.table
+    def _outcome(self, framework: Framework, pod: PodInfo) -> dict[str, Any]:
+        table = framework.table
         own = None if self.own_node is None else table.row_of(self.own_node)
         try:
-            evaluation = framework.evaluate(table.info(pod), on_rows(table, self.promised), own)
+            evaluation = framework.evaluate(pod, on_rows(table, self.promised), own)
         except PluginError as error:
             return {"error": error.message}
         return picture(framework, evaluation)
 
     # Choosing
+
+    def _pending(self, which: int) -> Pod:
+        return self.pending[which % len(self.pending)]
 
     def _node(self, index: int) -> Node:
         return self.world.nodes[_pick(self.world.nodes, index)]
@@ -225,7 +254,9 @@ def _pick(choices: Any, index: int) -> Any:
     return ordered[index % len(ordered)]
 
 
-def difference(kept: dict[str, Any], anew: dict[str, Any]) -> str:
-    """The parts that differ, kept against from scratch."""
+def difference(kept: Any, anew: Any, where: str = "") -> str:
+    """The first few parts that differ, kept against from scratch."""
+    if not (isinstance(kept, dict) and isinstance(anew, dict)):
+        return f"{where}: {kept} instead of {anew}"
     keys = [key for key in {**kept, **anew} if kept.get(key) != anew.get(key)]
-    return "; ".join(f"{key}: {kept.get(key)} instead of {anew.get(key)}" for key in keys)
+    return "; ".join(difference(kept.get(key), anew.get(key), f"{where} {key}") for key in keys[:4])

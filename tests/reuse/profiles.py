@@ -19,7 +19,6 @@ from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
 from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
-from stowplan.framework.registry import Registry
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.args import (
     InterPodAffinityArgs,
@@ -126,21 +125,20 @@ class Scarce(Plugin):
         return np.minimum(sizes[racks[nodes.rows]], 100)
 
 
-OWN_PLUGINS = (SameRack, ByName, Crowded, Favourites, Scarce)
+BY_NODE = (SameRack, ByName)
+BY_COLUMN = (Crowded, Favourites, Scarce)
 
 
-def registry_with(*classes: type[Plugin]) -> Registry:
-    return in_tree_registry().with_plugins(classes)
+REGISTRY = in_tree_registry().with_plugins((*BY_NODE, *BY_COLUMN))
 
 
 def profile(
-    name: str, *, uses: tuple[PluginUse, ...] = (), args: dict[str, Any] | None = None, own: bool = False
+    name: str, *, uses: tuple[PluginUse, ...] = (), args: dict[str, Any] | None = None
 ) -> ProfileSpec:
     """The default plugins, some with other weights, and others after them."""
     changed = {use.name: use for use in uses}
     stock = [changed.pop(use.name, use) for use in default_plugins()]
-    registry = registry_with(*(OWN_PLUGINS if own else ()))
-    implements = {**IN_TREE_POINTS, **registry.added}
+    implements = {**IN_TREE_POINTS, **REGISTRY.added}
     plugins = resolve_plugins(name, {}, [*stock, *changed.values()], implements)
     return ProfileSpec(name, plugins=plugins, args=args or {})
 
@@ -187,9 +185,7 @@ SPREADING = profile(
         "PodTopologySpread": PodTopologySpreadArgs(
             defaulting_type="List",
             default_constraints=(
-                TopologySpreadConstraint(
-                    topology_key=ZONE, max_skew=1, when_unsatisfiable="ScheduleAnyway"
-                ),
+                TopologySpreadConstraint(topology_key=ZONE, max_skew=1, when_unsatisfiable="ScheduleAnyway"),
                 TopologySpreadConstraint(topology_key=RACK, max_skew=2, when_unsatisfiable="DoNotSchedule"),
                 TopologySpreadConstraint(
                     topology_key=HOSTNAME, max_skew=2, when_unsatisfiable="ScheduleAnyway"
@@ -226,7 +222,9 @@ CURVED = profile(
         "InterPodAffinity": InterPodAffinityArgs(hard_pod_affinity_weight=0),
     },
 )
-WITH_OWN = profile("with-own", uses=tuple(PluginUse(cls.name, 2) for cls in OWN_PLUGINS), own=True)
+OWN_BY_NODE = profile("own-by-node", uses=tuple(PluginUse(cls.name, 2) for cls in BY_NODE))
+OWN_BY_COLUMN = profile("own-by-column", uses=tuple(PluginUse(cls.name, 2) for cls in BY_COLUMN))
 
-PROFILES = {spec.scheduler_name: spec for spec in (DEFAULT, PACKING, SPREADING, CURVED, WITH_OWN)}
-REGISTRY = registry_with(*OWN_PLUGINS)
+PROFILES = {
+    spec.scheduler_name: spec for spec in (DEFAULT, PACKING, SPREADING, CURVED, OWN_BY_NODE, OWN_BY_COLUMN)
+}

@@ -1,5 +1,7 @@
 """Small random clusters: few names, few values, so that things collide."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -46,8 +48,11 @@ IMAGES = {"web:1": 400 * MIB, "db:latest": 900 * MIB, "tiny:latest": 5 * MIB}
 
 def maybe(strategy: SearchStrategy, otherwise: object = None, *, often: bool = False) -> SearchStrategy:
     """The strategy's value, or (mostly, unless `often`) nothing."""
-    chances = [True, False] if often else [True, False, False]
+    chances = [True, False] if often else [True, False, False, False]
     return st.sampled_from(chances).flatmap(lambda yes: strategy if yes else st.just(otherwise))
+
+
+rarely = st.sampled_from([False] * 7 + [True])
 
 
 def some_of(*values: object) -> SearchStrategy:
@@ -89,9 +94,9 @@ annotations = st.sampled_from([{}, {}, {"pick": "yes"}])
 @st.composite
 def allocatables(draw: st.DrawFn) -> dict[str, str]:
     found = {
-        "cpu": draw(st.sampled_from(["1", "2", "4", "4", None])),
-        "memory": draw(st.sampled_from(["1Gi", "4Gi", "4Gi"])),
-        "pods": draw(st.sampled_from(["2", "10", "10", "10"])),
+        "cpu": draw(st.sampled_from(["2", "4", "4", "8", "8", None])),
+        "memory": draw(st.sampled_from(["1Gi", "4Gi", "8Gi", "8Gi"])),
+        "pods": draw(st.sampled_from(["2", "10", "10", "10", "10"])),
         GPU: draw(st.sampled_from(["1", "2", None, None])),
         FPGA: draw(st.sampled_from(["1", None, None, None])),
     }
@@ -100,16 +105,14 @@ def allocatables(draw: st.DrawFn) -> dict[str, str]:
 
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> Node:
+    """Mostly a node that can take most pods."""
     return Node(
         metadata=ObjectMeta(name=name, labels=draw(node_labels(name)), annotations=draw(annotations)),
-        spec=NodeSpec(
-            unschedulable=draw(st.sampled_from([False, False, False, True])),
-            taints=draw(maybe(taints, ())),
-        ),
+        spec=NodeSpec(unschedulable=draw(rarely), taints=draw(maybe(taints, ()))),
         status=NodeStatus(
             allocatable=draw(allocatables()),
-            images=draw(maybe(images, ())),
-            declared_features=draw(maybe(features, ())),
+            images=draw(maybe(images, (), often=True)),
+            declared_features=draw(maybe(features, (), often=True)),
         ),
     )
 
@@ -123,9 +126,7 @@ SELECTORS = (
     LabelSelector(match_labels={"app": "a"}),
     LabelSelector(match_labels={"app": "a"}),
     LabelSelector(match_labels={"app": "b"}),
-    LabelSelector(
-        match_expressions=(LabelSelectorRequirement(key="app", operator="In", values=("a", "b")),)
-    ),
+    LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="In", values=("a", "b")),)),
     LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="NotIn", values=("a",)),)),
     LabelSelector(match_expressions=(LabelSelectorRequirement(key="tier", operator="Exists"),)),
     LabelSelector(
@@ -172,22 +173,17 @@ affinity_terms = st.builds(
     namespaces=st.sampled_from([(), (), ("team-a",)]),
     namespace_selector=st.sampled_from(NAMESPACE_SELECTORS),
 )
-pod_affinities = st.builds(
-    PodAffinity,
-    required_during_scheduling_ignored_during_execution=st.lists(affinity_terms, max_size=2).map(tuple),
-    preferred_during_scheduling_ignored_during_execution=st.lists(
-        st.builds(
-            WeightedPodAffinityTerm, weight=st.sampled_from([1, 10, 50]), pod_affinity_term=affinity_terms
-        ),
-        max_size=2,
-    ).map(tuple),
+weighted_terms = st.builds(
+    WeightedPodAffinityTerm, weight=st.sampled_from([1, 10, 50]), pod_affinity_term=affinity_terms
 )
 
 NODE_TERMS = (
     NodeSelectorTerm(
         match_expressions=(NodeSelectorRequirement(key="disk", operator="In", values=("ssd",)),)
     ),
-    NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=ZONE, operator="NotIn", values=("za",)),)),
+    NodeSelectorTerm(
+        match_expressions=(NodeSelectorRequirement(key=ZONE, operator="NotIn", values=("za",)),)
+    ),
     NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key="gen", operator="Gt", values=("5",)),)),
     NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=RACK, operator="DoesNotExist"),)),
     NodeSelectorTerm(
@@ -199,24 +195,8 @@ NODE_TERMS = (
     NodeSelectorTerm(),
 )
 node_terms = st.sampled_from(NODE_TERMS)
-node_affinities = st.builds(
-    NodeAffinity,
-    required_during_scheduling_ignored_during_execution=maybe(
-        st.lists(node_terms, max_size=2).map(lambda terms: NodeSelector(node_selector_terms=tuple(terms)))
-    ),
-    preferred_during_scheduling_ignored_during_execution=maybe(
-        st.lists(
-            st.builds(PreferredSchedulingTerm, weight=st.sampled_from([1, 7, 30]), preference=node_terms),
-            max_size=2,
-        ).map(tuple),
-        often=True,
-    ),
-)
-affinities = st.builds(
-    Affinity,
-    node_affinity=maybe(node_affinities),
-    pod_affinity=maybe(pod_affinities, often=True),
-    pod_anti_affinity=maybe(pod_affinities, often=True),
+weighted_node_terms = st.builds(
+    PreferredSchedulingTerm, weight=st.sampled_from([1, 7, 30]), preference=node_terms
 )
 
 TOLERATIONS = (
@@ -235,36 +215,40 @@ ports = st.builds(
 )
 
 
-@st.composite
-def requests(draw: st.DrawFn) -> dict[str, str]:
-    found = {
-        "cpu": draw(st.sampled_from([None, "100m", "500m", "1500m"])),
-        "memory": draw(st.sampled_from([None, "100Mi", "1Gi"])),
-        GPU: draw(st.sampled_from([None, None, None, "1", "2"])),
-        FPGA: draw(st.sampled_from([None, None, None, None, "1"])),
-    }
-    return {key: value for key, value in found.items() if value is not None}
+few = {"min_size": 1, "max_size": 2}
 
 
-containers = st.builds(
-    Container,
-    image=st.sampled_from(["web:1", "db", "tiny", "elsewhere:1"]),
-    ports=maybe(st.lists(ports, max_size=2).map(tuple), ()),
-    resources=requests().map(lambda found: ResourceRequirements(requests=found)),
-    restart_policy_rules=maybe(st.just((ContainerRestartRule(action="RestartAllContainers"),)), ()),
-)
-owners = maybe(
-    st.sampled_from(["rs0", "rs1"]).map(
-        lambda name: (OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, controller=True),)
-    ),
-    (),
-)
-node_selectors = maybe(st.sampled_from([{"disk": "ssd"}, {ZONE: "za"}, {}]))
+def tuples(strategy: SearchStrategy, **sizes: int) -> SearchStrategy:
+    return st.lists(strategy, **(sizes or few)).map(tuple)
+
+
+# What a pod can ask for, one thing at a time: field of the spec → its value. Affinities are put together below.
+FEATURES: dict[str, SearchStrategy] = {
+    "topology_spread_constraints": tuples(spread_constraints, min_size=1, max_size=3),
+    "required_affinity": tuples(affinity_terms),
+    "required_anti_affinity": tuples(affinity_terms),
+    "preferred_affinity": tuples(weighted_terms),
+    "preferred_anti_affinity": tuples(weighted_terms),
+    "required_node_terms": tuples(node_terms, max_size=2),
+    "preferred_node_terms": tuples(weighted_node_terms, max_size=2),
+    "node_selector": st.sampled_from([{"disk": "ssd"}, {ZONE: "za"}, {}]),
+    "tolerations": some_of(*TOLERATIONS),
+    "ports": tuples(ports),
+    "gpus": st.sampled_from(["1", "2"]),
+    "fpgas": st.just("1"),
+    "large": st.just("1500m"),
+    "init": st.sampled_from(["1", "3"]),
+    "restarts_all": st.just(True),
+    "user_namespace": st.just(True),
+}
+AFTER_OTHER_PODS = sorted(name for name in FEATURES if "ffinity" in name or "spread" in name)
 
 
 @st.composite
 def pods(draw: st.DrawFn) -> Pod:
-    """A pod without name, uid or node: a template."""
+    """A pod without name, uid or node: a template. It asks for a few things of many."""
+    names = draw(st.lists(st.sampled_from([*FEATURES, *AFTER_OTHER_PODS]), max_size=3, unique=True))
+    asks = {name: draw(FEATURES[name]) for name in names}
     return Pod(
         metadata=ObjectMeta(
             namespace=draw(st.sampled_from(["default", "default", *NAMESPACES])),
@@ -272,18 +256,65 @@ def pods(draw: st.DrawFn) -> Pod:
             owner_references=draw(owners),
         ),
         spec=PodSpec(
-            containers=tuple(draw(st.lists(containers, min_size=1, max_size=2))),
-            init_containers=draw(maybe(containers.map(lambda container: (container,)), ())),
-            affinity=draw(maybe(affinities, often=True)),
-            node_selector=draw(node_selectors),
-            tolerations=draw(maybe(some_of(*TOLERATIONS), ())),
-            topology_spread_constraints=draw(
-                maybe(st.lists(spread_constraints, min_size=1, max_size=3).map(tuple), (), often=True)
-            ),
-            priority=draw(st.sampled_from([None, 5, 10])),
-            host_network=draw(st.sampled_from([False, False, True])),
-            host_users=draw(st.sampled_from([None, None, False])),
+            containers=(_container(asks, draw(image_names)),),
+            init_containers=_init_containers(asks),
+            affinity=_affinity(asks),
+            node_selector=asks.get("node_selector"),
+            tolerations=asks.get("tolerations", ()),
+            topology_spread_constraints=asks.get("topology_spread_constraints", ()),
+            priority=draw(st.sampled_from([None, None, 5])),
+            host_network=asks.get("user_namespace", False),
+            host_users=False if "user_namespace" in asks else None,
         ),
+    )
+
+
+image_names = st.sampled_from(["web:1", "db", "tiny", "elsewhere:1"])
+owners = maybe(
+    st.sampled_from(["rs0", "rs1"]).map(
+        lambda name: (OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=name, controller=True),)
+    ),
+    (),
+)
+
+
+def _container(asks: dict[str, Any], image: str) -> Container:
+    requests = {"cpu": asks.get("large", "200m"), GPU: asks.get("gpus"), FPGA: asks.get("fpgas")}
+    if "large" not in asks:
+        requests["memory"] = "100Mi"
+    rules = (ContainerRestartRule(action="RestartAllContainers"),) if "restarts_all" in asks else ()
+    return Container(
+        image=image,
+        ports=asks.get("ports", ()),
+        resources=ResourceRequirements(requests={name: value for name, value in requests.items() if value}),
+        restart_policy_rules=rules,
+    )
+
+
+def _init_containers(asks: dict[str, Any]) -> tuple[Container, ...]:
+    if "init" not in asks:
+        return ()
+    return (Container(image="db", resources=ResourceRequirements(requests={"cpu": asks["init"]})),)
+
+
+def _affinity(asks: dict[str, Any]) -> Affinity | None:
+    required, preferred = asks.get("required_node_terms"), asks.get("preferred_node_terms")
+    toward = PodAffinity(
+        required_during_scheduling_ignored_during_execution=asks.get("required_affinity", ()),
+        preferred_during_scheduling_ignored_during_execution=asks.get("preferred_affinity", ()),
+    )
+    away = PodAffinity(
+        required_during_scheduling_ignored_during_execution=asks.get("required_anti_affinity", ()),
+        preferred_during_scheduling_ignored_during_execution=asks.get("preferred_anti_affinity", ()),
+    )
+    selector = None if required is None else NodeSelector(node_selector_terms=required)
+    return Affinity(
+        node_affinity=NodeAffinity(
+            required_during_scheduling_ignored_during_execution=selector,
+            preferred_during_scheduling_ignored_during_execution=preferred,
+        ),
+        pod_affinity=toward if toward != PodAffinity() else None,
+        pod_anti_affinity=away if away != PodAffinity() else None,
     )
 
 

@@ -99,7 +99,3 @@ def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
 
 def _echo_json(values: dict[str, Any]) -> None:
     click.echo(msgspec.json.encode(values).decode())
-
-
-if __name__ == "__main__":
-    bench()

@@ -136,7 +136,3 @@ def _explained(moment: Moment) -> list[str]:
 def _echo(lines: Sequence[str]) -> None:
     for line in lines:
         click.echo(line)
-
-
-if __name__ == "__main__":
-    demo()

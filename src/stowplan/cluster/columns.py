@@ -1,6 +1,7 @@
 """Columns of the table: resource amounts as numbers, label values as small ids."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,32 @@ ABSENT = 0
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 FIRST_SCALAR = 3
 CORE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Interned(Generic[T]):
+    """Values met so far, by the id a column holds for them. Id 0 is the value of a row without a node."""
+
+    __slots__ = ("_ids", "_values")
+
+    def __init__(self, nothing: T) -> None:
+        self._values: list[T] = [nothing]
+        self._ids: dict[T, int] = {nothing: 0}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._values)
+
+    def intern(self, value: T) -> int:
+        known = self._ids.get(value)
+        if known is None:
+            known = self._ids[value] = len(self._values)
+            self._values.append(value)
+        return known
 
 
 class ResourceNames:

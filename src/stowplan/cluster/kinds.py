@@ -17,9 +17,9 @@ LabelPair = tuple[str, str]
 class PodKind:
     """All pods of one namespace with one set of labels, and where they are.
 
-    `live` and `dying` count the kind's pods by row; dying ones have a deletion timestamp. `version` changes with
-    the things that choose the kind. No two kinds ever have the same one, not even a kind and the one made for
-    the same labels after it was gone.
+    `live` and `dying` count the kind's pods by row; dying ones have a deletion timestamp. `version` changes
+    with the things that choose the kind. No two kinds ever have the same one, not even a kind that is gone
+    and the one made for the same labels after it.
     """
 
     __slots__ = ("__weakref__", "dying", "labels", "live", "matchers", "namespace", "term_groups", "version")

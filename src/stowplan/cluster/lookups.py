@@ -1,6 +1,7 @@
 """Objects that plugins look up by name or owner: namespaces, services, controllers of pods."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from stowplan.api.labels import Selector, SelectorError, compile_selector, selector_from_labels
 from stowplan.api.meta import Namespace, Object, OwnerReference
@@ -11,42 +12,57 @@ _OWNER_VERSIONS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "Stat
 
 Owner = ReplicationController | ReplicaSet | StatefulSet
 
+K = TypeVar("K")
+G = TypeVar("G", Service, Owner)
+
 
 class Lookups:
-    """What is known of the objects around pods. `version` changes with any of them."""
+    """What is known of the objects around pods.
 
-    __slots__ = ("_owners", "_services", "namespaces", "version")
+    `namespaces_version` changes with the labels of namespaces, `groups_version` with what groups pods: the
+    selectors of services and controllers. An update that changes neither (a ReplicaSet's status, say) changes
+    no version, so nothing that was worked out is thrown away for it.
+    """
+
+    __slots__ = ("_owners", "_services", "groups_version", "namespaces", "namespaces_version")
 
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self._services: dict[str, dict[str, Service]] = {}
         self._owners: dict[tuple[str, str, str], Owner] = {}
-        self.version = 0
+        self.groups_version = 0
+        self.namespaces_version = 0
 
     def put(self, obj: Object) -> None:
         """Add or replace an object."""
         match obj:
             case Namespace():
-                self.namespaces[obj.name] = obj.metadata.labels
+                if self.namespaces.get(obj.name) != obj.metadata.labels:
+                    self.namespaces[obj.name] = obj.metadata.labels
+                    self.namespaces_version += 1
             case Service():
-                self._services.setdefault(obj.namespace, {})[obj.name] = obj
+                services = self._services.setdefault(obj.namespace, {})
+                self._replace(services, obj.name, obj)
             case ReplicationController() | ReplicaSet() | StatefulSet():
-                self._owners[type(obj).__name__, obj.namespace, obj.name] = obj
-            case _:
-                return
-        self.version += 1
+                self._replace(self._owners, (type(obj).__name__, obj.namespace, obj.name), obj)
 
     def remove(self, obj: Object) -> None:
         match obj:
             case Namespace():
-                self.namespaces.pop(obj.name, None)
+                if self.namespaces.pop(obj.name, None) is not None:
+                    self.namespaces_version += 1
             case Service():
-                self._services.get(obj.namespace, {}).pop(obj.name, None)
+                if self._services.get(obj.namespace, {}).pop(obj.name, None) is not None:
+                    self.groups_version += 1
             case ReplicationController() | ReplicaSet() | StatefulSet():
-                self._owners.pop((type(obj).__name__, obj.namespace, obj.name), None)
-            case _:
-                return
-        self.version += 1
+                if self._owners.pop((type(obj).__name__, obj.namespace, obj.name), None) is not None:
+                    self.groups_version += 1
+
+    def _replace(self, known: dict[K, G], key: K, obj: G) -> None:
+        old = known.get(key)
+        known[key] = obj
+        if old is None or old.spec.selector != obj.spec.selector:
+            self.groups_version += 1
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace, empty for one we have not heard of."""

@@ -1,11 +1,11 @@
 """The cluster table: nodes are rows, what plugins read are columns, counts are kept as things change."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.meta import Namespace, Object
+from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
@@ -16,6 +16,7 @@ from stowplan.cluster.columns import (
     BoolColumn,
     IdColumn,
     IntColumn,
+    Interned,
     LabelColumn,
     ResourceNames,
 )
@@ -76,10 +77,8 @@ class ClusterTable:
         self.non_zero: Matrix = np.zeros((2, size), dtype=np.int64)
         self._label_columns: dict[str, LabelColumn] = {}
 
-        self.taint_sets: list[tuple[Taint, ...]] = [()]
-        self._taint_set_ids: dict[tuple[Taint, ...], int] = {(): 0}
-        self.feature_sets: list[frozenset[str]] = [frozenset()]
-        self._feature_set_ids: dict[frozenset[str], int] = {frozenset(): 0}
+        self.taint_sets: Interned[tuple[Taint, ...]] = Interned(())
+        self.feature_sets: Interned[frozenset[str]] = Interned(frozenset())
 
         kinds = KindRegistry()
         self.term_groups = TermGroups(kinds, self.lookups, self.label_column)
@@ -133,14 +132,16 @@ class ClusterTable:
 
     def put(self, obj: Object) -> None:
         """Take in a namespace, service or controller, new or changed."""
-        self.lookups.put(obj)
-        if isinstance(obj, Namespace):
-            self.term_groups.namespace_changed(obj.name)
+        self._around(obj, self.lookups.put)
 
     def discard(self, obj: Object) -> None:
         """Forget a namespace, service or controller."""
-        self.lookups.remove(obj)
-        if isinstance(obj, Namespace):
+        self._around(obj, self.lookups.remove)
+
+    def _around(self, obj: Object, change: Callable[[Object], None]) -> None:
+        before = self.lookups.namespaces_version
+        change(obj)
+        if self.lookups.namespaces_version != before:
             self.term_groups.namespace_changed(obj.name)
 
     # Nodes
@@ -223,8 +224,8 @@ class ClusterTable:
 
     def _write_node(self, row: int, node: Node, amounts: dict[str, int]) -> None:
         self.unschedulable[row] = node.spec.unschedulable
-        self.taint_set[row] = self._intern_taints(node.spec.taints)
-        self.feature_set[row] = self._intern_features(frozenset(node.status.declared_features))
+        self.taint_set[row] = self.taint_sets.intern(node.spec.taints)
+        self.feature_set[row] = self.feature_sets.intern(frozenset(node.status.declared_features))
         self.allowed_pods[row] = amounts.pop("pods", 0)
         lines = [self.resource_index(name) for name in amounts]
         self.allocatable[:, row] = 0
@@ -234,20 +235,6 @@ class ClusterTable:
         self.topology_version += 1
         self.node_log.append(row)
         self.usage_log.append(row)
-
-    def _intern_taints(self, taints: tuple[Taint, ...]) -> int:
-        known = self._taint_set_ids.get(taints)
-        if known is None:
-            known = self._taint_set_ids[taints] = len(self.taint_sets)
-            self.taint_sets.append(taints)
-        return known
-
-    def _intern_features(self, features: frozenset[str]) -> int:
-        known = self._feature_set_ids.get(features)
-        if known is None:
-            known = self._feature_set_ids[features] = len(self.feature_sets)
-            self.feature_sets.append(features)
-        return known
 
     # Pods
 

@@ -1,6 +1,7 @@
 """One profile at work: its plugins, run at their extension points over the cluster table."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,13 +31,15 @@ Nominations = Mapping[int, Sequence[PodInfo]]
 
 _NO_NOMINATIONS: Nominations = {}
 
+_serials = count()
+
 
 class Framework:
     """The plugins of one profile and what is kept of their answers.
 
     `evaluate` is the heart: which nodes can take a pod, and how good each of them is. It neither waits nor
     changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
-    the same results.
+    the same results. `class_memory` bounds what is kept for reuse, in bytes.
     """
 
     def __init__(
@@ -47,15 +50,17 @@ class Framework:
         gates: FeatureGates | None = None,
         *,
         reuse: bool = True,
+        class_memory: int = 512 << 20,
     ) -> None:
         self.profile = profile
         self.table = table
         self._reuse = reuse
+        self._serial = next(_serials)
         handle = Handle(table, gates or FeatureGates())
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.in_tree
-        self._classes = PodClasses(self.plugins)
+        self._classes = PodClasses(self.plugins, class_memory)
         self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
         self._pre_filters = self.at(Point.PRE_FILTER)
         self._filters = self.at(Point.FILTER)
@@ -156,15 +161,15 @@ class Framework:
 
     def _template_key(self, pod: PodInfo) -> Hashable:
         """The part of the signature that all pods of a template share, worked out once for them."""
-        kept = pod.template.class_keys.get(id(self))
-        version = self.table.lookups.version
+        kept = pod.template.class_keys.get(self._serial)
+        version = self.table.lookups.groups_version
         if kept is not None and kept[0] == version:
             return kept[1]
         parts = tuple(plugin.sign(pod) for plugin in self._by_template)
         key = self._keys.get(parts)
         if key is None:
             key = self._keys[parts] = ClassKey()
-        pod.template.class_keys[id(self)] = (version, key)
+        pod.template.class_keys[self._serial] = (version, key)
         return key
 
     def _new_class(self, unsigned: frozenset[str]) -> PodClass:

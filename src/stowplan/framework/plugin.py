@@ -29,6 +29,7 @@ What the runtime may reuse between pods is declared, never guessed:
 
 from collections.abc import Callable, Hashable
 from enum import IntFlag
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -48,6 +49,8 @@ Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int64]
 
 MAX_NODE_SCORE = 100
+
+_serials = count()
 
 
 class Unsigned:
@@ -124,6 +127,8 @@ class Plugin:
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+        self.serial = next(_serials)
+        """Tells this plugin object from every other, for what is kept under its name elsewhere."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

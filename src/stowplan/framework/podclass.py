@@ -59,7 +59,7 @@ class PodClass:
 class PodClasses:
     """Classes by signature, the longest unused forgotten first once they take too much memory."""
 
-    def __init__(self, plugins: dict[str, Plugin], budget: int = 256 << 20) -> None:
+    def __init__(self, plugins: dict[str, Plugin], budget: int) -> None:
         self._plugins = plugins
         self._budget = budget
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()

@@ -157,7 +157,7 @@ class OwnTerms:
     __slots__ = ("affinity", "anti_affinity", "made_for", "matches_itself", "preferred")
 
     def __init__(self, table: ClusterTable, pod: PodInfo) -> None:
-        self.made_for = table.lookups.version
+        self.made_for = table.lookups.namespaces_version
         rows = RowSet(table, lambda: table.valid)
         terms = pod.template.terms
         required = terms.of(TermRole.REQUIRED_AFFINITY)

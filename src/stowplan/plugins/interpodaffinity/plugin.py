@@ -199,7 +199,7 @@ class InterPodAffinity(Plugin):
     def _memo(self, cycle: Cycle, pod: PodInfo) -> _Memo:
         """What is kept for the class, begun anew when namespaces changed."""
         memo: _Memo | None = cycle.memo(self)
-        if memo is not None and memo.own.made_for == cycle.table.lookups.version:
+        if memo is not None and memo.own.made_for == cycle.table.lookups.namespaces_version:
             return memo
         fresh = _Memo(OwnTerms(cycle.table, pod))
         if memo is not None:

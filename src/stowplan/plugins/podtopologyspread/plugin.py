@@ -157,8 +157,8 @@ class PodTopologySpread(Plugin):
         own = pod.spec.topology_spread_constraints
         if not own and not self._defaults:
             return NO_CONSTRAINTS
-        version = self.handle.table.lookups.version
-        fact = f"{self.name}@{id(self)}"
+        version = self.handle.table.lookups.groups_version
+        fact = f"{self.name}@{self.serial}"
         kept: Any = pod.template.facts.get(fact)
         if kept is not None and kept[0] == version:
             found: Constraints = kept[1]
