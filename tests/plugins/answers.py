@@ -1,10 +1,10 @@
 """What plugins say of the nodes of a small cluster, by node name."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_profile
 from stowplan.framework.framework import Framework
 from stowplan.framework.gates import FeatureGates
@@ -46,11 +46,10 @@ def profile_with(plugin: str, args: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def gated_cluster(gates: dict[str, bool], nodes: list[AnyNode], pods: list[PodBuilder]) -> Cluster:
+def gated_cluster(gates: dict[str, bool], nodes: Sequence[AnyNode], pods: Sequence[PodBuilder]) -> Cluster:
     """A cluster whose default profile runs under feature gates."""
     world = cluster(nodes=nodes, pods=pods)
-    table: ClusterTable = world.table
     chosen = FeatureGates(gates)
-    framework = Framework(default_profile(chosen), table, in_tree_registry(), chosen)
+    framework = Framework(default_profile(chosen), world.table, in_tree_registry(), chosen)
     world.frameworks = {framework.profile.scheduler_name: framework}
     return world

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from plugins.answers import PASSES, profile_with, verdicts
 from stowplan.api.decode import convert
-from stowplan.api.pod import Pod, PodStatus, ResourceRequirements
+from stowplan.api.pod import Pod, ResourceList, ResourceRequirements
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.testing import PodBuilder, cluster, node, pod
 
@@ -22,9 +22,21 @@ def too_small(*resources: str) -> Status:
     return unresolvable(*(f"Insufficient {name}" for name in resources)).by("NodeResourcesFit")
 
 
-ROOM = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi", GPU: 2, "hugepages-2Mi": "64Mi"}
+ROOM: ResourceList = {
+    "cpu": "4",
+    "memory": "8Gi",
+    "ephemeral-storage": "10Gi",
+    GPU: 2,
+    "hugepages-2Mi": "64Mi",
+}
 """What a node has in these tests, of each resource twice as much as `HALF`."""
-HALF = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "5Gi", GPU: 1, "hugepages-2Mi": "32Mi"}
+HALF: ResourceList = {
+    "cpu": "2",
+    "memory": "4Gi",
+    "ephemeral-storage": "5Gi",
+    GPU: 1,
+    "hugepages-2Mi": "32Mi",
+}
 
 
 @pytest.mark.parametrize("resource", ROOM)
@@ -117,8 +129,8 @@ def test_what_the_pod_as_a_whole_asks_for_stands_for_the_sum_of_its_containers()
 
 
 def with_status(wanting: PodBuilder, **status: Any) -> Pod:
-    running = wanting.on("a").obj()
-    return replace(running, status=convert({"phase": "Running", **status}, PodStatus))
+    told = convert({"status": {"phase": "Running", **status}}, Pod)
+    return replace(wanting.on("a").obj(), status=told.status)
 
 
 def resized(asked: str, allocated: str, actual: str, *, pending: str = "") -> Pod:

@@ -187,7 +187,7 @@ def test_with_too_few_domains_the_emptiest_one_counts_as_empty() -> None:
     ],
 )
 def test_zones_the_pod_may_not_enter_count_unless_its_affinity_is_honored(
-    policies: dict[str, str], expected: Status
+    policies: dict[str, Any], expected: Status
 ) -> None:
     nodes = [node("a").zone("1").labels(disk="ssd"), node("b").zone("2")]
     world = cluster(nodes=nodes, pods=RUNNING)
@@ -199,7 +199,7 @@ def test_zones_the_pod_may_not_enter_count_unless_its_affinity_is_honored(
     ("policies", "expected"),
     [({}, SKEWED), ({"node_taints_policy": "Ignore"}, SKEWED), ({"node_taints_policy": "Honor"}, PASSES)],
 )
-def test_tainted_zones_count_unless_taints_are_honored(policies: dict[str, str], expected: Status) -> None:
+def test_tainted_zones_count_unless_taints_are_honored(policies: dict[str, Any], expected: Status) -> None:
     world = cluster(nodes=[node("a").zone("1"), node("b").zone("2").taint("gpu")], pods=RUNNING)
     wanting = pod("p").labels(app="x").spread(ZONE, **policies)
     assert verdicts(world, wanting)["a"] == expected

@@ -222,7 +222,7 @@ def tuples(strategy: SearchStrategy, **sizes: int) -> SearchStrategy:
     return st.lists(strategy, **(sizes or few)).map(tuple)
 
 
-# What a pod can ask for, one thing at a time: field of the spec → its value. Affinities are put together below.
+# What a pod can ask for, one thing at a time. Affinities are put together below.
 FEATURES: dict[str, SearchStrategy] = {
     "topology_spread_constraints": tuples(spread_constraints, min_size=1, max_size=3),
     "required_affinity": tuples(affinity_terms),

@@ -10,7 +10,12 @@ import numpy.typing as npt
 from stowplan.api.meta import OwnerReference
 from stowplan.api.pod import Pod, PodSpec, Volume
 from stowplan.api.ports import HostPort, host_ports
-from stowplan.api.resources import PodRequests, accounted_requests, incoming_requests
+from stowplan.api.resources import (
+    PodRequests,
+    accounted_requests,
+    incoming_requests,
+    requests_for_scoring,
+)
 from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceNames
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.kinds import KindRegistry, PodKind
@@ -50,12 +55,38 @@ class PodTemplate:
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
-        self.lines, self.amounts = request_lines(self.accounted, resources)
+        taken = request_lines(self.accounted, resources)
+        self.lines: npt.NDArray[np.intp] = np.array([line for line, _ in taken], dtype=np.intp)
+        self.amounts: IntArray = np.array([amount for _, amount in taken], dtype=np.int64)
         self.non_zero: IntArray = np.array(
             (self.accounted.non_zero_milli_cpu, self.accounted.non_zero_memory), dtype=np.int64
         )
         self.class_keys: dict[int, tuple[int, Hashable]] = {}
         self.facts: dict[str, object] = {}
+
+    def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:
+        """What the pod asks of some resources, as node scores see it (see `requests_for_scoring`)."""
+        key = f"asked{names}{non_zero}{pod_level}"
+        known = self.facts.get(key)
+        if known is None:
+            if self.pod.spec.resources is None and self.accounted is self.requests:
+                known = tuple(_plain_request(self.requests, name, non_zero) for name in names)
+            else:
+                known = requests_for_scoring(self.pod, names, non_zero=non_zero, pod_level=pod_level)
+            self.facts[key] = known
+        assert isinstance(known, tuple)
+        return known
+
+
+def _plain_request(requests: PodRequests, name: str, non_zero: bool) -> int:
+    """One resource of a pod whose containers alone say what it asks for."""
+    if name == "cpu":
+        return requests.non_zero_milli_cpu if non_zero else requests.milli_cpu
+    if name == "memory":
+        return requests.non_zero_memory if non_zero else requests.memory
+    if name == "ephemeral-storage":
+        return requests.ephemeral_storage
+    return requests.scalars.get(name, 0)
 
 
 def _may_be_resized(pod: Pod) -> bool:
@@ -69,19 +100,15 @@ def _may_be_resized(pod: Pod) -> bool:
     )
 
 
-def request_lines(requests: PodRequests, resources: ResourceNames) -> tuple[npt.NDArray[np.intp], IntArray]:
-    """Requests as (lines of the resource columns, amounts), without the zeros."""
+def request_lines(requests: PodRequests, resources: ResourceNames) -> list[tuple[int, int]]:
+    """Requests as (line of the resource columns, amount), without the zeros."""
     wanted = [
         (CPU, requests.milli_cpu),
         (MEMORY, requests.memory),
         (EPHEMERAL_STORAGE, requests.ephemeral_storage),
         *((resources.intern(name), amount) for name, amount in requests.scalars.items()),
     ]
-    wanted = [(line, amount) for line, amount in wanted if amount]
-    return (
-        np.array([line for line, _ in wanted], dtype=np.intp),
-        np.array([amount for _, amount in wanted], dtype=np.int64),
-    )
+    return [(line, amount) for line, amount in wanted if amount]
 
 
 class PodInfo:

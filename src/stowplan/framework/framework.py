@@ -101,8 +101,6 @@ class Framework:
         finally:
             if not self._reuse:
                 self._classes.drop(key)
-            else:
-                self._classes.settle(key, pod_class)
             for name in unsigned:
                 memo = pod_class.memos.pop(name, None)
                 if memo is not None:

@@ -48,58 +48,78 @@ class PodClass:
 
     @property
     def bytes(self) -> int:
-        """Memory held, near enough: what grows with the number of rows."""
-        codes = sum(column.codes is not None for column in self.feasibility.columns)
-        scores = sum(
-            (column.raw is not None) + (column.final is not None) for column in self.preference.columns
-        )
-        return self.capacity * (16 + 8 * codes + 8 * scores) + 4096
+        """Memory that may be held, near enough: what grows with the number of rows."""
+        columns = len(self.feasibility.columns) + 2 * len(self.preference.columns)
+        return self.capacity * (11 + 8 * columns // 2) + 4096
+
+
+_FRESH = 16
+_REMEMBERED = 8192
 
 
 class PodClasses:
-    """Classes by signature, the longest unused forgotten first once they take too much memory."""
+    """Classes by signature.
+
+    A class met for the first time may never be met again (every pod its own template), so only a few such
+    are held. One that is met a second time, even after it was let go, is kept until all kept classes take
+    more than `budget` bytes; then the longest unused goes first.
+    """
 
     def __init__(self, plugins: dict[str, Plugin], budget: int) -> None:
         self._plugins = plugins
         self._budget = budget
-        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._fresh: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._kept: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._met: OrderedDict[Hashable, None] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._held = 0
 
     def __len__(self) -> int:
-        return len(self._classes)
+        return len(self._fresh) + len(self._kept)
 
     def get(self, key: Hashable) -> PodClass | None:
-        found = self._classes.get(key)
+        found = self._kept.get(key)
         if found is not None:
-            self._classes.move_to_end(key)
+            self._kept.move_to_end(key)
+            return found
+        found = self._fresh.pop(key, None)
+        if found is not None:
+            self._keep(key, found)
         return found
 
     def put(self, key: Hashable, pod_class: PodClass) -> None:
-        self._classes[key] = pod_class
-        self._sizes[key] = 0
-
-    def settle(self, key: Hashable, pod_class: PodClass) -> None:
-        """Account for a class after its first use, and make room if need be."""
-        if self._sizes.get(key):
+        """Take in a class that `get` did not know."""
+        if key in self._met:
+            del self._met[key]
+            self._keep(key, pod_class)
             return
-        self._sizes[key] = size = pod_class.bytes
-        self._held += size
-        while self._held > self._budget and len(self._classes) > 1:
-            self.drop(next(iter(self._classes)))
+        self._fresh[key] = pod_class
+        if len(self._fresh) > _FRESH:
+            oldest, let_go = self._fresh.popitem(last=False)
+            self._met[oldest] = None
+            if len(self._met) > _REMEMBERED:
+                self._met.popitem(last=False)
+            self._release(let_go)
 
     def drop(self, key: Hashable) -> None:
-        pod_class = self._classes.pop(key, None)
-        if pod_class is None:
-            return
-        self._held -= self._sizes.pop(key)
-        self.release(pod_class)
+        """Forget a class, if it is known at all."""
+        pod_class = self._fresh.pop(key, None) or self._kept.pop(key, None)
+        if pod_class is not None:
+            self._held -= self._sizes.pop(key, 0)
+            self._release(pod_class)
 
-    def release(self, pod_class: PodClass) -> None:
+    def clear(self) -> None:
+        for key in (*self._fresh, *self._kept):
+            self.drop(key)
+
+    def _keep(self, key: Hashable, pod_class: PodClass) -> None:
+        self._kept[key] = pod_class
+        self._sizes[key] = size = pod_class.bytes
+        self._held += size
+        while self._held > self._budget and len(self._kept) > 1:
+            self.drop(next(iter(self._kept)))
+
+    def _release(self, pod_class: PodClass) -> None:
         """Let plugins give back what they kept for the class."""
         for name, memo in pod_class.memos.items():
             self._plugins[name].release(memo)
-
-    def clear(self) -> None:
-        for key in list(self._classes):
-            self.drop(key)

@@ -7,12 +7,11 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.resources import requests_for_scoring
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
+from stowplan.framework.plugin import FEW_ROWS, MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.allocation import Figures, ScoredResources
 from stowplan.plugins.args import NodeResourcesBalancedAllocationArgs
@@ -73,13 +72,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         return kept.refreshed(resources, figures, nodes)
 
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:
-        fact = f"{self.name}{self._resources}"
-        known = pod.template.facts.get(fact)
-        if known is None:
-            known = requests_for_scoring(pod.pod, self._resources, non_zero=False, pod_level=True)
-            pod.template.facts[fact] = known
-        assert isinstance(known, tuple)
-        return known
+        return pod.template.asked(self._resources, non_zero=False, pod_level=True)
 
 
 class _KeptBalance:
@@ -95,9 +88,13 @@ class _KeptBalance:
         self._position = table.usage_log.position
         if touched is None or len(self._values) != nodes.count or len(touched) > nodes.count // 4:
             self._values = _balance(figures.used, figures.allocatable)
-        elif len(touched):
-            some = resources.look(NodeRows(table, touched), with_defaults=False)
-            self._values[touched] = _balance(some.used, some.allocatable)
+        elif len(touched) <= FEW_ROWS:
+            for row in touched.tolist():
+                some = resources.look_at(table, row, with_defaults=False)
+                self._values[row] = _balance_of([min(f.used / f.allocatable, 1.0) for f in some])
+        else:
+            figures = resources.look(NodeRows(table, touched), with_defaults=False)
+            self._values[touched] = _balance(figures.used, figures.allocatable)
         return self._values
 
 

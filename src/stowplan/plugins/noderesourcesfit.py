@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.api.resources import is_extended, requests_for_scoring
-from stowplan.cluster.columns import CORE_RESOURCES, Lines
+from stowplan.api.resources import is_extended
+from stowplan.cluster.columns import FIRST_SCALAR, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo, request_lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import ProfileError
 from stowplan.framework.plugin import Codes, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import Code, Status
 from stowplan.plugins.allocation import ScoredResources, strategy_scorers
@@ -32,7 +31,6 @@ class _Request(NamedTuple):
     lines: Lines
     amounts: IntArray
     bits: IntArray
-    names: tuple[str, ...]
     listed: tuple[tuple[int, int, int], ...]
     """The same as (line, amount, bit) each."""
 
@@ -100,10 +98,9 @@ class NodeResourcesFit(Plugin):
         if request is None:
             request = self._request(cycle.table, pod)
         reasons = [REASON_PODS] if code & _PODS else []
-        for bit, name in zip(request.bits.tolist(), request.names, strict=True):
-            reason = REASON_PREFIX + name
-            if code & bit and reason not in reasons:
-                reasons.append(reason)
+        reasons += [
+            REASON_PREFIX + cycle.table.resources.names[line] for line, _, bit in request.listed if code & bit
+        ]
         kind = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & _TOO_LARGE else Code.UNSCHEDULABLE
         return Status(kind, tuple(reasons))
 
@@ -121,34 +118,31 @@ class NodeResourcesFit(Plugin):
         return self._score_one(resources.look_at(cycle.table, row, with_defaults=True))
 
     def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
-        known = pod.template.facts.get(self._fact)
-        if known is None:
-            known = requests_for_scoring(pod.pod, self._resources, non_zero=True, pod_level=False)
-            pod.template.facts[self._fact] = known
-        assert isinstance(known, tuple)
-        return known
-
-    @property
-    def _fact(self) -> str:
-        return f"{self.name}{self._resources}"
+        return pod.template.asked(self._resources, non_zero=True, pod_level=False)
 
     def _request(self, table: ClusterTable, pod: PodInfo) -> _Request:
-        lines, amounts = request_lines(pod.requests, table.resources)
-        names = [table.resources.names[line] for line in lines.tolist()]
-        kept = [i for i, name in enumerate(names) if not self._is_ignored(name)]
+        names = table.resources.names
+        kept = [
+            (line, amount)
+            for line, amount in request_lines(pod.requests, table.resources)
+            if line < FIRST_SCALAR or not self._is_ignored(names[line])
+        ]
         # Core resources come first; extended ones are reported in the order of their names.
-        kept.sort(key=lambda i: (lines[i] >= len(CORE_RESOURCES), "" if lines[i] < 3 else names[i]))
+        kept.sort(
+            key=lambda entry: (entry[0], "") if entry[0] < FIRST_SCALAR else (FIRST_SCALAR, names[entry[0]])
+        )
         if len(kept) > _MOST_REQUESTS:
-            raise ProfileError(
+            raise ValueError(
                 f"a pod can request at most {_MOST_REQUESTS} kinds of resources, not {len(kept)}"
             )
-        bits = [1 << (_FIRST_REQUEST + position) for position in range(len(kept))]
+        listed = tuple(
+            (line, amount, 1 << (_FIRST_REQUEST + position)) for position, (line, amount) in enumerate(kept)
+        )
         return _Request(
-            Lines(lines[kept].tolist()),
-            amounts[kept],
-            np.array(bits, dtype=np.int64),
-            tuple(names[i] for i in kept),
-            tuple(zip(lines[kept].tolist(), amounts[kept].tolist(), bits, strict=True)),
+            Lines([line for line, _, _ in listed]),
+            np.array([amount for _, amount, _ in listed], dtype=np.int64),
+            np.array([bit for _, _, bit in listed], dtype=np.int64),
+            listed,
         )
 
     def _is_ignored(self, name: str) -> bool:
