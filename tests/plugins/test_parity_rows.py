@@ -1,4 +1,4 @@
-"""The filters' rows of docs/parity.md that are not about resources, and the two rules of the queue."""
+"""Rows of docs/parity.md: filters that are not about resources, rules of the queue, profiles."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,16 @@ import pytest
 
 from plugins.answers import PASSES, gated_cluster, profile_with, verdicts
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
-from stowplan.api.pod import Container, ContainerRestartRule, Toleration
+from stowplan.api.pod import (
+    Affinity,
+    Container,
+    ContainerRestartRule,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Toleration,
+)
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.status import Status, unresolvable, unschedulable
@@ -260,3 +269,36 @@ def test_a_pod_that_needs_a_feature_goes_where_it_is_declared() -> None:
     confined = pod("p").spec(host_network=True, host_users=False)
     assert verdicts(world, confined) == {"none": lacking, "restart": lacking, "users": PASSES}
     assert set(verdicts(world, pod("p").spec(host_network=True)).values()) == {PASSES}
+
+
+def naming(*terms: str) -> PodBuilder:
+    """A pod whose affinity asks for nodes by name; one of the terms must be met, with all its letters."""
+    alternatives = tuple(
+        NodeSelectorTerm(
+            match_fields=tuple(
+                NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,)) for name in term
+            )
+        )
+        for term in terms
+    )
+    selector = NodeSelector(node_selector_terms=alternatives)
+    rules = NodeAffinity(required_during_scheduling_ignored_during_execution=selector)
+    return pod("p").spec(affinity=Affinity(node_affinity=rules))
+
+
+def test_a_pod_whose_affinity_names_nodes_is_tried_on_those_alone() -> None:
+    world = cluster(nodes=[node("a"), node("b").taint("gpu"), node("c").taint("gpu")])
+    left_out = unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
+    assert verdicts(world, naming("a", "b")) == {"a": PASSES, "b": TAINTED, "c": left_out}
+    nowhere = world.decide(naming("ab"))
+    assert nowhere.message == "0/3 nodes are available: pod affinity terms conflict."
+
+
+def test_each_pod_is_judged_by_the_profile_it_names() -> None:
+    picky = profile_with("NodeResourcesFit", {"ignoredResources": ["example.com/gpu"]})
+    picky["profiles"][0]["schedulerName"] = "gpu-blind"
+    picky["profiles"].append({"schedulerName": "default-scheduler"})
+    world = cluster(nodes=[node("a")], config=picky)
+    wanting = pod("p").requests({"example.com/gpu": 1})
+    assert world.decide(wanting).node is None
+    assert world.decide(wanting.scheduler("gpu-blind")).node == "a"

@@ -61,7 +61,7 @@ class PodTemplate:
         self.non_zero: IntArray = np.array(
             (self.accounted.non_zero_milli_cpu, self.accounted.non_zero_memory), dtype=np.int64
         )
-        self.class_keys: dict[int, tuple[int, Hashable]] = {}
+        self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.facts: dict[str, object] = {}
 
     def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:

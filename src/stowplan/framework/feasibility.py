@@ -41,9 +41,9 @@ class Feasibility:
         "version",
     )
 
-    def __init__(self, table: ClusterTable, columns: list[FilterColumn]) -> None:
+    def __init__(self, table: ClusterTable) -> None:
         self._table = table
-        self.columns = columns
+        self.columns: list[FilterColumn] = []
         self.first = np.full(table.capacity, PASSED, dtype=np.int16)
         self.feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
         self.asked_for: BoolColumn | None = None
@@ -53,8 +53,13 @@ class Feasibility:
         self._node_position = -1
         self._usage_position = -1
         self._skipped: set[str] | None = None
-        self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self._by_one = False
         self._watching: list[FilterColumn] = []
+
+    def start(self, columns: list[FilterColumn]) -> None:
+        """Take in the filters that have a say about the class."""
+        self.columns = columns
+        self._by_one = all(column.reusable and not column.by_node for column in columns)
 
     def sync(self, cycle: Cycle) -> StaleRows | list[int]:
         """Bring codes up to date for this attempt; returns the rows that were looked at again."""

@@ -17,7 +17,7 @@ from stowplan.framework.evaluation import Evaluation, PreFiltering
 from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.gates import FeatureGates
-from stowplan.framework.plugin import Handle, Plugin, PreFilterResult, Traits, Unsigned
+from stowplan.framework.plugin import UNSIGNED, Handle, Plugin, PreFilterResult, Traits, Unsigned
 from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer, Settled
 from stowplan.framework.points import Point
 from stowplan.framework.preference import Preference
@@ -113,6 +113,8 @@ class Framework:
         if pre_filtering.status is not None:
             return Evaluation(self, cycle, pod_class, pre_filtering)
         feasibility = pod_class.feasibility
+        if not feasibility.columns:
+            feasibility.start(self._filter_columns(pod_class))
         feasibility.restrict(self._rows_named(pre_filtering.node_names))
         touched = feasibility.sync(cycle)
         pod_class.preference.note(touched)
@@ -137,8 +139,8 @@ class Framework:
 
     def _class_of(self, pod: PodInfo) -> tuple[Hashable, PodClass, list[str]]:
         """The class of a pod, and the plugins that could not say what they read of it."""
-        key = self._template_key(pod)
-        unsigned: list[str] = []
+        key, by_template = self._template_key(pod)
+        unsigned = list(by_template)
         if self._by_pod:
             fragments = []
             for plugin in self._by_pod:
@@ -157,24 +159,25 @@ class Framework:
             self._classes.put(key, pod_class)
         return key, pod_class, unsigned
 
-    def _template_key(self, pod: PodInfo) -> Hashable:
-        """The part of the signature that all pods of a template share, worked out once for them."""
+    def _template_key(self, pod: PodInfo) -> tuple[Hashable, tuple[str, ...]]:
+        """The part of the signature that all pods of a template share, worked out once for them, and the
+        plugins that could not give theirs."""
         kept = pod.template.class_keys.get(self._serial)
         version = self.table.lookups.groups_version
         if kept is not None and kept[0] == version:
             return kept[1]
-        parts = tuple(plugin.sign(pod) for plugin in self._by_template)
+        parts = tuple([plugin.sign(pod) for plugin in self._by_template])
         key = self._keys.get(parts)
         if key is None:
             key = self._keys[parts] = ClassKey()
-        pod.template.class_keys[self._serial] = (version, key)
-        return key
+        unsigned = tuple(
+            plugin.name for plugin, part in zip(self._by_template, parts, strict=True) if part is UNSIGNED
+        )
+        pod.template.class_keys[self._serial] = (version, (key, unsigned))
+        return key, unsigned
 
     def _new_class(self, unsigned: frozenset[str]) -> PodClass:
-        filters = [
-            FilterColumn(index, plugin, self._traits[plugin.name], plugin.name not in unsigned)
-            for index, plugin in enumerate(self._filters)
-        ]
+        table = self.table
         scores = [
             ScoreColumn(
                 plugin,
@@ -185,8 +188,17 @@ class Framework:
             )
             for plugin in self._scores
         ]
-        table = self.table
-        return PodClass(table.capacity, Feasibility(table, filters), Preference(table, scores))
+        return PodClass(unsigned, table.capacity, Feasibility(table), Preference(table, scores))
+
+    def _filter_columns(self, pod_class: PodClass) -> list[FilterColumn]:
+        """Columns for the filters that take part: those that skip every pod of the class need none."""
+        settled = pod_class.settled_pre_filters
+        never = settled.skipped if settled is not None else frozenset()
+        filters = [plugin for plugin in self._filters if plugin.name not in never]
+        return [
+            FilterColumn(index, plugin, self._traits[plugin.name], plugin.name not in pod_class.unsigned)
+            for index, plugin in enumerate(filters)
+        ]
 
     # PreFilter
 

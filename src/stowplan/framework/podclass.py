@@ -27,7 +27,10 @@ class Settled(NamedTuple):
 
 
 class PodClass:
-    """Kept results for pods with one signature. `memos` is what plugins keep for the class."""
+    """Kept results for pods with one signature.
+
+    `memos` is what plugins keep for the class; nothing is kept for `unsigned` ones.
+    """
 
     __slots__ = (
         "capacity",
@@ -36,9 +39,13 @@ class PodClass:
         "preference",
         "settled_pre_filters",
         "settled_pre_scores",
+        "unsigned",
     )
 
-    def __init__(self, capacity: int, feasibility: Feasibility, preference: Preference) -> None:
+    def __init__(
+        self, unsigned: frozenset[str], capacity: int, feasibility: Feasibility, preference: Preference
+    ) -> None:
+        self.unsigned = unsigned
         self.capacity = capacity
         self.feasibility = feasibility
         self.preference = preference
