@@ -106,3 +106,47 @@ def test_show_tells_what_runs_and_the_completed_configuration(write: Write) -> N
     assert "  score              ImageLocality×7, TaintToleration×3," in shown
     assert "  http://b: prioritize×3\n  http://a: bind, ignorable\n" in shown
     assert yaml.safe_load(completed)["profiles"][0]["schedulerName"] == "mine"
+
+
+PLUGIN = """
+import msgspec
+from stowplan.framework.plugin import Plugin
+
+
+class Args(msgspec.Struct):
+    highest: int
+
+
+class Price(Plugin):
+    args_type = Args
+
+    def score_node(self, cycle, pod, node):
+        return self.args.highest
+"""
+
+
+def with_price(args: str) -> str:
+    return (
+        f"{HEADER}profiles:\n- plugins: {{multiPoint: {{enabled: [{{name: Price, weight: 7}}]}}}}\n"
+        f"  pluginConfig: [{{name: Price, args: {args}}}]\n"
+    )
+
+
+def test_a_plugin_from_outside_the_tree_is_found_where_it_is_said_to_be(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "price.py").write_text(PLUGIN)
+    file = write(with_price("{highest: 4}"))
+    assert 'PreFilterPlugin "Price" does not exist' in run("validate", file).stderr
+    reference = f"{tmp_path / 'price.py'}:Price"
+    assert run("validate", file, "--plugin", reference).exit_code == 0
+    assert "Price×7" in run("show", file, "--plugin", reference).stdout
+
+
+def test_arguments_that_a_plugin_does_not_understand_are_refused_in_one_line(
+    write: Write, tmp_path: Path
+) -> None:
+    (tmp_path / "price.py").write_text(PLUGIN)
+    file = write(with_price("{highest: dear}"))
+    result = run("validate", file, "--plugin", f"{tmp_path / 'price.py'}:Price")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert 'initializing plugin "Price": args: Expected `int`, got `str` - at `$.highest`' in result.stderr

@@ -7,12 +7,18 @@ from typing import Any, TypeVar
 
 import click
 
+from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, build, default_config, load_file
 from stowplan.config.dump import dump_yaml
 from stowplan.config.gates import parse_feature_gates
 from stowplan.config.types import ATTRIBUTES, Extender
+from stowplan.framework.errors import ProfileError
+from stowplan.framework.framework import Framework
+from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.framework.points import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
+from stowplan.plugins.catalog import IN_TREE_POINTS
+from stowplan.plugins.registry import in_tree_registry
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -24,6 +30,17 @@ def _feature_gates(command: _Command) -> _Command:
         metavar="GATE=BOOL,…",
         multiple=True,
         help="Feature gates to switch, such as GenericWorkload=true. Can be repeated.",
+    )
+    return option(command)
+
+
+def _plugins(command: _Command) -> _Command:
+    option = click.option(
+        "--plugin",
+        "plugins",
+        metavar="MODULE:CLASS",
+        multiple=True,
+        help="A plugin of your own that FILE uses, as module:Class or file.py:Class. Can be repeated.",
     )
     return option(command)
 
@@ -45,10 +62,11 @@ def defaults_command(feature_gates: tuple[str, ...]) -> None:
 @config_group.command("validate")
 @click.argument("file")
 @_feature_gates
-def validate_command(file: str, feature_gates: tuple[str, ...]) -> None:
+@_plugins
+def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
     """Check FILE as thoroughly as a scheduler that starts with it."""
     with _one_line_errors():
-        built = _built(file, feature_gates)
+        built = _built(file, feature_gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
 
@@ -56,10 +74,11 @@ def validate_command(file: str, feature_gates: tuple[str, ...]) -> None:
 @config_group.command("show")
 @click.argument("file")
 @_feature_gates
-def show_command(file: str, feature_gates: tuple[str, ...]) -> None:
+@_plugins
+def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
     """Show what FILE amounts to: the plugins that run at each point, and the completed configuration."""
     with _one_line_errors():
-        built = _built(file, feature_gates)
+        built = _built(file, feature_gates, plugins)
     for line in _described(built):
         click.echo(line)
     click.echo(dump_yaml(built.config), nl=False)
@@ -70,13 +89,19 @@ def _one_line_errors() -> Iterator[None]:
     """Turns a refused configuration into one line on stderr and exit code 1."""
     try:
         yield
-    except ConfigError as error:
-        line = " ".join(part.strip() for part in error.message.splitlines())
+    except (ConfigError, ProfileError) as error:
+        line = " ".join(part.strip() for part in str(error).splitlines())
         raise click.ClickException(line) from None
 
 
-def _built(file: str, feature_gates: tuple[str, ...]) -> BuiltConfig:
-    return build(load_file(file, parse_feature_gates(feature_gates)))
+def _built(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> BuiltConfig:
+    """The configuration of a file, with every plugin in use made once to see that it can be."""
+    gates = parse_feature_gates(feature_gates)
+    registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
+    built = build(load_file(file, gates), {**IN_TREE_POINTS, **registry.added})
+    for profile in built.profiles:
+        Framework(profile, ClusterTable(), registry, gates)
+    return built
 
 
 def _described(built: BuiltConfig) -> Iterator[str]:
