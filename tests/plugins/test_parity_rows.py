@@ -1,11 +1,10 @@
-"""Rows of docs/parity.md: filters that are not about resources, rules of the queue, profiles."""
+"""Rows of docs/parity.md: filters by what a node is, rules of the queue, profiles."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from plugins.answers import PASSES, gated_cluster, profile_with, verdicts
-from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.api.pod import (
     Affinity,
     Container,
@@ -22,18 +21,12 @@ from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.prioritysort import PrioritySort
 from stowplan.plugins.schedulinggates import SchedulingGates
 from stowplan.testing import PodBuilder, cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.nodes import ZONE
 
 CORDONED = unresolvable("node(s) were unschedulable").by("NodeUnschedulable")
 TAINTED = unresolvable("node(s) had untolerated taint(s)").by("TaintToleration")
 NOT_MATCHED = unresolvable("node(s) didn't match Pod's node affinity/selector").by("NodeAffinity")
 SKEWED = unschedulable("node(s) didn't match pod topology spread constraints").by("PodTopologySpread")
-NO_LABEL = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)").by(
-    "PodTopologySpread"
-)
-APART = unresolvable("node(s) didn't match pod affinity rules").by("InterPodAffinity")
-TOO_CLOSE = unschedulable("node(s) didn't match pod anti-affinity rules").by("InterPodAffinity")
-UNWANTED = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules").by("InterPodAffinity")
 
 COMPARISONS = "TaintTolerationComparisonOperators"
 
@@ -158,102 +151,6 @@ def test_a_host_port_is_taken_once_per_node_address_and_protocol() -> None:
     assert verdicts(world, pod("p").port(8080))["a"] == PASSES
 
 
-ZONES = [node("a").zone("1"), node("b").zone("2"), node("bare")]
-RUNNING = [pod("old-1").labels(app="x", rev="1").on("a"), pod("old-2").labels(app="x", rev="1").on("a")]
-
-
-@pytest.mark.parametrize(
-    ("max_skew", "further", "expected"),
-    [
-        (1, {}, {"a": SKEWED, "b": PASSES, "bare": NO_LABEL}),
-        (2, {}, {"a": SKEWED, "b": PASSES, "bare": NO_LABEL}),
-        (3, {}, {"a": PASSES, "b": PASSES, "bare": NO_LABEL}),
-        (1, {"min_domains": 3}, {"a": SKEWED, "b": PASSES, "bare": NO_LABEL}),
-    ],
-)
-def test_hard_spreading_keeps_zones_within_the_skew(
-    max_skew: int, further: dict[str, Any], expected: dict[str, Status]
-) -> None:
-    wanting = pod("p").labels(app="x").spread(ZONE, max_skew=max_skew, **further)
-    assert verdicts(cluster(nodes=ZONES, pods=RUNNING), wanting) == expected
-
-
-def test_with_too_few_domains_the_emptiest_one_counts_as_empty() -> None:
-    pods = [*RUNNING, pod("old-3").labels(app="x").on("b")]
-    world = cluster(nodes=ZONES, pods=pods)
-    wanting = pod("p").labels(app="x").spread(ZONE)
-    assert verdicts(world, wanting)["b"] == PASSES
-    wanting = pod("p").labels(app="x").spread(ZONE, min_domains=3)
-    assert verdicts(world, wanting)["b"] == SKEWED
-
-
-@pytest.mark.parametrize(
-    ("policies", "expected"),
-    [
-        ({}, PASSES),
-        ({"node_affinity_policy": "Ignore"}, SKEWED),
-        ({"node_affinity_policy": "Honor"}, PASSES),
-    ],
-)
-def test_zones_the_pod_may_not_enter_count_unless_its_affinity_is_honored(
-    policies: dict[str, Any], expected: Status
-) -> None:
-    nodes = [node("a").zone("1").labels(disk="ssd"), node("b").zone("2")]
-    world = cluster(nodes=nodes, pods=RUNNING)
-    wanting = pod("p").labels(app="x").node_selector(disk="ssd").spread(ZONE, **policies)
-    assert verdicts(world, wanting)["a"] == expected
-
-
-@pytest.mark.parametrize(
-    ("policies", "expected"),
-    [({}, SKEWED), ({"node_taints_policy": "Ignore"}, SKEWED), ({"node_taints_policy": "Honor"}, PASSES)],
-)
-def test_tainted_zones_count_unless_taints_are_honored(policies: dict[str, Any], expected: Status) -> None:
-    world = cluster(nodes=[node("a").zone("1"), node("b").zone("2").taint("gpu")], pods=RUNNING)
-    wanting = pod("p").labels(app="x").spread(ZONE, **policies)
-    assert verdicts(world, wanting)["a"] == expected
-
-
-def test_spreading_can_be_per_revision() -> None:
-    world = cluster(nodes=ZONES, pods=RUNNING)
-    for revision, expected in (("1", SKEWED), ("2", PASSES)):
-        wanting = pod("p").labels(app="x", rev=revision)
-        wanting = wanting.spread(ZONE, {"app": "x"}, match_label_keys=("rev",))
-        assert verdicts(world, wanting)["a"] == expected
-
-
-def test_a_pod_joins_the_pods_it_wants_and_the_first_of_its_own_kind_may_go_anywhere() -> None:
-    world = cluster(nodes=ZONES, pods=RUNNING)
-    wanting = pod("p").affinity(ZONE, {"app": "x"})
-    assert verdicts(world, wanting) == {"a": PASSES, "b": APART, "bare": APART}
-    stranger = pod("p").affinity(ZONE, {"app": "nobody"})
-    assert verdicts(world, stranger) == {"a": APART, "b": APART, "bare": APART}
-    first = pod("p").labels(app="new").affinity(ZONE)
-    assert verdicts(world, first) == {"a": PASSES, "b": PASSES, "bare": APART}
-
-
-def test_pods_keep_away_from_each_other_whichever_of_them_asks() -> None:
-    alone = pod("alone").labels(app="alone").anti_affinity(ZONE, {"app": "x"}).on("b")
-    world = cluster(nodes=ZONES, pods=[*RUNNING, alone])
-    shy = pod("p").anti_affinity(ZONE, {"app": "x"})
-    assert verdicts(world, shy) == {"a": TOO_CLOSE, "b": PASSES, "bare": PASSES}
-    assert verdicts(world, pod("p").labels(app="x")) == {"a": PASSES, "b": UNWANTED, "bare": PASSES}
-
-
-def test_terms_reach_into_namespaces_chosen_by_label() -> None:
-    shop = Namespace(kind="Namespace", metadata=ObjectMeta(name="shop", labels={"team": "a"}))
-    team = LabelSelector(match_labels={"team": "a"})
-    foreign = pod("old").namespace("shop").labels(app="x").on("a")
-    world = cluster(nodes=ZONES, pods=[foreign], objects=[shop])
-    assert verdicts(world, pod("p").anti_affinity(ZONE, {"app": "x"}))["a"] == PASSES
-    shy = pod("p").anti_affinity(ZONE, {"app": "x"}, namespace_selector=team)
-    assert verdicts(world, shy)["a"] == TOO_CLOSE
-    carrier = pod("old-2").anti_affinity(HOSTNAME, {"app": "y"}, namespace_selector=team).on("b")
-    world.add(carrier)
-    assert verdicts(world, pod("p").labels(app="y"))["b"] == PASSES
-    assert verdicts(world, pod("p").namespace("shop").labels(app="y"))["b"] == UNWANTED
-
-
 def test_a_pod_that_needs_a_feature_goes_where_it_is_declared() -> None:
     lacking = unresolvable("node(s) didn't match Pod's required features").by("NodeDeclaredFeatures")
     world = cluster(
@@ -302,3 +199,16 @@ def test_each_pod_is_judged_by_the_profile_it_names() -> None:
     wanting = pod("p").requests({"example.com/gpu": 1})
     assert world.decide(wanting).node is None
     assert world.decide(wanting.scheduler("gpu-blind")).node == "a"
+
+
+def test_an_assumed_pod_takes_its_room_until_it_is_forgotten() -> None:
+    world = cluster(nodes=[node("a").capacity(cpu="1")])
+    wanting = pod("q").requests(cpu="600m")
+    assumed = world.table.info(pod("p").requests(cpu="600m").obj())
+    world.table.assume(assumed, "a")
+    full = unschedulable("Insufficient cpu").by("NodeResourcesFit")
+    assert verdicts(world, wanting) == {"a": full}
+    world.table.confirm(pod("p").requests(cpu="600m").on("a").obj())
+    assert verdicts(world, wanting) == {"a": full}
+    world.table.forget(assumed.uid)
+    assert verdicts(world, wanting) == {"a": PASSES}

@@ -49,11 +49,14 @@ NO_CONSTRAINTS = Constraints((), (), True)
 
 
 def parse(
-    constraints: Sequence[TopologySpreadConstraint], action: str, pod: PodInfo
+    constraints: Sequence[TopologySpreadConstraint], action: str, pod: PodInfo, *, label_keys: bool
 ) -> tuple[Constraint, ...]:
-    """The constraints with one action, their selectors narrowed by matchLabelKeys. Raises SelectorError."""
+    """The constraints with one action, with `label_keys` their selectors narrowed by matchLabelKeys.
+
+    Raises SelectorError.
+    """
     return tuple(
-        _constraint(constraint, _selector(constraint, pod), pod)
+        _constraint(constraint, _selector(constraint, pod, label_keys), pod)
         for constraint in constraints
         if constraint.when_unsatisfiable == action
     )
@@ -70,8 +73,10 @@ def with_selector(
     )
 
 
-def _selector(constraint: TopologySpreadConstraint, pod: PodInfo) -> Selector:
+def _selector(constraint: TopologySpreadConstraint, pod: PodInfo, label_keys: bool) -> Selector:
     selector = compile_selector(constraint.label_selector)
+    if not label_keys:
+        return selector
     own = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
     if not own or selector.nothing:
         return selector

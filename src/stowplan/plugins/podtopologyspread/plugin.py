@@ -1,6 +1,6 @@
 """The plugin: finds a pod's constraints, keeps counters for its class, and asks them."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ from stowplan.api.labels import SelectorError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import EventRegistration
 from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import PodTopologySpreadArgs
@@ -19,11 +20,13 @@ from stowplan.plugins.podtopologyspread.constraints import (
     NO_CONSTRAINTS,
     SOFT,
     SYSTEM_DEFAULTS,
+    Constraint,
     Constraints,
     parse,
     with_selector,
 )
 from stowplan.plugins.podtopologyspread.counting import Counted, start_counting
+from stowplan.plugins.podtopologyspread.hints import SpreadHints
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
@@ -53,6 +56,7 @@ class PodTopologySpread(Plugin):
         self._system = args.defaulting_type == SYSTEM_DEFAULTING
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
         self._compare = handle.gates["TaintTolerationComparisonOperators"]
+        self._label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
 
     def sign(self, pod: PodInfo) -> Hashable:
         try:
@@ -68,6 +72,9 @@ class PodTopologySpread(Plugin):
             node_demands(pod) if any(constraint.honors_affinity for constraint in every) else None,
             pod.spec.tolerations if any(constraint.honors_taints for constraint in every) else None,
         )
+
+    def events(self) -> Sequence[EventRegistration]:
+        return SpreadHints(self._hard_constraints).registrations()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo: _Memo | None = cycle.memo(self)
@@ -152,6 +159,13 @@ class PodTopologySpread(Plugin):
         cycle.remember(self, memo)
         return memo
 
+    def _hard_constraints(self, pod: PodInfo) -> tuple[Constraint, ...]:
+        """The hard constraints, whether or not the soft ones can be read. Raises SelectorError."""
+        try:
+            return self._constraints(pod).hard
+        except SelectorError:
+            return parse(pod.spec.topology_spread_constraints, HARD, pod, label_keys=self._label_keys)
+
     def _constraints(self, pod: PodInfo) -> Constraints:
         """A pod's own constraints, or the defaults for its group where it has none. Raises SelectorError."""
         own = pod.spec.topology_spread_constraints
@@ -164,7 +178,11 @@ class PodTopologySpread(Plugin):
             found: Constraints = kept[1]
             return found
         if own:
-            found = Constraints(parse(own, HARD, pod), parse(own, SOFT, pod), True)
+            found = Constraints(
+                parse(own, HARD, pod, label_keys=self._label_keys),
+                parse(own, SOFT, pod, label_keys=self._label_keys),
+                True,
+            )
         else:
             found = self._default_constraints(pod)
         pod.template.facts[fact] = (version, found)
