@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
+from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -10,7 +11,6 @@ import numpy as np
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
 from stowplan.framework.evaluation import Evaluation, PreFiltering
@@ -18,18 +18,15 @@ from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.plugin import UNSIGNED, Handle, Plugin, PreFilterResult, Traits, Unsigned
-from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, PreFilterAnswer, Settled
+from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, Settled
 from stowplan.framework.points import Point
 from stowplan.framework.preference import Preference
+from stowplan.framework.prefilter import ask_pre_filter
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.scorecolumn import ScoreColumn
 from stowplan.framework.status import Code, Status, unresolvable
-
-Nominations = Mapping[int, Sequence[PodInfo]]
-"""Pods nominated to rows."""
-
-_NO_NOMINATIONS: Nominations = {}
+from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials, promised
 
 _serials = count()
 
@@ -39,7 +36,8 @@ class Framework:
 
     `evaluate` is the heart: which nodes can take a pod, and how good each of them is. It neither waits nor
     changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
-    the same results. `class_memory` bounds what is kept for reuse, in bytes.
+    the same results. `class_memory` bounds what is kept for reuse, in bytes. `rng` is the chance that plugins
+    may use; without one it is the same in every run.
     """
 
     def __init__(
@@ -51,12 +49,13 @@ class Framework:
         *,
         reuse: bool = True,
         class_memory: int = 512 << 20,
+        rng: Random | None = None,
     ) -> None:
         self.profile = profile
         self.table = table
         self._reuse = reuse
         self._serial = next(_serials)
-        handle = Handle(table, gates or FeatureGates())
+        handle = Handle(table, gates or FeatureGates(), rng or Random(0))
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.in_tree
@@ -64,6 +63,7 @@ class Framework:
         self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
         self._pre_filters = self.at(Point.PRE_FILTER)
         self._filters = self.at(Point.FILTER)
+        self._filters_with_traits = [(plugin, self._traits[plugin.name]) for plugin in self._filters]
         self._pre_scores = self.at(Point.PRE_SCORE)
         self._scores = self.at(Point.SCORE)
         self._weights = {use.name: use.weight for use in profile.plugins.get(Point.SCORE, ())}
@@ -80,10 +80,14 @@ class Framework:
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
 
+    def forget_classes(self) -> None:
+        """Let go of everything kept for reuse, as before a profile is replaced."""
+        self._classes.clear()
+
     # The scheduling of one pod, up to the choice
 
     def evaluate(
-        self, pod: PodInfo, nominations: Nominations = _NO_NOMINATIONS, nominated_row: int | None = None
+        self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
     ) -> Evaluation:
         """Filter and score every node for a pod.
 
@@ -94,7 +98,7 @@ class Framework:
         key, pod_class, unsigned = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
         try:
-            return self._evaluate(cycle, pod_class, nominations, nominated_row)
+            evaluation = self._evaluate(cycle, pod_class, nominations, nominated_row)
         except PluginError:
             self._classes.drop(key)
             raise
@@ -105,13 +109,16 @@ class Framework:
                 memo = pod_class.memos.pop(name, None)
                 if memo is not None:
                     self.plugins[name].release(memo)
+        if not evaluation.feasible_count:
+            cycle.evaluation = evaluation
+        return evaluation
 
     def _evaluate(
         self, cycle: Cycle, pod_class: PodClass, nominations: Nominations, nominated_row: int | None
     ) -> Evaluation:
         pre_filtering = self._pre_filter(cycle, pod_class)
         if pre_filtering.status is not None:
-            return Evaluation(self, cycle, pod_class, pre_filtering)
+            return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
         feasibility = pod_class.feasibility
         if not feasibility.columns:
             feasibility.start(self._filter_columns(pod_class))
@@ -119,7 +126,7 @@ class Framework:
         touched = feasibility.sync(cycle)
         pod_class.preference.note(touched)
         overruled = self._with_nominated(cycle, pod_class, nominations, nominated_row)
-        evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled)
+        evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled, nominations)
         if nominated_row is not None:
             status = self._try_nominated(evaluation, feasibility, nominated_row)
             if status is None:
@@ -209,13 +216,13 @@ class Framework:
             cycle.skipped = set(settled.skipped)
             cycle.adopt(settled.states)
             for plugin in settled.asking:
-                answer = self._ask_pre_filter(plugin, cycle)
+                answer = ask_pre_filter(plugin, cycle)
                 if answer is not None and not self._heed(plugin, answer, cycle, result):
                     break
             return result
         complete = True
         for plugin in self._pre_filters:
-            answer = self._ask_pre_filter(plugin, cycle)
+            answer = ask_pre_filter(plugin, cycle)
             if plugin.constant_pre_filter and isinstance(answer, PreFilterResult):
                 complete = False
             if answer is not None and not self._heed(plugin, answer, cycle, result):
@@ -253,22 +260,6 @@ class Framework:
             tuple(plugin for plugin in plugins if not getattr(plugin, constant)),
         )
 
-    def _ask_pre_filter(self, plugin: Plugin, cycle: Cycle) -> PreFilterAnswer:
-        try:
-            answer: Any = plugin.pre_filter(cycle, cycle.pod)  # type: ignore[attr-defined]
-        except PluginError:
-            raise
-        except Exception as cause:
-            message = f'running PreFilter plugin "{plugin.name}": {type(cause).__name__}: {cause}'
-            raise PluginError(plugin.name, message) from cause
-        if answer is None or isinstance(answer, Status | PreFilterResult):
-            return answer
-        raise PluginError(
-            plugin.name,
-            f'running PreFilter plugin "{plugin.name}": expected a Status, a PreFilterResult or None, '
-            f"got {type(answer).__name__}",
-        )
-
     @staticmethod
     def _narrow(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> None:
         """Only nodes that every such plugin asks for are looked at."""
@@ -303,7 +294,11 @@ class Framework:
         if feasibility.asks_for(row):
             status = evaluation.status(row)
             return None if status.is_success else status
-        verdict = evaluation.overruled.get(row) or self._filter_row(evaluation.cycle, row)
+        verdict = evaluation.overruled.get(row)
+        if verdict is None:
+            cycle = evaluation.cycle
+            with self.trials(cycle, cycle.memos) as trials, trials.row(row) as trial:
+                verdict = trial.verdict()
         if verdict is not None:
             evaluation.overruled[row] = verdict
             feasibility.overrule(row)
@@ -314,63 +309,29 @@ class Framework:
     ) -> dict[int, Status]:
         """Rows that could not take the pod beside pods promised to them, with the reason."""
         overruled: dict[int, Status] = {}
-        if not nominations:
+        concerned = [
+            row
+            for row in nominations
+            if (row == nominated_row or pod_class.feasibility.asks_for(row))
+            and promised(nominations, row, cycle.pod)
+        ]
+        if not concerned:
             return overruled
-        pod = cycle.pod
-        for row, promised in nominations.items():
-            if row != nominated_row and not pod_class.feasibility.asks_for(row):
-                continue
-            others = [
-                other
-                for other in promised
-                if other.uid != pod.uid and other.priority >= pod.priority and other.row < 0
-            ]
-            if not others:
-                continue
-            status = self.filter_with(cycle, row, others)
-            if status is not None:
-                overruled[row] = status
-                pod_class.feasibility.overrule(row)
-                pod_class.preference.note(np.array([row], dtype=np.intp))
+        with self.trials(cycle, cycle.memos, nominations) as trials:
+            for row in concerned:
+                with trials.row(row) as trial:
+                    status = trial.beside_promised()
+                if status is not None:
+                    overruled[row] = status
+                    pod_class.feasibility.overrule(row)
+                    pod_class.preference.note(np.array([row], dtype=np.intp))
         return overruled
 
-    def filter_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
-        """What the filters say of a row as if other pods stood there too; None: it passes.
-
-        The pods are put on the row and taken off again; every count ends as it was.
-        """
-        table = self.table
-        name = table.name_of(row)
-        stand_ins = []
-        try:
-            for other in others:
-                stand_in = table.info(other.pod)
-                table.place(stand_in, name)
-                stand_ins.append(stand_in)
-            return self._filter_row(cycle, row)
-        finally:
-            for stand_in in reversed(stand_ins):
-                table.remove_pod(stand_in.uid)
-
-    def _filter_row(self, cycle: Cycle, row: int) -> Status | None:
-        """Ask the filters about one row with the table as it is, keeping nothing."""
-        trial = Cycle(self.table, cycle.pod, cycle.memos)
-        for plugin in self._pre_filters:
-            if plugin.name not in cycle.skipped:
-                self._ask_pre_filter(plugin, trial)
-        nodes = NodeRows(self.table, np.array([row], dtype=np.intp))
-        for index, plugin in enumerate(self._filters):
-            if plugin.name in cycle.skipped:
-                continue
-            column = FilterColumn(index, plugin, self._traits[plugin.name], reusable=False)
-            if column.by_node:
-                code = column.ask_node(trial, NodeRow(self.table, row))
-            else:
-                codes = column.ask(trial, nodes, None)
-                code = 0 if codes is None else int(codes[0])
-            if code:
-                return column.status(trial, cycle.pod, code)
-        return None
+    def trials(
+        self, attempt: Cycle, memos: Mapping[str, Any], nominations: Nominations = NO_NOMINATIONS
+    ) -> Trials:
+        """For trying the pod of an attempt on single rows. `memos` is what plugins keep for its class."""
+        return Trials(self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations)
 
     # PreScore
 

@@ -5,11 +5,8 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from stowplan.framework.feasibility import Feasibility
-from stowplan.framework.plugin import Plugin, PreFilterResult
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.preference import Preference
-from stowplan.framework.status import Status
-
-PreFilterAnswer = Status | PreFilterResult | None
 
 
 class ClassKey:
@@ -29,7 +26,8 @@ class Settled(NamedTuple):
 class PodClass:
     """Kept results for pods with one signature.
 
-    `memos` is what plugins keep for the class; nothing is kept for `unsigned` ones.
+    `memos` is what plugins keep for the class; nothing is kept for `unsigned` ones. Once the class is
+    `released` they are no longer kept current.
     """
 
     __slots__ = (
@@ -37,6 +35,7 @@ class PodClass:
         "feasibility",
         "memos",
         "preference",
+        "released",
         "settled_pre_filters",
         "settled_pre_scores",
         "unsigned",
@@ -50,6 +49,7 @@ class PodClass:
         self.feasibility = feasibility
         self.preference = preference
         self.memos: dict[str, Any] = {}
+        self.released = False
         self.settled_pre_filters: Settled | None = None
         self.settled_pre_scores: Settled | None = None
 
@@ -102,11 +102,7 @@ class PodClasses:
             return
         self._fresh[key] = pod_class
         if len(self._fresh) > _FRESH:
-            oldest, let_go = self._fresh.popitem(last=False)
-            self._met[oldest] = None
-            if len(self._met) > _REMEMBERED:
-                self._met.popitem(last=False)
-            self._release(let_go)
+            self._let_go(next(iter(self._fresh)))
 
     def drop(self, key: Hashable) -> None:
         """Forget a class, if it is known at all."""
@@ -124,9 +120,17 @@ class PodClasses:
         self._sizes[key] = size = pod_class.bytes
         self._held += size
         while self._held > self._budget and len(self._kept) > 1:
-            self.drop(next(iter(self._kept)))
+            self._let_go(next(iter(self._kept)))
+
+    def _let_go(self, key: Hashable) -> None:
+        """Drop a class to make room, and know it again if it comes back."""
+        self.drop(key)
+        self._met[key] = None
+        if len(self._met) > _REMEMBERED:
+            self._met.popitem(last=False)
 
     def _release(self, pod_class: PodClass) -> None:
         """Let plugins give back what they kept for the class."""
+        pod_class.released = True
         for name, memo in pod_class.memos.items():
             self._plugins[name].release(memo)

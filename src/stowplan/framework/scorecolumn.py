@@ -246,7 +246,9 @@ class ScoreColumn:
             self.constant, self.final = constant, None
             return changed
         if self.final is None or rows is None:
-            self.final = self._normalized(cycle, self.raw)
+            used = cycle.table.rows_in_use
+            self.final = np.zeros(len(self.raw), dtype=np.int64)
+            self.final[:used] = self._normalized(cycle, self.raw[:used])
             return True
         self.final[rows] = self._normalized(cycle, self.raw[rows])
         return False

@@ -1,0 +1,133 @@
+"""Who is asked about which nodes, and how often."""
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.status import unschedulable
+from stowplan.testing import cluster, node, pod
+
+NODES = [node(name) for name in "abcdef"]
+
+
+class Counting(Plugin):
+    """Remembers which nodes it was asked about."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+
+
+class Signed(Counting):
+    reads = Reads.NODE
+
+    def sign(self, pod: Any) -> str:
+        return "every pod alike"
+
+    def filter_node(self, cycle: Any, pod: Any, node: Any) -> Any:
+        self.asked[node.name] += 1
+        return unschedulable("not this one") if "closed" in node.labels else None
+
+
+class Unsigned(Counting):
+    def filter_node(self, cycle: Any, pod: Any, node: Any) -> None:
+        self.asked[node.name] += 1
+
+
+class SignedScore(Counting):
+    reads = Reads.NODE
+
+    def sign(self, pod: Any) -> str:
+        return "every pod alike"
+
+    def score_node(self, cycle: Any, pod: Any, node: Any) -> int:
+        self.asked[node.name] += 1
+        return 50
+
+
+class Columns(Counting):
+    reads = Reads.USAGE
+
+    def sign(self, pod: Any) -> str:
+        return "every pod alike"
+
+    def filter(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        self.asked.update(each.name for each in nodes)
+        return np.zeros(len(nodes), dtype=np.int64)
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    Counting.asked.clear()
+
+
+def place(world: Any, number: int) -> str:
+    node_name = world.schedule(pod(f"p{number}").requests(cpu="100m")).node
+    assert node_name is not None
+    return str(node_name)
+
+
+def test_a_plugin_that_says_what_it_reads_is_asked_once_about_each_node() -> None:
+    world = cluster(nodes=NODES, plugins=[Signed])
+    for number in range(5):
+        place(world, number)
+    assert Counting.asked == Counter("abcdef")
+
+
+def test_it_is_asked_again_about_a_node_that_changed() -> None:
+    world = cluster(nodes=NODES, plugins=[Signed])
+    place(world, 0)
+    world.add(node("c").labels(closed="yes"))
+    Counting.asked.clear()
+    for number in range(1, 12):
+        assert place(world, number) != "c"
+    assert Counting.asked == Counter("c")
+
+
+def test_a_plugin_that_says_nothing_is_asked_about_every_node_every_time() -> None:
+    world = cluster(nodes=NODES, plugins=[Unsigned])
+    for number in range(3):
+        place(world, number)
+    assert Counting.asked == Counter("abcdef" * 3)
+
+
+def test_a_plugin_that_says_nothing_does_not_keep_others_from_being_reused() -> None:
+    class Silent(Plugin):
+        def filter_node(self, cycle: Any, pod: Any, node: Any) -> None:
+            return None
+
+    world = cluster(nodes=NODES, plugins=[Signed, Silent])
+    for number in range(3):
+        place(world, number)
+    assert Counting.asked == Counter("abcdef")
+
+
+def test_a_filter_by_node_is_not_asked_about_nodes_that_are_out_already() -> None:
+    world = cluster(nodes=[*NODES, node("tainted").taint("gpu")], plugins=[Signed])
+    place(world, 0)
+    assert "tainted" not in Counting.asked
+    world.add(node("tainted"))
+    place(world, 1)
+    assert Counting.asked == Counter(["tainted", *"abcdef"])
+
+
+def test_a_score_by_node_is_asked_once_about_nodes_that_can_take_the_pod() -> None:
+    world = cluster(nodes=[*NODES, node("tainted").taint("gpu")], plugins=[SignedScore])
+    for number in range(3):
+        place(world, number)
+    assert Counting.asked == Counter("abcdef")
+
+
+def test_a_plugin_that_reads_usage_is_asked_again_where_pods_came_and_went() -> None:
+    world = cluster(nodes=NODES, plugins=[Columns])
+    first = place(world, 0)
+    Counting.asked.clear()
+    place(world, 1)
+    assert Counting.asked == Counter([first])
+
+
+def test_with_one_node_left_nobody_scores() -> None:
+    world = cluster(nodes=[node("a"), node("b").taint("gpu")], plugins=[SignedScore])
+    assert place(world, 0) == "a"
+    assert not Counting.asked
