@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from reuse.strategies import HOSTNAME, RACK, ZONE
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
@@ -91,10 +92,16 @@ def usage(table: ClusterTable) -> dict[str, Any]:
             "allowed": int(table.allowed_pods[row]),
             "non-zero": table.non_zero[:, row].tolist(),
             "uids": set(table.pods_on[row]),
+            "labels": {key: _label(table, key, row) for key in (ZONE, HOSTNAME, RACK)},
             "allocatable": _line(table, table.allocatable, row),
             "requested": _line(table, table.requested, row),
         }
     return found
+
+
+def _label(table: ClusterTable, key: str, row: int) -> str | None:
+    column = table.label_column(key)
+    return column.values[int(column.ids[row])]
 
 
 def _line(table: ClusterTable, matrix: Any, row: int) -> dict[str, int]:

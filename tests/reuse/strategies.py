@@ -76,7 +76,7 @@ def node_labels(draw: st.DrawFn, name: str) -> dict[str, str]:
     found = {
         ZONE: draw(st.sampled_from(["za", "zb", "zc", "za", "zb", "", None])),
         HOSTNAME: draw(st.sampled_from([name, name, name, name, "n0", None])),
-        RACK: draw(st.sampled_from(["r1", "r2", None, None])),
+        RACK: draw(st.sampled_from(["r1", "r2", "r3", None, None])),
         "disk": draw(st.sampled_from(["ssd", "hdd", None])),
         "gen": draw(st.sampled_from(["3", "7", None])),
     }

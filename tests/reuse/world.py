@@ -72,12 +72,15 @@ class World:
 
     # Objects around pods
 
+    def knows(self, obj: Object) -> bool:
+        return (type(obj).__name__, obj.key) in self.around
+
     def put(self, obj: Object) -> None:
         self.around[type(obj).__name__, obj.key] = obj
         self.table.put(obj)
 
-    def discard(self, key: tuple[str, str]) -> None:
-        self.table.discard(self.around.pop(key))
+    def discard(self, obj: Object) -> None:
+        self.table.discard(self.around.pop((type(obj).__name__, obj.key)))
 
     # The same from scratch
 
