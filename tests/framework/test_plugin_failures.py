@@ -129,3 +129,20 @@ def test_the_node_on_which_a_plugin_failed_is_named() -> None:
     with pytest.raises(PluginError) as caught:
         with_plugin(ByNode).schedule(pod("bad").labels(mood="raise"))
     assert caught.value.nodes == ("b",)
+
+
+def test_a_score_that_goes_wrong_later_in_a_single_row_is_noticed() -> None:
+    class Crowding(Plugin):
+        reads = Reads.USAGE
+
+        def sign(self, pod: Any) -> str:
+            return "every pod alike"
+
+        def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+            return 99 + nodes.pod_count
+
+    world = cluster(nodes=NODES, plugins=[Crowding])
+    for number in range(2):
+        world.schedule(pod(f"p{number}"))
+    with pytest.raises(PluginError, match="returns an invalid score 101"):
+        world.schedule(pod("p2"))

@@ -84,16 +84,9 @@ class Feasibility:
         touched = set(rows)
         touched.update(self._revisit)
         for column in self._watching:
-            traits = column.traits
-            column.few = rows if traits.reads_usage else []
-            if traits.row_local:
-                continue
-            stale = traits.stale_filter_rows(cycle, cycle.pod, column.state, cycle.read(column.plugin))
-            if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
+            if not column.find_few(cycle, rows):
                 return None
-            if len(stale):
-                column.few = [*column.few, *stale.tolist()]
-                touched.update(column.few)
+            touched.update(column.few)
         return list(touched) if len(touched) <= FEW_ROWS else None
 
     def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:

@@ -9,45 +9,37 @@ from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.column import PluginColumn, describe
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.plugin import ALL_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
-from stowplan.framework.rows import merge_stale, rows_read
+from stowplan.framework.plugin import AllRows, Codes, Plugin, StaleRows, Traits
 from stowplan.framework.status import Status
 
 
-class FilterColumn:
-    """One Filter plugin's codes over all rows; None while it passes every row.
+class FilterColumn(PluginColumn):
+    """One Filter plugin's codes over all rows; None while it passes every row."""
 
-    `state` is what the plugin had found when the codes were computed, so that it can say which rows changed.
-    """
-
-    __slots__ = (
-        "active",
-        "by_node",
-        "codes",
-        "few",
-        "index",
-        "known",
-        "plugin",
-        "reusable",
-        "state",
-        "statuses",
-        "traits",
-    )
+    __slots__ = ("by_node", "codes", "index", "known", "statuses")
 
     def __init__(self, index: int, plugin: Plugin, traits: Traits, reusable: bool) -> None:
+        super().__init__(plugin, traits, reusable)
         self.index = index
-        self.plugin = plugin
-        self.traits = traits
-        self.reusable = reusable
         self.by_node = traits.by_node_filter
-        self.few: list[int] = []
-        self.active = False
         self.codes: Codes | None = None
-        self.state: Any = None
         self.known: BoolColumn | None = None
         self.statuses: list[Status] = []
+
+    def basis(self, cycle: Cycle) -> Any:
+        return cycle.read(self.plugin)
+
+    def named_stale(self, cycle: Cycle, now: Any) -> StaleRows:
+        return self.traits.stale_filter_rows(cycle, cycle.pod, self.state, now)
+
+    def error(self, message: str, node: str | None = None) -> PluginError:
+        name = self.plugin.name
+        return PluginError(
+            name, f'running "{name}" filter plugin: {message}', () if node is None else (node,)
+        )
 
     def stop(self) -> bool:
         """The plugin does not take part this time; says whether that changes anything."""
@@ -79,32 +71,30 @@ class FilterColumn:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return
         for row in rows:
-            try:
-                code = ask(cycle, cycle.pod, row)
-            except Exception as cause:
-                raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
+            code = self.call(ask, cycle, row)
             if self.codes is None:
                 if not code:
                     continue
                 self.codes = np.zeros(table.capacity, dtype=np.int64)
             self.codes[row] = code
 
+    def ask_row(self, table: ClusterTable, cycle: Cycle, row: int) -> int:
+        """The plugin's code for one row as it is now, kept nowhere."""
+        if self.by_node:
+            return self.ask_node(cycle, NodeRow(table, row))
+        ask = self.traits.filter_row
+        if ask is None:
+            codes = self.ask(cycle, NodeRows(table, np.array([row], dtype=np.intp)), None)
+            return 0 if codes is None else int(codes[0])
+        code: int = self.call(ask, cycle, row, table.name_of(row))
+        return code
+
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
-        try:
-            codes: Any = self.plugin.filter(cycle, cycle.pod, nodes)  # type: ignore[attr-defined]
-        except PluginError:
-            raise
-        except Exception as cause:
-            raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
-        if codes is None:
+        answer = self.call(self.plugin.filter, cycle, nodes)  # type: ignore[attr-defined]
+        if answer is None:
             return None
-        if not isinstance(codes, np.ndarray) or codes.shape != (nodes.count,):
-            raise filter_error(
-                self.plugin, f"expected an array of {nodes.count} codes, got {describe(codes)}"
-            )
-        if codes.dtype.kind not in "iub":
-            raise filter_error(self.plugin, f"expected integer codes, got {codes.dtype}")
+        codes: Codes = self.checked(answer, nodes.count, "codes")
         if capacity is None:
             return codes
         if not codes.any():
@@ -134,41 +124,15 @@ class FilterColumn:
         return rows
 
     def ask_node(self, cycle: Cycle, node: NodeRow) -> int:
-        try:
-            status: Any = self.plugin.filter_node(cycle, cycle.pod, node)  # type: ignore[attr-defined]
-        except Exception as cause:
-            raise filter_error(self.plugin, f"{type(cause).__name__}: {cause}", node.name) from cause
+        status = self.call(self.plugin.filter_node, cycle, node, node.name)  # type: ignore[attr-defined]
         if status is None:
             return 0
         if not isinstance(status, Status):
-            raise filter_error(self.plugin, f"expected a Status or None, got {describe(status)}", node.name)
+            raise self.error(f"expected a Status or None, got {describe(status)}", node.name)
         if status.is_success:
             return 0
         if not status.code.is_rejection:
-            raise filter_error(self.plugin, status.message or status.code.label, node.name)
+            raise self.error(status.message or status.code.label, node.name)
         if status not in self.statuses:
             self.statuses.append(status)
         return self.statuses.index(status) + 1
-
-    def stale(self, cycle: Cycle, state: Any, node_rows: Rows, usage_rows: Rows) -> StaleRows:
-        """The rows whose code may differ from the one kept."""
-        if not self.active or not self.reusable:
-            return ALL_ROWS
-        traits = self.traits
-        rows = rows_read(traits, node_rows, usage_rows)
-        if traits.row_local:
-            return rows
-        return merge_stale(rows, traits.stale_filter_rows(cycle, cycle.pod, self.state, state))
-
-
-def filter_error(plugin: Plugin, message: str, node: str | None = None) -> PluginError:
-    return PluginError(
-        plugin.name, f'running "{plugin.name}" filter plugin: {message}', () if node is None else (node,)
-    )
-
-
-def describe(value: object) -> str:
-    """A short description of a wrong value."""
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    return f"{type(value).__name__} {value!r}"[:80]

@@ -26,6 +26,7 @@ class Preference:
         "_node_position",
         "_skipped",
         "_table",
+        "_unproven",
         "_unseen",
         "_usage_position",
         "columns",
@@ -41,9 +42,7 @@ class Preference:
         self._node_position = -1
         self._usage_position = -1
         self._skipped: set[str] | None = None
-        self._by_one = all(
-            column.reusable and not column.by_node and not column.checked for column in columns
-        )
+        self._by_one = all(column.reusable and not column.by_node and column.trusted for column in columns)
 
     def note(self, touched: StaleRows | list[int]) -> None:
         """Feasibility was looked at again in these rows."""
@@ -85,18 +84,11 @@ class Preference:
         touched = set(rows)
         touched.update(unseen)
         for column in self.columns:
-            traits = column.traits
-            if not column.active or not traits.watches:
+            if not column.active or not column.traits.watches:
                 continue
-            column.few = rows if traits.reads_usage else []
-            if traits.row_local:
-                continue
-            stale = traits.stale_score_rows(cycle, cycle.pod, column.state, column.basis(cycle))
-            if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
+            if not column.find_few(cycle, rows):
                 return None
-            if len(stale):
-                column.few = [*column.few, *stale.tolist()]
-                touched.update(column.few)
+            touched.update(column.few)
         return list(touched) if len(touched) <= FEW_ROWS else None
 
     def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:
@@ -121,10 +113,19 @@ class Preference:
                 if not column.adjust(rows, before, was, now):
                     column.find_extremes(feasible)
                 rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten
+        if self._unproven:
+            few = [row for row, fits in zip(rows, now, strict=True) if fits]
+            self._check(feasible if rewritten else np.array(few, dtype=np.intp))
         if rewritten:
             self._total_all(feasible)
-            return
-        self._total_few(rows, now)
+        else:
+            self._total_few(rows, now)
+
+    def _check(self, rows: BoolColumn | Rows) -> None:
+        """Refuse nonsense from plugins that are not our own."""
+        for column in self._unproven:
+            if column.active:
+                column.check(rows)
 
     def _total_few(self, rows: list[int], feasible: list[bool]) -> None:
         scored = [column for column in self.columns if column.active]
@@ -179,9 +180,7 @@ class Preference:
             column.active, column.state = True, state
         few = not rewritten and not isinstance(touched, AllRows) and len(touched) <= FEW_ROWS
         rewritten = self._normalize(cycle, feasible, touched if few else None, befores) or rewritten
-        for column in self.columns:
-            if column.active and column.checked:
-                column.check(feasible)
+        self._check(feasible)
         if rewritten or isinstance(touched, AllRows):
             self._total_all(feasible)
         else:

@@ -8,11 +8,10 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.column import PluginColumn, describe
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.filtercolumn import describe
 from stowplan.framework.plugin import (
-    ALL_ROWS,
     FEW_ROWS,
     MAX_NODE_SCORE,
     AllRows,
@@ -22,13 +21,12 @@ from stowplan.framework.plugin import (
     StaleRows,
     Traits,
 )
-from stowplan.framework.rows import merge_stale, rows_read
 
 IGNORED = int(np.iinfo(np.int64).min)
 """A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
 
 
-class ScoreColumn:
+class ScoreColumn(PluginColumn):
     """One Score plugin's raw and final scores over all rows.
 
     `raw` is None while every row has raw score 0; then `constant` is the final score of all of them.
@@ -38,34 +36,23 @@ class ScoreColumn:
     __slots__ = (
         "_at_high",
         "_at_low",
-        "active",
         "by_node",
-        "checked",
         "constant",
         "extremes",
-        "few",
         "final",
         "known",
         "normalizes",
-        "plugin",
         "raw",
-        "reusable",
-        "state",
-        "traits",
+        "trusted",
         "weight",
     )
 
     def __init__(self, plugin: Plugin, traits: Traits, weight: int, reusable: bool, trusted: bool) -> None:
-        self.plugin = plugin
-        self.traits = traits
+        super().__init__(plugin, traits, reusable)
         self.weight = weight
-        self.reusable = reusable
-        self.checked = not trusted
+        self.trusted = trusted
         self.by_node = traits.by_node_score
         self.normalizes = traits.normalizes
-        self.few: list[int] = []
-        self.active = False
-        self.state: Any = None
         self.raw: Scores | None = None
         self.final: Scores | None = None
         self.known: BoolColumn | None = None
@@ -74,6 +61,13 @@ class ScoreColumn:
         self._at_high = 0
         self._at_low = 0
 
+    def named_stale(self, cycle: Cycle, now: Any) -> StaleRows:
+        return self.traits.stale_score_rows(cycle, cycle.pod, self.state, now)
+
+    def error(self, message: str, node: str | None = None) -> PluginError:
+        name, nodes = self.plugin.name, () if node is None else (node,)
+        return PluginError(name, f'running Score plugin "{name}": {message}', nodes)
+
     def stop(self) -> bool:
         was_active = self.active
         self.active, self.state, self.extremes = False, None, None
@@ -81,19 +75,8 @@ class ScoreColumn:
         return was_active
 
     def basis(self, cycle: Cycle) -> Any:
-        """What the plugin's scores of this attempt rest on, beside the rows themselves."""
         ask = self.traits.score_basis
         return cycle.read_score(self.plugin) if ask is None else ask(cycle, cycle.pod)
-
-    def stale(self, cycle: Cycle, state: Any, node_rows: Rows, usage_rows: Rows) -> StaleRows:
-        """The rows whose raw score may differ from the one kept."""
-        if not self.active or not self.reusable:
-            return ALL_ROWS
-        traits = self.traits
-        rows = rows_read(traits, node_rows, usage_rows)
-        if traits.row_local:
-            return rows
-        return merge_stale(rows, traits.stale_score_rows(cycle, cycle.pod, self.state, state))
 
     def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> list[int] | None:
         """Ask the plugin again; returns the old raw scores of a few rows, for `adjust`."""
@@ -123,10 +106,7 @@ class ScoreColumn:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return
         for row in rows:
-            try:
-                score = ask(cycle, cycle.pod, row)
-            except Exception as cause:
-                raise score_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
+            score = self.call(ask, cycle, row)
             if self.raw is None:
                 if not score:
                     continue
@@ -159,32 +139,19 @@ class ScoreColumn:
         self.final = None if self.normalizes else self.raw
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
-        try:
-            scores: Any = self.plugin.score(cycle, cycle.pod, nodes)  # type: ignore[attr-defined]
-        except PluginError:
-            raise
-        except Exception as cause:
-            raise score_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
-        if scores is None:
+        answer = self.call(self.plugin.score, cycle, nodes)  # type: ignore[attr-defined]
+        if answer is None:
             return None
-        if not isinstance(scores, np.ndarray) or scores.shape != (nodes.count,):
-            raise score_error(
-                self.plugin, f"expected an array of {nodes.count} scores, got {describe(scores)}"
-            )
-        if scores.dtype.kind not in "iub":
-            raise score_error(self.plugin, f"expected integer scores, got {scores.dtype}")
+        scores: Scores = self.checked(answer, nodes.count, "scores")
         return scores
 
     def _ask_nodes(self, cycle: Cycle, rows: Rows) -> list[int]:
         scores: list[int] = []
         for row in rows.tolist():
             node = NodeRow(cycle.table, row)
-            try:
-                score: Any = self.plugin.score_node(cycle, cycle.pod, node)  # type: ignore[attr-defined]
-            except Exception as cause:
-                raise score_error(self.plugin, f"{type(cause).__name__}: {cause}", node.name) from cause
+            score = self.call(self.plugin.score_node, cycle, node, node.name)  # type: ignore[attr-defined]
             if not isinstance(score, int | np.integer):
-                raise score_error(self.plugin, f"expected an int, got {describe(score)}", node.name)
+                raise self.error(f"expected an int, got {describe(score)}", node.name)
             scores.append(int(score))
         return scores
 
@@ -257,33 +224,21 @@ class ScoreColumn:
         try:
             result: Any = self.plugin.normalize(cycle, cycle.pod, raw, self.extremes)  # type: ignore[attr-defined]
         except Exception as cause:
-            raise score_error(self.plugin, f"{type(cause).__name__}: {cause}") from cause
+            raise self.error(f"{type(cause).__name__}: {cause}") from cause
         if not isinstance(result, np.ndarray) or result.shape != raw.shape:
-            raise score_error(
-                self.plugin, f"normalize: expected an array of {len(raw)} scores, got {describe(result)}"
-            )
+            raise self.error(f"normalize: expected an array of {len(raw)} scores, got {describe(result)}")
         return result
 
-    def check(self, feasible: BoolColumn) -> None:
-        """Refuse scores outside 0..100."""
+    def check(self, feasible: BoolColumn | Rows) -> None:
+        """Refuse scores outside 0..100 in some rows."""
         if self.final is None:
-            worst = self.constant
-            if 0 <= worst <= MAX_NODE_SCORE:
-                return
+            bad = np.array([] if 0 <= self.constant <= MAX_NODE_SCORE else [self.constant])
         else:
             values = self.final[feasible]
             bad = values[(values < 0) | (values > MAX_NODE_SCORE)]
-            if not len(bad):
-                return
-            worst = int(bad[0])
-        raise PluginError(
-            self.plugin.name,
-            f'plugin "{self.plugin.name}" returns an invalid score {worst}, it should in the range of '
-            f"[0, {MAX_NODE_SCORE}] after normalizing",
-        )
-
-
-def score_error(plugin: Plugin, message: str, node: str | None = None) -> PluginError:
-    return PluginError(
-        plugin.name, f'running Score plugin "{plugin.name}": {message}', () if node is None else (node,)
-    )
+        if len(bad):
+            raise PluginError(
+                self.plugin.name,
+                f'plugin "{self.plugin.name}" returns an invalid score {bad[0]}, it should in the range of '
+                f"[0, {MAX_NODE_SCORE}] after normalizing",
+            )

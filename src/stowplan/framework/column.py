@@ -1,0 +1,86 @@
+"""What is kept of one plugin at one extension point for a class of pods."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stowplan.cluster.changes import Rows
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Plugin, StaleRows, Traits
+from stowplan.framework.rows import merge_stale, rows_read
+
+
+class PluginColumn:
+    """The part that filters and scores have in common: asking the plugin, and knowing which rows are stale.
+
+    `state` is what the plugin had found when its kept answers were computed, so that it can say which rows
+    changed since. `few` are the rows to ask about again when they are few.
+    """
+
+    __slots__ = ("active", "few", "plugin", "reusable", "state", "traits")
+
+    def __init__(self, plugin: Plugin, traits: Traits, reusable: bool) -> None:
+        self.plugin = plugin
+        self.traits = traits
+        self.reusable = reusable
+        self.active = False
+        self.state: Any = None
+        self.few: list[int] = []
+
+    def basis(self, cycle: Cycle) -> Any:
+        """What the plugin's answers of this attempt rest on, beside the rows themselves."""
+        raise LookupError(self.plugin.name)
+
+    def named_stale(self, cycle: Cycle, now: Any) -> StaleRows:
+        """The rows that the plugin itself says have changed."""
+        raise LookupError(self.plugin.name)
+
+    def error(self, message: str, node: str | None = None) -> PluginError:
+        """The error that ends the attempt, by the plugin's name."""
+        raise LookupError(self.plugin.name)
+
+    def stale(self, cycle: Cycle, now: Any, node_rows: Rows, usage_rows: Rows) -> StaleRows:
+        """The rows whose answer may differ from the one kept."""
+        if not self.active or not self.reusable:
+            return ALL_ROWS
+        rows = rows_read(self.traits, node_rows, usage_rows)
+        return rows if self.traits.row_local else merge_stale(rows, self.named_stale(cycle, now))
+
+    def find_few(self, cycle: Cycle, usage_rows: list[int]) -> bool:
+        """Set `few` to the stale rows after nothing but usage changed; False if they are too many."""
+        traits = self.traits
+        self.few = usage_rows if traits.reads_usage else []
+        if traits.row_local:
+            return True
+        stale = self.named_stale(cycle, self.basis(cycle))
+        if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
+            return False
+        if len(stale):
+            self.few = [*self.few, *stale.tolist()]
+        return True
+
+    def call(self, ask: Callable[..., Any], cycle: Cycle, about: Any, node: str | None = None) -> Any:
+        """Ask the plugin. Whatever it raises fails this attempt, under its name, and nothing else."""
+        try:
+            return ask(cycle, cycle.pod, about)
+        except PluginError:
+            raise
+        except Exception as cause:
+            raise self.error(f"{type(cause).__name__}: {cause}", node) from cause
+
+    def checked(self, answer: Any, count: int, what: str) -> Any:
+        """An answer by column, refused unless it is an array of so many whole numbers."""
+        if not isinstance(answer, np.ndarray) or answer.shape != (count,):
+            raise self.error(f"expected an array of {count} {what}, got {describe(answer)}")
+        if answer.dtype.kind not in "iub":
+            raise self.error(f"expected integer {what}, got {answer.dtype}")
+        return answer
+
+
+def describe(value: object) -> str:
+    """A short description of a wrong value."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    return f"{type(value).__name__} {value!r}"[:80]
