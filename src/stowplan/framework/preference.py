@@ -42,7 +42,8 @@ class Preference:
         self._node_position = -1
         self._usage_position = -1
         self._skipped: set[str] | None = None
-        self._by_one = all(column.reusable and not column.by_node and column.trusted for column in columns)
+        self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self._unproven = [column for column in columns if not column.trusted]
 
     def note(self, touched: StaleRows | list[int]) -> None:
         """Feasibility was looked at again in these rows."""
