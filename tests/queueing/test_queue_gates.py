@@ -61,12 +61,13 @@ def test_only_events_that_the_gating_plugin_registered_for_are_looked_at(
     event: ClusterEvent, looked_at: bool
 ) -> None:
     r = rig(Doorman, Patient)
+    r.waiting(pod("p"), "Patient")
     Doorman.closed.add("p")
     Patient.answers["p"] = Hint.QUEUE
-    r.add(pod("p"))
+    r.queue.move_all(NODE_ADD, None, NEW_NODE)
     queued = r.queue.get("default/p")
     assert queued is not None
-    queued.unschedulable_plugins |= {"Patient"}
+    assert queued.unschedulable_plugins == {"Patient", "Doorman"}
     Doorman.asked.clear()
     r.queue.move_all(event, NEW_NODE, NEW_NODE)
     assert bool(Doorman.asked) is looked_at

@@ -149,8 +149,10 @@ TOPOLOGY_KEYS = (ZONE, HOSTNAME, RACK)
 
 selectors = st.sampled_from(SELECTORS)
 topology_keys = st.sampled_from(TOPOLOGY_KEYS)
-pod_labels = st.fixed_dictionaries(
-    {}, optional={"app": st.sampled_from("aab"), "tier": st.just("x"), "version": st.sampled_from("12")}
+pod_labels = st.builds(
+    lambda app, rest: {**app, **rest},
+    st.sampled_from([{"app": "a"}, {"app": "a"}, {"app": "a"}, {"app": "b"}, {}]),
+    st.sampled_from([{}, {}, {"tier": "x"}, {"version": "1"}, {"version": "2"}]),
 )
 policies = st.sampled_from([None, None, "Honor", "Ignore"])
 
@@ -241,17 +243,22 @@ FEATURES: dict[str, SearchStrategy] = {
     "restarts_all": st.just(True),
     "user_namespace": st.just(True),
 }
-AFTER_OTHER_PODS = sorted(name for name in FEATURES if "ffinity" in name or "spread" in name)
+ABOUT_OTHER_PODS = sorted(name for name in FEATURES if "ffinity" in name or "spread" in name)
+feature_names = st.one_of(
+    st.just("topology_spread_constraints"),
+    st.sampled_from(ABOUT_OTHER_PODS),
+    st.sampled_from(sorted(FEATURES)),
+)
 
 
 @st.composite
 def pods(draw: st.DrawFn) -> Pod:
     """A pod without name, uid or node: a template. It asks for a few things of many."""
-    names = draw(st.lists(st.sampled_from([*FEATURES, *AFTER_OTHER_PODS]), max_size=3, unique=True))
+    names = draw(st.lists(feature_names, max_size=3, unique=True))
     asks = {name: draw(FEATURES[name]) for name in names}
     return Pod(
         metadata=ObjectMeta(
-            namespace=draw(st.sampled_from(["default", "default", *NAMESPACES])),
+            namespace=draw(st.sampled_from(["default", "default", "default", *NAMESPACES])),
             labels=draw(pod_labels),
             owner_references=draw(owners),
         ),
@@ -341,4 +348,4 @@ replica_sets = st.builds(
     st.sampled_from(["default", "default", "team-a"]),
     selectors,
 )
-around = st.one_of(namespaces, services, replica_sets)
+around = st.one_of(namespaces, namespaces, services, replica_sets)

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stowplan.api import node, pod, storage, workloads, writes
+from stowplan.api import devices, node, pod, storage, workloads, writes
 from stowplan.api.meta import Namespace, Object
 
 T = TypeVar("T", bound=Object)
@@ -22,6 +22,7 @@ KINDS: dict[str, type[Object]] = {
         storage.CSIDriver,
         storage.CSIStorageCapacity,
         storage.VolumeAttachment,
+        devices.DeviceClass,
         workloads.Service,
         workloads.ReplicationController,
         workloads.ReplicaSet,

@@ -4,12 +4,21 @@ from stowplan.api.meta import Object, Struct
 from stowplan.api.pod import ResourceList
 
 
-class Taint(Struct, frozen=True):
-    """A taint, without the time it was added: two nodes tainted alike count as alike."""
+class Taint(Struct, frozen=True, eq=False):
+    """A taint. Whenever they were added, two that are otherwise the same count as equal."""
 
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Taint):
+            return NotImplemented
+        return self.key == other.key and self.value == other.value and self.effect == other.effect
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.value, self.effect))
 
 
 class NodeSpec(Struct, frozen=True):

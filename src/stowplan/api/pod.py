@@ -255,6 +255,21 @@ class PodResourceClaimStatus(Struct, frozen=True):
     resource_claim_name: str | None = None
 
 
+class ContainerExtendedResourceRequest(Struct, frozen=True):
+    """Which request of a claim stands for an extended resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(Struct, frozen=True):
+    """The claim that was made for the extended resources a pod gets as devices."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
 class PodStatus(Struct, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -265,6 +280,7 @@ class PodStatus(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(Object, frozen=True):
@@ -275,6 +291,11 @@ class Pod(Object, frozen=True):
     def priority(self) -> int:
         """`spec.priority`, 0 where admission set none."""
         return self.spec.priority or 0
+
+    @property
+    def is_placed(self) -> bool:
+        """On a node, or promised one: room has to be left for it."""
+        return bool(self.spec.node_name or self.status.nominated_node_name)
 
     @property
     def is_terminating(self) -> bool:

@@ -46,6 +46,16 @@ class PodRequests(msgspec.Struct, frozen=True, gc=False):
     non_zero_milli_cpu: int = 0
     non_zero_memory: int = 0
 
+    def amounts(self) -> dict[str, int]:
+        """All that is asked for, by resource (cpu in millicores), without zeros."""
+        core = {
+            CPU: self.milli_cpu,
+            MEMORY: self.memory,
+            EPHEMERAL_STORAGE: self.ephemeral_storage,
+            **self.scalars,
+        }
+        return {name: amount for name, amount in core.items() if amount}
+
 
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:

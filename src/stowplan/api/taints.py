@@ -54,6 +54,11 @@ def untolerated(
     return None
 
 
+def same_taints(old: Sequence[Taint], new: Sequence[Taint]) -> bool:
+    """Whether two lists of taints are the same in everything, also in when the taints were added."""
+    return old == new and [taint.time_added for taint in old] == [taint.time_added for taint in new]
+
+
 def _compares(operator: str, actual: str, bound: str) -> bool:
     number, limit = _plain_integer(actual), _plain_integer(bound)
     if number is None or limit is None:

@@ -7,8 +7,10 @@ import click
 import msgspec
 
 from stowplan.bench import engine as engine_bench
+from stowplan.bench import preemption as preemption_bench
 from stowplan.bench import table as table_bench
 from stowplan.bench.engine import EngineRun
+from stowplan.bench.preemption import PreemptionRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.values import AtLeast, OneOf
@@ -62,6 +64,43 @@ def engine_command(
     )
     click.echo(f"  rate       {figures.pods_per_s:,.0f} pods/s")
     click.echo(f"  no node    {figures.unschedulable:,} pods")
+    click.echo(f"  table      built in {figures.build_s:.2f} s from decoded objects")
+    click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+    if as_json:
+        _echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("preemption")
+@click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--existing-per-node", type=_AT_LEAST_ONE, default=10, show_default=True)
+@click.option("--preemptors", type=_AT_LEAST_ONE, default=500, show_default=True, help="Pods that push in.")
+@click.option(
+    "--budgets", type=_NOT_NEGATIVE, default=0, show_default=True, help="Disruption budgets over the others."
+)
+@click.option(
+    "--seed", type=_NOT_NEGATIVE, default=0, show_default=True, help="For priorities, start times and chance."
+)
+@_JSON
+def preemption_command(
+    nodes: int, existing_per_node: int, preemptors: int, budgets: int, seed: int, as_json: bool
+) -> None:
+    """Let important pods push in on a cluster whose nodes are full of unimportant ones.
+
+    Nodes are those of `stowplan bench engine`. Each is filled by pods of five low priorities that share its
+    CPU evenly; a preemptor asks for one and a half times what one of them has. The time of a preemptor is
+    that of working out its template, filtering all nodes, choosing a node and victims, taking the victims
+    out of the table and assuming the pod in their place.
+    """
+    run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
+    figures = preemption_bench.measure(run)
+    click.echo(f"{preemptors:,} preemptors on {nodes:,} nodes with {existing_per_node} pods each")
+    click.echo(
+        f"  per pod    median {figures.ms_per_preemptor:,.2f} ms, "
+        f"mean {figures.ms_per_preemptor_mean:,.2f} ms, p99 {figures.ms_per_preemptor_p99:,.2f} ms"
+    )
+    click.echo(f"  rate       {figures.preemptors_per_s:,.0f} preemptors/s")
+    click.echo(f"  victims    {figures.victims:,}")
+    click.echo(f"  no node    {figures.unhelped:,} preemptors")
     click.echo(f"  table      built in {figures.build_s:.2f} s from decoded objects")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:

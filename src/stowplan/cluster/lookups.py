@@ -1,8 +1,9 @@
-"""Objects that plugins look up by name or owner: namespaces, services, controllers of pods."""
+"""Objects that plugins look up by name or owner: namespaces, services, controllers, classes of devices."""
 
 from collections.abc import Mapping
 from typing import TypeVar
 
+from stowplan.api.devices import DeviceClass
 from stowplan.api.labels import Selector, SelectorError, compile_selector, selector_from_labels
 from stowplan.api.meta import Namespace, Object, OwnerReference
 from stowplan.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
@@ -24,12 +25,20 @@ class Lookups:
     no version, so nothing that was worked out is thrown away for it.
     """
 
-    __slots__ = ("_owners", "_services", "groups_version", "namespaces", "namespaces_version")
+    __slots__ = (
+        "_device_classes",
+        "_owners",
+        "_services",
+        "groups_version",
+        "namespaces",
+        "namespaces_version",
+    )
 
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self._services: dict[str, dict[str, Service]] = {}
         self._owners: dict[tuple[str, str, str], Owner] = {}
+        self._device_classes: dict[str, DeviceClass] = {}
         self.groups_version = 0
         self.namespaces_version = 0
 
@@ -45,6 +54,8 @@ class Lookups:
                 self._replace(services, obj.name, obj)
             case ReplicationController() | ReplicaSet() | StatefulSet():
                 self._replace(self._owners, (type(obj).__name__, obj.namespace, obj.name), obj)
+            case DeviceClass():
+                self._device_classes[obj.name] = obj
 
     def remove(self, obj: Object) -> None:
         match obj:
@@ -57,6 +68,8 @@ class Lookups:
             case ReplicationController() | ReplicaSet() | StatefulSet():
                 if self._owners.pop((type(obj).__name__, obj.namespace, obj.name), None) is not None:
                     self.groups_version += 1
+            case DeviceClass():
+                self._device_classes.pop(obj.name, None)
 
     def _replace(self, known: dict[K, G], key: K, obj: G) -> None:
         old = known.get(key)
@@ -67,6 +80,10 @@ class Lookups:
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace, empty for one we have not heard of."""
         return self.namespaces.get(name, _NO_LABELS)
+
+    def means_devices(self, resource: str) -> bool:
+        """Whether an extended resource stands for a class of devices."""
+        return any(resource in known.resource_names for known in self._device_classes.values())
 
     def default_selector(
         self, namespace: str, labels: Mapping[str, str], owners: tuple[OwnerReference, ...]

@@ -118,6 +118,11 @@ class DomainCounter:
             self.counts.fill(np.bincount(chosen, weights=pods, minlength=size).astype(np.int64))
         self._counted_at = version
 
+    def regards(self, row: int) -> bool:
+        """Do pods on this row count?"""
+        self._rows.refresh()
+        return bool(self._rows.mask[row])
+
     def count(self, row: int, delta: int) -> None:
         """A pod came to or left a row. Ignored while a recount is due anyway."""
         if self._counted_at == self._table.topology_version and self._rows.mask[row]:

@@ -10,6 +10,8 @@ from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
 from stowplan.api.resources import is_scalar
+from stowplan.api.workloads import PodDisruptionBudget
+from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import (
     CORE_RESOURCES,
@@ -54,6 +56,7 @@ class ClusterTable:
         self.node_log = ChangeLog()
         self.usage_log = ChangeLog()
         self.lookups = Lookups()
+        self.budgets = DisruptionBudgets()
         self.images = ImageIndex()
         self.host_ports = HostPortIndex()
 
@@ -131,12 +134,18 @@ class ClusterTable:
     # Objects around pods
 
     def put(self, obj: Object) -> None:
-        """Take in a namespace, service or controller, new or changed."""
-        self._around(obj, self.lookups.put)
+        """Take in a namespace, service, controller or disruption budget, new or changed."""
+        if isinstance(obj, PodDisruptionBudget):
+            self.budgets.put(obj)
+        else:
+            self._around(obj, self.lookups.put)
 
     def discard(self, obj: Object) -> None:
-        """Forget a namespace, service or controller."""
-        self._around(obj, self.lookups.remove)
+        """Forget a namespace, service, controller or disruption budget."""
+        if isinstance(obj, PodDisruptionBudget):
+            self.budgets.remove(obj)
+        else:
+            self._around(obj, self.lookups.remove)
 
     def _around(self, obj: Object, change: Callable[[Object], None]) -> None:
         before = self.lookups.namespaces_version
@@ -148,7 +157,7 @@ class ClusterTable:
 
     def put_node(self, node: Node) -> int:
         """Add a node or take in its new state; returns its row. Raises QuantityError, changing nothing."""
-        amounts = _allocatable(node)
+        amounts = allocatable_amounts(node)
         row = self._row_of.get(node.metadata.name)
         if row is None:
             return self._add_node(node, amounts)
@@ -261,8 +270,7 @@ class ClusterTable:
         if row is None:
             self._orphans.setdefault(node_name, {})[info.uid] = info
             return
-        self.pods_on[row][info.uid] = info
-        self._count(info, row)
+        self.put_on(info, row)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Put a pod on a node ahead of the API server's word for it."""
@@ -277,6 +285,8 @@ class ClusterTable:
         fresh = self.info(pod)
         if fresh.template is not info.template or fresh.dying != info.dying:
             return self.put_pod(pod)
+        if pod.status.start_time != info.pod.status.start_time:
+            self.usage_log.append(info.row)
         info.pod = pod
         info.assumed = False
         return info
@@ -289,9 +299,7 @@ class ClusterTable:
         """Take a pod away."""
         info = self.pods.pop(uid)
         if info.row >= 0:
-            row = info.row
-            self._uncount(info)
-            del self.pods_on[row][uid]
+            self.take_off(info)
             return info
         for name, orphans in self._orphans.items():
             if orphans.pop(uid, None) is not None:
@@ -299,6 +307,17 @@ class ClusterTable:
                     del self._orphans[name]
                 break
         return info
+
+    def put_on(self, info: PodInfo, row: int) -> None:
+        """Let a pod stand on a row and count there. Who puts a pod into the cluster calls `place`."""
+        self.pods_on[row][info.uid] = info
+        self._count(info, row)
+
+    def take_off(self, info: PodInfo) -> None:
+        """Take a pod off its row; the table still knows it."""
+        row = info.row
+        self._uncount(info)
+        del self.pods_on[row][info.uid]
 
     def _count(self, info: PodInfo, row: int) -> None:
         info.row = row
@@ -367,7 +386,7 @@ class ClusterTable:
         self.requested = np.vstack((self.requested, more))
 
 
-def _allocatable(node: Node) -> dict[str, int]:
+def allocatable_amounts(node: Node) -> dict[str, int]:
     """What a node offers, cpu in millicores; only resources that scheduling knows."""
     return {
         name: milli_value_of(raw) if name == "cpu" else value_of(raw)

@@ -1,6 +1,6 @@
 """Affinity terms that pods on nodes carry, which bear on the pods that come after them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -11,6 +11,8 @@ from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import Counts
 from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
 from stowplan.cluster.lookups import Lookups
+
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class TermRole(IntEnum):
@@ -32,6 +34,14 @@ class Term(NamedTuple):
     selector: Selector
     weight: int = 0
 
+    def means(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] = _NO_LABELS
+    ) -> bool:
+        """Whether pods with these labels, in a namespace with those, are among the pods the term chooses."""
+        if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
+            return False
+        return self.selector.matches(labels)
+
 
 class PodTerms(NamedTuple):
     """All terms of a pod, and what was wrong with those that could not be parsed."""
@@ -52,26 +62,30 @@ def parse_terms(namespace: str, affinity: Affinity | None) -> PodTerms:
         return NO_TERMS
     terms: list[Term] = []
     errors: list[str] = []
-    for preferred in (False, True):
-        for anti, rules in ((False, affinity.pod_affinity), (True, affinity.pod_anti_affinity)):
-            if rules is None:
-                continue
-            role = TermRole(2 * preferred + anti)
-            if preferred:
-                listed = [
-                    (term.pod_affinity_term, term.weight)
-                    for term in rules.preferred_during_scheduling_ignored_during_execution
-                ]
-            else:
-                listed = [(term, 0) for term in rules.required_during_scheduling_ignored_during_execution]
-            try:
-                terms.extend([_parse_term(role, namespace, term, weight) for term, weight in listed])
-            except SelectorError as error:
-                errors.append(str(error))
+    for role in TermRole:
+        try:
+            terms.extend(terms_of(role, namespace, affinity))
+        except SelectorError as error:
+            errors.append(str(error))
     if not errors:
         return PodTerms(tuple(terms), None)
     unique = list(dict.fromkeys(errors))
     return PodTerms(tuple(terms), unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]")
+
+
+def terms_of(role: TermRole, namespace: str, affinity: Affinity | None) -> list[Term]:
+    """One list of terms of a pod. Raises SelectorError."""
+    anti = role in (TermRole.REQUIRED_ANTI_AFFINITY, TermRole.PREFERRED_ANTI_AFFINITY)
+    rules = affinity and (affinity.pod_anti_affinity if anti else affinity.pod_affinity)
+    if not rules:
+        return []
+    if role in (TermRole.REQUIRED_AFFINITY, TermRole.REQUIRED_ANTI_AFFINITY):
+        required = rules.required_during_scheduling_ignored_during_execution
+        return [_parse_term(role, namespace, term, 0) for term in required]
+    return [
+        _parse_term(role, namespace, term.pod_affinity_term, term.weight)
+        for term in rules.preferred_during_scheduling_ignored_during_execution
+    ]
 
 
 def _parse_term(role: TermRole, namespace: str, term: PodAffinityTerm, weight: int) -> Term:
@@ -102,12 +116,8 @@ class TermGroup:
 
     def selects(self, kind: PodKind) -> bool:
         """Does the term, read from where its carriers stand, mean pods of this kind?"""
-        term = self.term
-        if kind.namespace not in term.namespaces and not term.namespace_selector.matches(
-            self._lookups.namespace_labels(kind.namespace)
-        ):
-            return False
-        return term.selector.matches(kind.labels)
+        labels = self._lookups.namespace_labels(kind.namespace)
+        return self.term.means(kind.namespace, kind.labels, labels)
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return needed_pairs((self.term.selector,))

@@ -10,6 +10,8 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 
 if TYPE_CHECKING:
+    from stowplan.cluster.asif import AsIf
+    from stowplan.framework.evaluation import Evaluation
     from stowplan.framework.plugin import Plugin
 
 
@@ -19,12 +21,17 @@ class Cycle:
     `write` and `read` hold what a plugin found in PreFilter, `write_score` and `read_score` what it found in
     PreScore. `memo` holds what it keeps for all pods of the class as long as the class is remembered: parsed
     terms, counters, never anything about one attempt.
+
+    `evaluation` is what an attempt that found no node came to, for PostFilter plugins. `as_if` says how the
+    row at hand differs from what it is, where it is tried with other pods on it than there are.
     """
 
     __slots__ = (
         "_rows",
         "_score_states",
         "_states",
+        "as_if",
+        "evaluation",
         "feasible",
         "feasible_count",
         "feasible_version",
@@ -44,6 +51,8 @@ class Cycle:
         self.feasible_count = 0
         self.feasible_version = 0
         self.memos = memos
+        self.as_if: AsIf | None = None
+        self.evaluation: Evaluation | None = None
         self._states: dict[str, Any] = {}
         self._score_states: dict[str, Any] = {}
         self._rows: Rows | None = None

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.feasibility import NOT_ASKED_FOR, PASSED
+from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.podclass import PodClass
-from stowplan.framework.status import SUCCESS, Status, unresolvable
+from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
+from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
 if TYPE_CHECKING:
     from stowplan.framework.framework import Framework
@@ -33,7 +35,16 @@ class Evaluation:
     evaluated. `Decision` (decision.py) is what lasts.
     """
 
-    __slots__ = ("_class", "_framework", "cycle", "only_row", "overruled", "pre_filtering", "scored")
+    __slots__ = (
+        "_class",
+        "_framework",
+        "cycle",
+        "nominations",
+        "only_row",
+        "overruled",
+        "pre_filtering",
+        "scored",
+    )
 
     def __init__(
         self,
@@ -42,12 +53,14 @@ class Evaluation:
         pod_class: PodClass,
         pre_filtering: PreFiltering,
         overruled: dict[int, Status] | None = None,
+        nominations: Nominations = NO_NOMINATIONS,
     ) -> None:
         self._framework = framework
         self._class = pod_class
         self.cycle = cycle
         self.pre_filtering = pre_filtering
         self.overruled = overruled or {}
+        self.nominations = nominations
         self.only_row: int | None = None
         self.scored = False
 
@@ -74,6 +87,8 @@ class Evaluation:
 
     def status(self, row: int) -> Status:
         """What the filters say of a row: success, or the first rejection with its reasons."""
+        if self.rejected_outright is not None:
+            return self.rejected_outright
         feasibility = self._class.feasibility
         if row in self.overruled:
             return self.overruled[row]
@@ -115,6 +130,25 @@ class Evaluation:
                 status = column.status(self.cycle, self.cycle.pod, code)
                 _extend(found, status, rows[codes == code])
         return found
+
+    def rows_rejected_with(self, code: Code) -> Rows:
+        """The rows whose verdict has a code, in row order."""
+        outright = self.rejected_outright
+        if outright is not None:
+            return np.flatnonzero(self.cycle.table.valid) if outright.code is code else NO_ROWS
+        found = [rows for status, rows in self.rejections().items() if status.code is code]
+        return np.sort(np.concatenate(found)) if found else NO_ROWS
+
+    def filters(self) -> list[FilterColumn]:
+        """The filters that were asked, in the order they run, with their codes by row."""
+        if self.rejected_outright is not None:
+            return []
+        return [column for column in self._class.feasibility.columns if column.active]
+
+    def trials(self) -> Trials:
+        """For trying the pod on rows as if other pods stood there; to be used in a `with` block."""
+        memos = {} if self._class.released else self.cycle.memos
+        return self._framework.trials(self.cycle, memos, self.nominations)
 
     def reason_counts(self) -> Counter[str]:
         """How many nodes each reason stands against."""

@@ -25,11 +25,18 @@ What the runtime may reuse between pods is declared, never guessed:
 * A plugin whose answer for a row also depends on other rows sets `row_local = False` and names the rows that
   changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
+
+A plugin that rejects pods says with `events() -> Sequence[EventRegistration]` (events.py) what may help them, so
+that they are tried again when it happens and not before. Each registration can have a hint, a function
+`hint(pod, old, new) -> Hint` that looks at the event more closely. Without `events` a pod the plugin rejected is
+tried again after any event; with an empty list, only after some minutes.
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from enum import IntFlag
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -99,11 +106,13 @@ class Extremes(NamedTuple):
     high: int
 
 
-class Handle(NamedTuple):
-    """What a plugin may use of the scheduler it is part of."""
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What a plugin may use of the scheduler it is part of. `rng` is the only chance a plugin may use."""
 
     table: ClusterTable
     gates: FeatureGates
+    rng: Random = field(default_factory=lambda: Random(0))
 
 
 class Plugin:
@@ -142,6 +151,13 @@ class Plugin:
     def reason(self, cycle: "Cycle", pod: PodInfo, code: int) -> Status:
         """What a non-zero code of `filter` means. Asked only when somebody wants to know."""
         raise LookupError(f"plugin {self.name!r} has no reason for code {code}")
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        """Does a node that this filter passes always pass when pods are taken off it?
+
+        Asked only of filters that look at pods. Where the answer is yes preemption judges many nodes at once.
+        """
+        return False
 
     def release(self, memo: Any) -> None:
         """Give back what was kept for a class of pods that is no longer needed."""

@@ -1,6 +1,6 @@
 """PostFilter: when no node can take a pod, plugins may make room for a later attempt."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from stowplan.api.pod import Pod
@@ -11,16 +11,33 @@ from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Code, Status, error, unschedulable
 
 
+class Victims(NamedTuple):
+    """Pods that would have to go from a node, the most important first.
+
+    `violations` counts those that a disruption budget protects.
+    """
+
+    pods: tuple[Pod, ...]
+    violations: int
+
+
+_NO_CANDIDATES: Mapping[str, Victims] = {}
+
+
 class PostFilterResult(NamedTuple):
     """What came of trying to make room.
 
     `nominated_node` is the node the pod is promised, "" to take an earlier promise back, None to leave it as
     it is. `victims` are the pods that go. A plugin with nothing to say about either returns its status alone.
+    `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
+    among them.
     """
 
     status: Status
     nominated_node: str | None = None
     victims: tuple[Pod, ...] = ()
+    candidates: Mapping[str, Victims] = _NO_CANDIDATES
+    ties: tuple[str, ...] = ()
 
 
 def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:

@@ -3,12 +3,13 @@
 A pod with claims is not supported yet: its attempt ends with an error that says so.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import NotBuiltError
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from stowplan.framework.plugin import Extremes, Plugin, Reads, Scores
 from stowplan.framework.status import SKIP, Status, error, unschedulable
 from stowplan.plugins.args import DynamicResourcesArgs
@@ -27,6 +28,16 @@ class DynamicResources(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         return bool(pod.spec.resource_claims)
+
+    def events(self) -> Sequence[EventRegistration]:
+        """What can help any pod that waits for devices; what its claims are about comes with the claims."""
+        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        changed = Action.ADD | Action.UPDATE
+        return (
+            EventRegistration(ClusterEvent(Resource.NODE, nodes)),
+            EventRegistration(ClusterEvent(Resource.DEVICE_CLASS, changed)),
+            EventRegistration(ClusterEvent(Resource.RESOURCE_SLICE, changed)),
+        )
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         if pod.spec.resource_claims:

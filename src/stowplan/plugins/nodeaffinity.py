@@ -1,11 +1,12 @@
 """NodeAffinity: nodeSelector and node affinity, required and preferred."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stowplan.api.labels import SelectorError
+from stowplan.api.node import Node
 from stowplan.api.nodeselector import (
     PreferredTerms,
     RequiredNodeAffinity,
@@ -20,6 +21,15 @@ from stowplan.cluster.selection import matching_affinity, matching_selector, mat
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import ProfileError
+from stowplan.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    HintError,
+    Resource,
+    queue_if,
+)
 from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.plugins.args import NodeAffinityArgs
@@ -55,6 +65,18 @@ class NodeAffinity(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         return node_demands(pod)
+
+    def events(self) -> Sequence[EventRegistration]:
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        return (EventRegistration(nodes, self._after_node_change, by_template=True),)
+
+    def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        if self._added is not None and not self._added.matches(new.metadata.labels, new.name):
+            return Hint.SKIP
+        affinity = required_node_affinity(pod.spec)
+        if not _matches(affinity, new):
+            return Hint.SKIP
+        return queue_if(old is None or not _matches(affinity, old))
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | PreFilterResult | None:
         required = _required(pod)
@@ -110,6 +132,15 @@ def node_demands(pod: PodInfo) -> Hashable:
     affinity = spec.affinity.node_affinity if spec.affinity else None
     selector = None if spec.node_selector is None else frozenset(spec.node_selector.items())
     return (selector, affinity)
+
+
+def _matches(affinity: RequiredNodeAffinity, node: Node) -> bool:
+    """Whether a node meets a pod's demands. Raises HintError if that hangs on one that cannot be read."""
+    labels = node.metadata.labels
+    error_met = affinity.error_for(labels, node.name)
+    if error_met is not None:
+        raise HintError(error_met)
+    return affinity.matches(labels, node.name)
 
 
 def _required(pod: PodInfo) -> Any:

@@ -1,13 +1,15 @@
 """NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the node declares it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from stowplan.api.pod import PodSpec
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod, PodSpec
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
 from stowplan.framework.plugin import Codes, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 
@@ -25,6 +27,24 @@ class NodeDeclaredFeatures(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         return required_features(pod.spec)
+
+    def events(self) -> Sequence[EventRegistration]:
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
+        pods = ClusterEvent(Resource.POD, Action.UPDATE)
+        return (
+            EventRegistration(nodes, self._after_node_change, by_template=True),
+            EventRegistration(pods, self._after_pod_update, by_template=True),
+        )
+
+    @staticmethod
+    def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        return queue_if(old is None or old.status.declared_features != new.status.declared_features)
+
+    @staticmethod
+    def _after_pod_update(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        if pod.uid != new.metadata.uid:
+            return Hint.SKIP
+        return queue_if(required_features(old.spec) != required_features(new.spec))
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         return None if required_features(pod.spec) else SKIP

@@ -1,12 +1,13 @@
 """NodeName: a pod that names its node runs there or nowhere."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import NODE_ADD, EventRegistration
 from stowplan.framework.plugin import Codes, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 
@@ -20,6 +21,9 @@ class NodeName(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name
+
+    def events(self) -> Sequence[EventRegistration]:
+        return (EventRegistration(NODE_ADD),)
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         wanted = pod.spec.node_name

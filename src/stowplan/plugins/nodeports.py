@@ -1,12 +1,23 @@
 """NodePorts: a host port can be taken once per node."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from stowplan.api.pod import Pod
+from stowplan.api.ports import conflicts, host_ports
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import (
+    NODE_ADD,
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    Resource,
+    queue_if,
+)
 from stowplan.framework.plugin import Codes, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unschedulable
 
@@ -23,6 +34,17 @@ class NodePorts(Plugin):
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.template.ports
 
+    def events(self) -> Sequence[EventRegistration]:
+        pods = ClusterEvent(Resource.POD, Action.DELETE)
+        return (
+            EventRegistration(pods, self._after_pod_deletion, by_template=True),
+            EventRegistration(NODE_ADD),
+        )
+
+    @staticmethod
+    def _after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:
+        return queue_if(old.is_placed and conflicts(pod.template.ports, host_ports(old)))
+
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         return None if pod.template.ports else SKIP
 
@@ -34,6 +56,9 @@ class NodePorts(Plugin):
         codes[list(taken)] = 1
         result: Codes = codes[nodes.rows]
         return result
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        return True
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unschedulable(REASON)

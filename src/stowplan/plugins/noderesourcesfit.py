@@ -1,21 +1,24 @@
 """NodeResourcesFit: does what the pod asks for fit, and how full would the node be."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.api.resources import is_extended
-from stowplan.cluster.columns import FIRST_SCALAR, Lines
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import FIRST_SCALAR, BoolColumn, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo, request_lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import EventRegistration
 from stowplan.framework.plugin import Codes, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import Code, Status
 from stowplan.plugins.allocation import ScoredResources, strategy_scorers
 from stowplan.plugins.args import NodeResourcesFitArgs
+from stowplan.plugins.noderesourcesfit_hints import FitHints
 
 REASON_PODS = "Too many pods"
 REASON_PREFIX = "Insufficient "
@@ -33,6 +36,13 @@ class _Request(NamedTuple):
     bits: IntArray
     listed: tuple[tuple[int, int, int], ...]
     """The same as (line, amount, bit) each."""
+
+
+def _add_lacking(codes: Codes, request: _Request, lacking: BoolColumn, allocatable: IntArray) -> None:
+    """Note in codes which requests each row cannot meet, and whether it never could."""
+    if lacking.any():
+        codes += (lacking * request.bits[:, None]).sum(axis=0)
+        codes[(lacking & (request.amounts[:, None] > allocatable)).any(axis=0)] |= _TOO_LARGE
 
 
 class NodeResourcesFit(Plugin):
@@ -62,6 +72,9 @@ class NodeResourcesFit(Plugin):
             self._for_scoring(pod),
         )
 
+    def events(self) -> Sequence[EventRegistration]:
+        return FitHints(self.handle).registrations()
+
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> None:
         cycle.write(self, self._request(cycle.table, pod))
 
@@ -73,12 +86,9 @@ class NodeResourcesFit(Plugin):
         codes = (table.pod_count[rows] >= table.allowed_pods[rows]).astype(np.int64)
         if not len(request.lines):
             return codes
-        wanted = request.amounts[:, None]
         allocatable = request.lines.of(table.allocatable, rows)
-        lacking = wanted > allocatable - request.lines.of(table.requested, rows)
-        if lacking.any():
-            codes += (lacking * request.bits[:, None]).sum(axis=0)
-            codes[(lacking & (wanted > allocatable)).any(axis=0)] |= _TOO_LARGE
+        lacking = request.amounts[:, None] > allocatable - request.lines.of(table.requested, rows)
+        _add_lacking(codes, request, lacking, allocatable)
         return codes
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
@@ -92,6 +102,36 @@ class NodeResourcesFit(Plugin):
                 if wanted > allocatable:
                     code |= _TOO_LARGE
         return code
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        return True
+
+    # For preemption, which takes pods away and puts them back in numbers only
+
+    def limited_lines(self, cycle: Cycle) -> list[int]:
+        """The lines of the resource columns that the pod asks for some of."""
+        request: _Request = cycle.read(self)
+        return list(request.lines.listed)
+
+    def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
+        """What each row would have left beside the pod: of the number of pods, then of each limited line.
+
+        Where nothing is negative, the pod fits.
+        """
+        request: _Request = cycle.read(self)
+        table = cycle.table
+        left = np.empty((1 + len(request.lines), len(rows)), dtype=np.int64)
+        left[0] = table.allowed_pods[rows] - table.pod_count[rows] - 1
+        left[1:] = request.lines.of(table.allocatable, rows) - request.lines.of(table.requested, rows)
+        left[1:] -= request.amounts[:, None]
+        return left
+
+    def codes_for(self, cycle: Cycle, rows: Rows, left: IntArray) -> Codes:
+        """What `filter` would say of rows that had so much left over."""
+        request: _Request = cycle.read(self)
+        codes: Codes = (left[0] < 0).astype(np.int64)
+        _add_lacking(codes, request, left[1:] < 0, request.lines.of(cycle.table.allocatable, rows))
+        return codes
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         request: _Request | None = cycle.read(self)

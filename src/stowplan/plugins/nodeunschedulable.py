@@ -1,14 +1,16 @@
 """NodeUnschedulable: keeps pods off nodes marked unschedulable, unless they tolerate that."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from stowplan.api.node import Taint
+from stowplan.api.node import Node, Taint
+from stowplan.api.pod import Pod
 from stowplan.api.taints import tolerated
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
 from stowplan.framework.plugin import Codes, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 
@@ -23,8 +25,26 @@ class NodeUnschedulable(Plugin):
     signs_template = True
 
     def sign(self, pod: PodInfo) -> Hashable:
+        return self._tolerated(pod.pod)
+
+    def _tolerated(self, pod: Pod) -> bool:
         compare = self.handle.gates["TaintTolerationComparisonOperators"]
         return tolerated(UNSCHEDULABLE_TAINT, pod.spec.tolerations, compare)
+
+    def events(self) -> Sequence[EventRegistration]:
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+        return (
+            EventRegistration(nodes, self._after_node_change, by_template=True),
+            EventRegistration(pods, self._after_toleration, by_template=True),
+        )
+
+    @staticmethod
+    def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        return queue_if(not new.spec.unschedulable and (old is None or old.spec.unschedulable))
+
+    def _after_toleration(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        return queue_if(pod.uid == new.metadata.uid and self._tolerated(new))
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         if self.sign(pod):

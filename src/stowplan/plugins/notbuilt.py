@@ -4,13 +4,15 @@ Their names hold their places in every profile. A pod without volumes passes the
 place a pod that needs them ends with an error that says so.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 from stowplan.api.pod import Volume
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import NotBuiltError
+from stowplan.framework.events import EventRegistration
 from stowplan.framework.plugin import Plugin, Reads, Scores
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.args import VolumeBindingArgs
@@ -28,6 +30,10 @@ class _ForVolumes(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         return any(map(self.concerns, pod.spec.volumes))
+
+    def events(self) -> Sequence[EventRegistration]:
+        """It rejects no pod, so no event can help one."""
+        return ()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status:
         if self.sign(pod):
@@ -74,3 +80,7 @@ class VolumeBinding(_ForVolumes):
 
 class VolumeZone(_ForVolumes):
     """Will keep pods in the zones of their volumes."""
+
+
+NOT_BUILT: Final = frozenset(cls.name for cls in _ForVolumes.__subclasses__())
+"""The plugins that only hold their places so far."""

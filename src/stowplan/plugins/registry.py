@@ -2,6 +2,7 @@
 
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
+from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.plugins.dynamicresources import DynamicResources
 from stowplan.plugins.imagelocality import ImageLocality
 from stowplan.plugins.interpodaffinity import InterPodAffinity
@@ -36,6 +37,7 @@ IN_TREE: dict[str, type[Plugin]] = {
         PodTopologySpread,
         InterPodAffinity,
         DynamicResources,
+        DefaultPreemption,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,

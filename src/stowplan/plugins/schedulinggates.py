@@ -1,12 +1,24 @@
 """SchedulingGates: a pod with gates waits outside the queue until they are gone."""
 
+from collections.abc import Sequence
+
+from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Status, unresolvable
 
 
 class SchedulingGates(Plugin):
     """Holds back pods whose `spec.schedulingGates` is not empty."""
+
+    def events(self) -> Sequence[EventRegistration]:
+        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        return (EventRegistration(pods, self._after_gates_are_gone, by_template=True),)
+
+    @staticmethod
+    def _after_gates_are_gone(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        return queue_if(pod.uid == new.metadata.uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         gates = [gate.name for gate in pod.spec.scheduling_gates]

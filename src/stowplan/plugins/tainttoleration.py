@@ -1,19 +1,20 @@
 """TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with fewer of
 the taints that only ask to be avoided."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.api.node import Taint
-from stowplan.api.pod import Toleration
+from stowplan.api.node import Node, Taint
+from stowplan.api.pod import Pod, Toleration
 from stowplan.api.taints import tolerated, untolerated
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
 from stowplan.framework.plugin import Codes, Extremes, Plugin, Reads, Scores
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.normalize import by_highest
@@ -39,6 +40,24 @@ class TaintToleration(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.spec.tolerations
+
+    def events(self) -> Sequence[EventRegistration]:
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+        return (
+            EventRegistration(nodes, self._after_node_change, by_template=True),
+            EventRegistration(pods, self._after_toleration, by_template=True),
+        )
+
+    def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        tolerations = pod.spec.tolerations
+        compare = self.handle.gates["TaintTolerationComparisonOperators"]
+        was_kept_off = old is None or has_hard_taint(old.spec.taints, tolerations, compare)
+        return queue_if(was_kept_off and not has_hard_taint(new.spec.taints, tolerations, compare))
+
+    @staticmethod
+    def _after_toleration(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        return queue_if(pod.uid == new.metadata.uid)
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         table = nodes.table

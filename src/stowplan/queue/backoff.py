@@ -13,10 +13,11 @@ ORDERING_WINDOW: Final = SECOND
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The backoff of failed pods. A maximum of 0 switches it off."""
+    """The backoff of failed pods. A maximum of 0 switches it off; with a window of 1 it ends at any time."""
 
     initial: int = SECOND
     maximum: int = 10 * SECOND
+    window: int = ORDERING_WINDOW
 
     def duration(self, failures: int) -> int:
         """How long to wait after so many failed attempts in a row."""
@@ -34,5 +35,8 @@ class Backoff:
         failures = errors if errors > 0 else unschedulable
         if self.maximum == 0 or failures == 0:
             return None
-        end = timestamp + self.duration(failures)
-        return end - end % ORDERING_WINDOW
+        return self.aligned(timestamp + self.duration(failures))
+
+    def aligned(self, time: int) -> int:
+        """The beginning of the window a point in time is in."""
+        return time - time % self.window

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from stowplan.verify import config, decisions, primitives, unbuilt
+from stowplan.verify import config, decisions, hints, primitives, unbuilt
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Report
 
@@ -14,7 +14,7 @@ Replayer = Callable[[Line, Report], None]
 _BY_KIND: dict[str, Replayer] = {
     "config": config.replay_line,
     **dict.fromkeys(primitives.KINDS, primitives.replay_line),
-    **dict.fromkeys(unbuilt.QUEUE_KINDS, unbuilt.count_queue),
+    **dict.fromkeys(hints.KINDS, hints.replay_line),
 }
 
 _BY_FIELD: dict[str, Replayer] = {

@@ -22,12 +22,12 @@ from stowplan.framework.fiterror import fit_error
 from stowplan.framework.framework import Framework
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.points import Point
-from stowplan.framework.postfilter import PostFilterResult, run_post_filters
+from stowplan.framework.postfilter import PostFilterResult, Victims, run_post_filters
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.verify.scenario import Attempt, Preemption, PreFilter, Scenario, Verdict
+from stowplan.verify.scenario import Attempt, Candidate, Preemption, PreFilter, Scenario, Verdict
 
 GATES = FeatureGates({"OpportunisticBatching": False})
 """Recordings were made with every pod evaluated on its own."""
@@ -177,7 +177,7 @@ class Replay:
         if outcome.assigned is not None:
             self._bind(self._pod(key), outcome.assigned, position)
         elif outcome.error is not None:
-            self._promised.pop(key, None)
+            self._promise(key, "")
         elif outcome.preemption is not None:
             self._make_room(self._pod(key), outcome.preemption)
 
@@ -203,13 +203,10 @@ class Replay:
         node = outcome.nominated_node
         if node is None:
             return
-        self._promised.pop(info.key, None)
         victims = [self._remove(key) for key in outcome.victims]
-        if not node:
-            return
-        if not all(victim.is_terminating for victim in victims):
+        if node and not all(victim.is_terminating for victim in victims):
             self._withdraw(node, info.priority)
-        self._promised[info.key] = node
+        self._promise(info.key, node)
 
     def _remove(self, key: str) -> Pod:
         uid = self._running.pop(key, None)
@@ -221,7 +218,16 @@ class Replay:
         """Less important pods lose the promise of a node that a more important one gets."""
         for key, promised in list(self._promised.items()):
             if promised == node and self._pods[key].priority < priority:
-                del self._promised[key]
+                self._promise(key, "")
+
+    def _promise(self, key: str, node: str) -> None:
+        """Promise a pod a node, or with "" take the promise back; its status says so too."""
+        info = self._pods[key]
+        info.pod = replace(info.pod, status=replace(info.pod.status, nominated_node_name=node))
+        if node:
+            self._promised[key] = node
+        else:
+            self._promised.pop(key, None)
 
 
 @lru_cache(maxsize=64)
@@ -248,12 +254,23 @@ def _pre_filter(evaluation: Evaluation) -> PreFilter:
 
 
 def _preemption(result: PostFilterResult) -> Preemption:
+    """Among equally good nodes the recordings took the first by name; here chance decided."""
+    node, victims = result.nominated_node, result.victims
+    if result.ties:
+        node = min(result.ties)
+        victims = result.candidates[node].pods
     return Preemption(
         code=result.status.code.label,
-        nominated_node=result.nominated_node,
-        victims=sorted(pod.key for pod in result.victims),
+        nominated_node=node,
+        victims=sorted(pod.key for pod in victims),
         message=result.status.message,
+        candidates={name: _candidate(found) for name, found in result.candidates.items()} or None,
+        ties=sorted(result.ties) if len(result.ties) > 1 else None,
     )
+
+
+def _candidate(found: Victims) -> Candidate:
+    return Candidate(victims=[pod.key for pod in found.pods], num_pdb_violations=found.violations)
 
 
 def _failed(expected: Attempt, error: PluginError) -> Attempt:

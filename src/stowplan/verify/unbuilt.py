@@ -4,17 +4,6 @@ from stowplan.verify.recording import Line
 from stowplan.verify.report import Report
 
 
-def count_queue(line: Line, report: Report) -> None:
-    """Queueing hints by plugin, and the other facts of the queue by kind."""
-    case = line.case()
-    with line.understood():
-        if case["kind"] != "hint":
-            report.not_built(line.family, case["kind"])
-            return
-        for plugin in case["hints"]:
-            report.not_built(line.family, f"hint {plugin}")
-
-
 def count_pod_groups(line: Line, report: Report) -> None:
     """Whole runs of a scheduler with pod groups: one fact per cycle, pod and group."""
     case = line.case()
@@ -26,7 +15,3 @@ def count_pod_groups(line: Line, report: Report) -> None:
 def count_expression(line: Line, report: Report) -> None:
     """Expressions that select devices."""
     report.not_built(line.family, "expression")
-
-
-QUEUE_KINDS = ("hint", "pod-events", "node-events", "handler", "requeue")
-"""What is recorded of the queue."""

@@ -1,6 +1,6 @@
 """The plugin: required terms filter, preferred ones score; terms count from both sides."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.terms import TermGroup, TermRole
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import EventRegistration
 from stowplan.framework.plugin import (
     ALL_ROWS,
     MAX_NODE_SCORE,
@@ -23,6 +24,7 @@ from stowplan.framework.plugin import (
 )
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.args import InterPodAffinityArgs
+from stowplan.plugins.interpodaffinity import hints
 from stowplan.plugins.interpodaffinity.counting import (
     Counted,
     DomainSums,
@@ -87,6 +89,9 @@ class InterPodAffinity(Plugin):
     def sign(self, pod: PodInfo) -> Hashable:
         return (pod.namespace, frozenset(pod.labels.items()), pod.template.terms)
 
+    def events(self) -> Sequence[EventRegistration]:
+        return hints.registrations()
+
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         terms = pod.template.terms
         if terms.error is not None:
@@ -143,6 +148,10 @@ class InterPodAffinity(Plugin):
         if before.positions == now.positions:
             return NO_ROWS
         return changed_rows(now.sums.all(), before.positions, now.positions, cycle.table.rows_in_use)
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        """Yes, unless the pod wants to be near others: it may be their company that made a node pass."""
+        return not pod.template.terms.of(TermRole.REQUIRED_AFFINITY)
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         if code == _AFFINITY:

@@ -1,11 +1,14 @@
 """Hard constraints: would the pod make its domain exceed the emptiest one by more than maxSkew?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from stowplan.cluster.asif import AsIf
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.plugin import ALL_ROWS, Codes, StaleRows
 from stowplan.framework.rows import merge_rows
@@ -17,7 +20,40 @@ FilterState = tuple[BoolColumn, ...]
 """By constraint: which domains have no room for one more."""
 
 
-def full_domains(counted: Counted, before: BoolColumn | None) -> BoolColumn:
+class Shift(NamedTuple):
+    """A domain that is taken to have more pods than are counted there, or fewer."""
+
+    domain: int
+    by: int
+
+
+_NO_SHIFT = Shift(0, 0)
+
+
+def shift_of(counted: Counted, as_if: AsIf, namespace: str) -> Shift | None:
+    """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
+
+    kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
+    demands nothing. When it imagines pods gone or come, though, every pod that the selector allows moves the
+    count, these too.
+    """
+    constraint = counted.constraint
+
+    def uncounted(pods: Iterable[PodInfo]) -> int:
+        return sum(
+            (info.dying or constraint.selector.is_empty)
+            and info.namespace == namespace
+            and constraint.selector.matches(info.labels)
+            for info in pods
+        )
+
+    by = uncounted(as_if.guests) - uncounted(as_if.gone.values())
+    if not by or not counted.counter.regards(as_if.row):
+        return None
+    return Shift(counted.column.ids.item(as_if.row), by)
+
+
+def full_domains(counted: Counted, before: BoolColumn | None = None, shift: Shift = _NO_SHIFT) -> BoolColumn:
     """Domains that would become too crowded; a domain that no regarded node has counts as empty.
 
     Returns `before`, the last verdict, itself if it still holds.
@@ -25,9 +61,9 @@ def full_domains(counted: Counted, before: BoolColumn | None) -> BoolColumn:
     counted.counter.refresh()
     size = counted.column.size
     if counted.counter.domains is None:
-        full = _many_full(counted, size)
+        full = _many_full(counted, size, shift)
     else:
-        full = _few_full(counted, counted.counter.domains, size)
+        full = _few_full(counted, counted.counter.domains, size, shift)
     if before is not None and len(before) == size and np.array_equal(before, full):
         return before
     return full
@@ -41,9 +77,11 @@ def _most(counted: Counted, domains: int, lowest: int) -> int:
     return constraint.max_skew + lowest - int(constraint.self_match)
 
 
-def _few_full(counted: Counted, domains: list[int], size: int) -> BoolColumn:
+def _few_full(counted: Counted, domains: list[int], size: int, shift: Shift) -> BoolColumn:
     count = counted.counter.counts.get
     pods = [count(domain) for domain in domains]
+    if shift.by:
+        pods[domains.index(shift.domain)] += shift.by
     most = _most(counted, len(domains), min(pods, default=0))
     full = np.full(size, most < 0, dtype=np.bool_)
     for domain, number in zip(domains, pods, strict=True):
@@ -51,8 +89,9 @@ def _few_full(counted: Counted, domains: list[int], size: int) -> BoolColumn:
     return full
 
 
-def _many_full(counted: Counted, size: int) -> BoolColumn:
+def _many_full(counted: Counted, size: int, shift: Shift) -> BoolColumn:
     counts = counted.counter.counts.to_array(size)
+    counts[shift.domain] += shift.by
     exists = counted.counter.members > 0
     domains = int(np.count_nonzero(exists))
     most = _most(counted, domains, int(counts[exists].min()) if domains else 0)

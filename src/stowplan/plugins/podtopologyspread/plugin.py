@@ -91,7 +91,13 @@ class PodTopologySpread(Plugin):
             if memo.full[position][0] != version:
                 full = filtering.full_domains(counted, memo.full[position][1])
                 memo.full[position] = ((topology, counted.counter.counts.version), full)
-        cycle.write(self, tuple(full for _, full in memo.full))
+        found = [full for _, full in memo.full]
+        if cycle.as_if is not None:
+            for position, counted in enumerate(memo.hard):
+                shift = filtering.shift_of(counted, cycle.as_if, pod.namespace)
+                if shift is not None:
+                    found[position] = filtering.full_domains(counted, shift=shift)
+        cycle.write(self, tuple(found))
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
@@ -105,6 +111,10 @@ class PodTopologySpread(Plugin):
     def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
         memo: _Memo = cycle.memo(self)
         return filtering.stale_rows(memo.hard, before, now, cycle.table.rows_in_use)
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        """Only the node's own domain loses pods: it is further from its limit then, or the emptiest."""
+        return True
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         if code == filtering.NO_LABEL:

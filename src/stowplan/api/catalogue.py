@@ -1,0 +1,234 @@
+"""The kinds an API server serves: where they are found and how they behave when written.
+
+One table for everybody: clients build their paths from it, the store takes its rules from it, and kinds of
+others (custom resources) are added with `Catalogue.register`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True, cache_hash=True):
+    """One kind of object.
+
+    `status`: it has a status subresource, so the main resource cannot change the status and vice versa.
+    `generation`: changes of the spec are counted. `blind_update`: an update need not say which version it
+    replaces. `create_on_update`: an update of what does not exist creates it. `fields`: what field
+    selectors may name besides the object's own name and namespace. `lifetime`: seconds after which the
+    server forgets an object by itself.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    status: bool = False
+    generation: bool = False
+    blind_update: bool = True
+    create_on_update: bool = False
+    custom: bool = False
+    lifetime: float | None = None
+    fields: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """Its name in messages: `pods`, `leases.coordination.k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def prefix(self) -> str:
+        """Where its group and version are served: `/api/v1`, `/apis/apps/v1`."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def dotted(self) -> str:
+        """`plural.version.group`, the name plugins register for."""
+        return f"{self.plural}.{self.version}.{self.group}"
+
+
+_POD_FIELDS: Final = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+)
+_REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_CORE_EVENT_FIELDS: Final = (
+    *(f"involvedObject.{part}" for part in _REFERENCE),
+    "reason",
+    "reportingComponent",
+    "type",
+)
+_EVENT_FIELDS: Final = (
+    *(f"regarding.{part}" for part in _REFERENCE),
+    "reason",
+    "reportingController",
+    "type",
+)
+EVENT_LIFETIME: Final = 3600.0
+
+
+# core
+PODS: Final = Resource("", "v1", "pods", "Pod", status=True, generation=True, fields=_POD_FIELDS)
+NODES: Final = Resource(
+    "", "v1", "nodes", "Node", namespaced=False, status=True, fields=("spec.unschedulable",)
+)
+NAMESPACES: Final = Resource(
+    "", "v1", "namespaces", "Namespace", namespaced=False, status=True, fields=("status.phase",)
+)
+SERVICES: Final = Resource("", "v1", "services", "Service", status=True, create_on_update=True)
+REPLICATION_CONTROLLERS: Final = Resource(
+    "",
+    "v1",
+    "replicationcontrollers",
+    "ReplicationController",
+    status=True,
+    generation=True,
+    fields=("status.replicas",),
+)
+PERSISTENT_VOLUMES: Final = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, status=True
+)
+PERSISTENT_VOLUME_CLAIMS: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", status=True
+)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", fields=("type",))
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", create_on_update=True)
+LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange", create_on_update=True)
+RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota", status=True)
+POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", generation=True)
+CORE_EVENTS: Final = Resource(
+    "", "v1", "events", "Event", create_on_update=True, lifetime=EVENT_LIFETIME, fields=_CORE_EVENT_FIELDS
+)
+# events.k8s.io
+EVENTS: Final = Resource(
+    "events.k8s.io",
+    "v1",
+    "events",
+    "Event",
+    create_on_update=True,
+    lifetime=EVENT_LIFETIME,
+    fields=_EVENT_FIELDS,
+)
+# apps, batch
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", status=True, generation=True)
+REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet", status=True, generation=True)
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", status=True, generation=True)
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", status=True, generation=True)
+CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
+JOBS: Final = Resource(
+    "batch", "v1", "jobs", "Job", status=True, generation=True, fields=("status.successful",)
+)
+CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob", status=True, generation=True)
+# storage.k8s.io
+STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+CSI_NODES: Final = Resource(
+    "storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, blind_update=False
+)
+CSI_DRIVERS: Final = Resource(
+    "storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False, blind_update=False
+)
+CSI_STORAGE_CAPACITIES: Final = Resource(
+    "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", blind_update=False
+)
+VOLUME_ATTACHMENTS: Final = Resource(
+    "storage.k8s.io",
+    "v1",
+    "volumeattachments",
+    "VolumeAttachment",
+    namespaced=False,
+    status=True,
+    blind_update=False,
+)
+VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
+    "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False
+)
+# policy, scheduling.k8s.io, coordination.k8s.io, discovery.k8s.io
+POD_DISRUPTION_BUDGETS: Final = Resource(
+    "policy",
+    "v1",
+    "poddisruptionbudgets",
+    "PodDisruptionBudget",
+    status=True,
+    generation=True,
+    blind_update=False,
+)
+PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, generation=True
+)
+POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", status=True)
+WORKLOADS: Final = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload")
+LEASES: Final = Resource(
+    "coordination.k8s.io", "v1", "leases", "Lease", blind_update=False, create_on_update=True
+)
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+# resource.k8s.io
+RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True)
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
+RESOURCE_SLICES: Final = Resource(
+    "resource.k8s.io",
+    "v1",
+    "resourceslices",
+    "ResourceSlice",
+    namespaced=False,
+    generation=True,
+    fields=("spec.nodeName", "spec.driver"),
+)
+DEVICE_CLASSES: Final = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, generation=True
+)
+
+BUILT_IN: Final = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
+"""Every resource above, in that order."""
+
+
+class Catalogue:
+    """The resources one server knows, found by any of their names."""
+
+    def __init__(self, resources: Iterable[Resource] = BUILT_IN) -> None:
+        self._by_name: dict[str, Resource] = {}
+        self._by_kind: dict[tuple[str, str], Resource] = {}
+        for resource in resources:
+            self.register(resource)
+
+    def register(self, resource: Resource) -> Resource:
+        """Add a resource. One that is registered already, unchanged, may be registered again."""
+        known = self._by_name.get(resource.dotted) or self._by_kind.get((resource.api_version, resource.kind))
+        if known is not None and known != resource:
+            raise ValueError(
+                f"resource {resource.dotted} (kind {resource.kind}): "
+                f"{known.dotted} (kind {known.kind}) is registered already"
+            )
+        self._by_name[resource.dotted] = resource
+        self._by_kind[resource.api_version, resource.kind] = resource
+        return resource
+
+    def named(self, dotted: str) -> Resource | None:
+        """The resource called `plural.version.group` (the core group's name is empty)."""
+        return self._by_name.get(dotted)
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """The resource whose objects say this `apiVersion` and `kind`."""
+        return self._by_kind.get((api_version, kind))
+
+    def __contains__(self, resource: Resource) -> bool:
+        return self._by_name.get(resource.dotted) == resource
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._by_name.values())

@@ -1,0 +1,33 @@
+"""Points in time as the API writes them: RFC 3339 in UTC, whole seconds or microseconds."""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(seconds: float) -> str:
+    """A time in whole seconds, such as `2026-11-15T19:41:23Z` (rounded down)."""
+    return _of_second(int(seconds // 1))
+
+
+@lru_cache(maxsize=64)
+def _of_second(second: int) -> str:
+    return f"{_EPOCH + timedelta(seconds=second):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def micro_timestamp(seconds: float) -> str:
+    """A time in microseconds, such as `2026-11-15T19:41:23.466883Z`: events and leases have these."""
+    return f"{_EPOCH + timedelta(microseconds=round(seconds * 1e6)):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def seconds_of(text: str) -> float:
+    """The time written as `text`, in seconds since the epoch. Raises ValueError naming the text."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ValueError(f"expected an RFC 3339 time, got {text!r}")
+    return (time - _EPOCH).total_seconds()

@@ -1,0 +1,141 @@
+"""The interface of an API server as the scheduler needs it. Every failure is an `ApiError`."""
+
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from stowplan.api.catalogue import Resource
+from stowplan.api.meta import Object, Struct
+from stowplan.api.requests import (
+    EVERY_OBJECT,
+    ORDINARY_DELETION,
+    DeleteOptions,
+    Json,
+    PatchType,
+    Selection,
+)
+from stowplan.api.writes import Binding
+
+T = TypeVar("T", bound=Object)
+T_co = TypeVar("T_co", bound=Object, covariant=True)
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+BOOKMARK: Final = "BOOKMARK"
+
+Body = Mapping[str, Any] | Struct
+"""An object or a patch to send: data or a typed object."""
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """An object that could not be decoded: which one, and what is wrong with it."""
+
+    key: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """Objects as they were at a version, and those that could not be read."""
+
+    items: Sequence[T]
+    resource_version: str
+    unreadable: Sequence[Unreadable] = ()
+
+
+class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
+    """One thing seen in a watch.
+
+    A bookmark has no object, and neither has an event whose object could not be decoded (`problem` says
+    why). `synced` marks the bookmark after everything that existed when the watch began.
+    """
+
+    type: str
+    key: str
+    resource_version: str
+    object: T_co | None = None
+    problem: str = ""
+    synced: bool = False
+
+
+class Watch(Protocol[T_co]):
+    """A running watch: it ends when the server ends it, and has to be closed when it is left early."""
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent[T_co]]: ...
+
+    def __anext__(self) -> Awaitable[WatchEvent[T_co]]: ...
+
+    def aclose(self) -> Awaitable[object]: ...
+
+
+class Reader(Protocol):
+    """Reading objects of any resource as typed objects."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json:
+        """One object with all its fields, also those no type declares: what an update starts from."""
+        ...
+
+    async def list(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        not_older_than: str = "",
+    ) -> Listing[T]:
+        """All objects at one version, which is the latest or at least the one given."""
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        since: str = "",
+        initial_events: bool = False,
+    ) -> Watch[T]:
+        """Changes since a version, with bookmarks.
+
+        With `initial_events` everything that exists is added first (at a version not older than `since`),
+        then comes a bookmark that says so. Failures show when iterating: 410 if the version is too old.
+        """
+        ...
+
+
+class Writer(Protocol):
+    """Writing objects. What comes back is the object as written; it must not be changed."""
+
+    async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json: ...
+
+    async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+        """Replace an object, or only its status. It has to be whole: fields left out are gone."""
+        ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Body | Sequence[Any],
+        kind: PatchType = PatchType.STRATEGIC,
+        *,
+        subresource: str = "",
+    ) -> Json: ...
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> None: ...
+
+    async def bind(self, binding: Binding) -> None:
+        """Put the pod that a binding's metadata names (and whose uid it has) on its target."""
+        ...
+
+
+class Client(Reader, Writer, Protocol):
+    """All the scheduler does with an API server."""

@@ -1,0 +1,200 @@
+"""Keeping a picture of one resource: list, watch, resume, list anew when the server has forgotten."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Final, Generic, TypeVar
+
+from stowplan.api.catalogue import Resource
+from stowplan.api.meta import Object
+from stowplan.api.requests import EVERY_OBJECT, Selection
+from stowplan.api.status import ApiError
+from stowplan.client.interface import BOOKMARK, DELETED, Reader, Unreadable, WatchEvent
+from stowplan.client.picture import Handler, Picture
+from stowplan.client.retries import Retries
+from stowplan.clock import Clock
+
+T = TypeVar("T", bound=Object)
+
+BREATH: Final = 200
+"""After so many objects in a row everybody else gets a turn."""
+
+SHORT_WATCH: Final = 1.0
+"""A watch that ends within so many seconds with nothing seen is taken for a failure."""
+
+
+class Reflector(Generic[T]):
+    """Tells a handler of one resource's objects and their changes, for as long as it runs.
+
+    It survives whatever the server does: a watch that ends is resumed from the last version seen; if that
+    is forgotten (410) everything is listed anew and compared; errors are met with growing pauses. With
+    `stream` the first picture comes through the watch itself; a server that refuses that is listed from.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        resource: Resource,
+        cls: type[T],
+        handler: Handler[T],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        report: Callable[[str], None],
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        stream: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._resource = resource
+        self._cls = cls
+        self._clock = clock
+        self._retries = Retries(rng)
+        self._report = report
+        self._namespace = namespace
+        self._selection = selection
+        self._stream = stream
+        self._picture: Picture[T] = Picture(handler, self._report_unreadable)
+        self._version = ""
+        self._is_current = False
+        self._resumable = False
+        self._since_breath = 0
+        self._synced = asyncio.Event()
+        self.failures = 0
+
+    @property
+    def objects(self) -> Mapping[str, T]:
+        """The present picture, by `namespace/name`."""
+        return self._picture.objects
+
+    @property
+    def skipped(self) -> int:
+        """How many times an object had to be skipped because it could not be read."""
+        return self._picture.skipped
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which the picture is known to be complete."""
+        return self._version
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether a first complete picture has been there."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            began, seen = self._clock.now(), self._version
+            try:
+                await self._follow()
+            except ApiError as error:
+                await self._recover(error)
+            else:
+                if self._clock.now() - began >= SHORT_WATCH:
+                    self._retries.reset()
+                elif self._version == seen:
+                    await self._pause()
+
+    async def _follow(self) -> None:
+        """One watch, from its beginning to its end; before it a list, if there is no picture to resume."""
+        if not self._is_current and not self._stream:
+            await self._list()
+        initial: list[WatchEvent[T]] | None = None if self._is_current else []
+        watch = self._reader.watch(
+            self._resource,
+            self._cls,
+            namespace=self._namespace,
+            selection=self._selection,
+            since=self._version,
+            initial_events=initial is not None,
+        )
+        async with aclosing(watch) as events:
+            async for event in events:
+                if initial is None:
+                    self._see(event)
+                elif event.synced:
+                    await self._adopt(initial, event.resource_version)
+                    initial = None
+                else:
+                    initial.append(event)
+                await self._breathe()
+
+    def _see(self, event: WatchEvent[T]) -> None:
+        if event.problem:
+            self._see_unreadable(event)
+        elif event.type == DELETED:
+            self._picture.remove(event.key, event.object)
+        elif event.object is not None:
+            self._picture.put(event.object)
+        self._version = event.resource_version
+        self._resumable = True
+        self._retries.reset()
+
+    def _see_unreadable(self, event: WatchEvent[T]) -> None:
+        if event.type == DELETED:
+            self._picture.remove(event.key)
+        else:
+            self._picture.skip(Unreadable(event.key, event.problem))
+
+    async def _list(self) -> None:
+        listing = await self._reader.list(
+            self._resource,
+            self._cls,
+            namespace=self._namespace,
+            selection=self._selection,
+            not_older_than=self._version,
+        )
+        await self._show(self._picture.replace(listing.items, listing.unreadable), listing.resource_version)
+
+    async def _adopt(self, initial: list[WatchEvent[T]], version: str) -> None:
+        """Take what a watch showed first as the whole picture."""
+        last: dict[str, WatchEvent[T]] = {}
+        for event in initial:
+            if event.type == DELETED:
+                last.pop(event.key, None)
+            elif event.type != BOOKMARK:
+                last[event.key] = event
+        items = [event.object for event in last.values() if event.object is not None]
+        unreadable = [Unreadable(event.key, event.problem) for event in last.values() if event.problem]
+        await self._show(self._picture.replace(items, unreadable), version)
+
+    async def _show(self, steps: Iterator[None], version: str) -> None:
+        for _ in steps:
+            await self._breathe()
+        self._version = version
+        self._is_current = True
+        self._resumable = False
+        self._synced.set()
+
+    async def _recover(self, error: ApiError) -> None:
+        """Decide how to go on after a failure, and wait as long as that takes."""
+        if self._stream and not self._is_current and error.code in (400, 422):
+            self._stream = False
+            return
+        if error.is_expired or error.is_version_too_large:
+            had_worked, self._resumable = self._resumable, False
+            if error.is_version_too_large or not self._is_current:
+                self._version = ""
+            self._is_current = False
+            if had_worked:
+                return
+        self.failures += 1
+        self._report(f"{self._resource.qualified}: {error.message}")
+        await self._pause(error.retry_after or 0)
+
+    async def _pause(self, at_least: float = 0) -> None:
+        await asyncio.sleep(max(self._retries.next_pause(), at_least))
+
+    async def _breathe(self) -> None:
+        self._since_breath += 1
+        if self._since_breath >= BREATH:
+            self._since_breath = 0
+            await asyncio.sleep(0)
+
+    def _report_unreadable(self, unreadable: Unreadable) -> None:
+        self._report(f"{self._resource.qualified} {unreadable.key}: skipped: {unreadable.problem}")

@@ -1,0 +1,18 @@
+"""Time as an argument: the clock everything reads, and an asyncio loop whose time is virtual.
+
+Nothing but the process's entry point picks a clock. The same coroutines run on the real loop with
+`RealClock`, or under `run` where an hour passes as fast as its work can be done, every time in the same way.
+"""
+
+from stowplan.clock.clocks import Clock, RealClock
+from stowplan.clock.virtual import DEFAULT_START, VirtualClock, VirtualTimeError, VirtualTimeLoop, run
+
+__all__ = [
+    "DEFAULT_START",
+    "Clock",
+    "RealClock",
+    "VirtualClock",
+    "VirtualTimeError",
+    "VirtualTimeLoop",
+    "run",
+]

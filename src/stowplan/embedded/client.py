@@ -1,0 +1,175 @@
+"""The client interface over a store in this process: no network, no waiting, typed objects."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.decode import DecodeError, convert
+from stowplan.api.meta import Object
+from stowplan.api.requests import (
+    EVERY_OBJECT,
+    ORDINARY_DELETION,
+    DeleteOptions,
+    Json,
+    PatchType,
+    Selection,
+)
+from stowplan.api.writes import Binding
+from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
+from stowplan.embedded.store import Change, Store, Watcher, WatchStream
+from stowplan.embedded.store.watching import Sink
+
+T = TypeVar("T", bound=Object)
+
+BUFFER: Final = 8192
+"""How many changes a watch may lag behind before it is cut off."""
+
+PAGE: Final = 500
+"""After so many objects of a list everybody else gets a turn."""
+
+
+class InProcessClient(Client):
+    """A `Client` of one store. Objects that are given out belong to the store and must not be changed."""
+
+    def __init__(self, store: Store, *, buffer: int = BUFFER) -> None:
+        self._store = store
+        self._buffer = buffer
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json:
+        return self._store.get(resource, namespace, name)
+
+    async def list(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        not_older_than: str = "",
+    ) -> Listing[T]:
+        oldest = _version(not_older_than)
+        if oldest is not None and oldest > self._store.version:
+            raise status.too_large_version(oldest, self._store.version)
+        found = self._store.list(resource, namespace, selection)
+        items: list[T] = []
+        unreadable: list[Unreadable] = []
+        for number, obj in enumerate(found.items, start=1):
+            try:
+                items.append(typed(obj, cls))
+            except DecodeError as error:
+                unreadable.append(Unreadable(_key(obj), str(error)))
+            if number % PAGE == 0:
+                await asyncio.sleep(0)
+        return Listing(items, str(found.version), unreadable)
+
+    def watch(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        since: str = "",
+        initial_events: bool = False,
+    ) -> "InProcessWatch[T]":
+        def begin(sink: Sink) -> Watcher:
+            return self._store.watch(
+                resource,
+                sink,
+                namespace=namespace,
+                selection=selection,
+                since=_version(since),
+                initial_events=initial_events,
+                bookmarks=True,
+            )
+
+        return InProcessWatch(begin, cls, self._buffer)
+
+    async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
+        return self._store.create(resource, body, namespace)
+
+    async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+        return self._store.update(resource, body, subresource=subresource)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Body | Sequence[Any],
+        kind: PatchType = PatchType.STRATEGIC,
+        *,
+        subresource: str = "",
+    ) -> Json:
+        return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> None:
+        self._store.delete(resource, namespace, name, options)
+
+    async def bind(self, binding: Binding) -> None:
+        self._store.bind(binding.namespace, binding.name, binding)
+
+
+class InProcessWatch(Generic[T]):
+    """A watch of the store with typed objects. It begins when it is first asked for an event."""
+
+    def __init__(self, begin: Callable[[Sink], Watcher], cls: type[T], buffer: int) -> None:
+        self._begin = begin
+        self._cls = cls
+        self._buffer = buffer
+        self._stream: WatchStream | None = None
+        self._closed = False
+
+    def __aiter__(self) -> "InProcessWatch[T]":
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        if self._closed:
+            raise StopAsyncIteration
+        if self._stream is None:
+            self._stream = WatchStream(self._begin, self._buffer)
+        return self._event(await anext(self._stream))
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._stream is not None:
+            self._stream.close()
+
+    def _event(self, change: Change) -> WatchEvent[T]:
+        version = str(change.version)
+        if change.type == BOOKMARK:
+            return WatchEvent(BOOKMARK, "", version, synced=change.ends_initial_state)
+        key = _key(change.object)
+        try:
+            return WatchEvent(change.type, key, version, typed(change.object, self._cls))
+        except DecodeError as error:
+            return WatchEvent(change.type, key, version, problem=str(error))
+
+
+def typed(obj: Json, cls: type[T]) -> T:
+    """A stored object as a typed one; nulls are looked for only if they are in the way."""
+    try:
+        return msgspec.convert(obj, cls)
+    except msgspec.ValidationError:
+        return convert(obj, cls)
+
+
+def _key(obj: Json) -> str:
+    metadata = obj["metadata"]
+    namespace: str = metadata.get("namespace", "")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+def _version(text: str) -> int | None:
+    """A version as a number, None if there is none."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise status.bad_request(f"resourceVersion: expected a number, got {text!r}")
+    return int(text)

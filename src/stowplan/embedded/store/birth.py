@@ -1,0 +1,41 @@
+"""The status an object has when it is created, whatever its creator wrote there."""
+
+from typing import Final
+
+from stowplan.api.catalogue import (
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    Resource,
+)
+from stowplan.api.requests import Json
+from stowplan.embedded.store.conditions import pod_condition
+
+_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
+_PHASES: Final = {
+    PODS: "Pending",
+    NAMESPACES: "Active",
+    PERSISTENT_VOLUMES: "Pending",
+    PERSISTENT_VOLUME_CLAIMS: "Pending",
+}
+
+
+def with_first_status(resource: Resource, obj: Json, stamp: str) -> Json:
+    """The new object with the status that is the server's to give.
+
+    Kinds without a status subresource keep what they came with, and so do nodes, which register
+    themselves with their capacity.
+    """
+    if not resource.status or resource == NODES:
+        return obj
+    obj = {field: value for field, value in obj.items() if field != "status"}
+    phase = _PHASES.get(resource)
+    if phase is None:
+        return obj
+    obj["status"] = {"phase": phase}
+    if resource == PODS and obj.get("spec", {}).get("schedulingGates"):
+        held = pod_condition("PodScheduled", "False", stamp, reason="SchedulingGated", message=_GATED)
+        obj["status"]["conditions"] = [held]
+    return obj

@@ -1,0 +1,70 @@
+"""Changes of objects, and the stretch of them that is remembered for those who resume a watch."""
+
+from bisect import bisect_right
+from collections import deque
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+BOOKMARK: Final = "BOOKMARK"
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation on the bookmark that ends the initial state of a watch."""
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What happened to one object, as a watcher sees it.
+
+    `previous` is the object as it was before, None where there was none. A deleted object is shown in its
+    last state, with the version of its deletion.
+    """
+
+    type: str
+    version: int
+    object: Json
+    previous: Json | None = None
+
+    @property
+    def ends_initial_state(self) -> bool:
+        """Whether all that existed when the watch began has been shown."""
+        annotations = self.object["metadata"].get("annotations") or {}
+        return self.type == BOOKMARK and annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+def bookmark(resource: Resource, version: int, *, ends_initial_state: bool = False) -> Change:
+    """Says only how far the watch has come."""
+    metadata: Json = {"resourceVersion": str(version)}
+    if ends_initial_state:
+        metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+    shown = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+    return Change(BOOKMARK, version, shown)
+
+
+class History:
+    """The last changes of one resource, oldest first, and never more than so many."""
+
+    def __init__(self, capacity: int) -> None:
+        self._changes: deque[Change] = deque()
+        self._capacity = capacity
+        self._forgotten = 0
+
+    def append(self, change: Change) -> None:
+        changes = self._changes
+        changes.append(change)
+        if len(changes) > self._capacity:
+            self._forgotten = changes.popleft().version
+
+    def since(self, version: int) -> list[Change]:
+        """The changes after a version. Raises `ApiError` 410 if some of them have been forgotten."""
+        if version < self._forgotten:
+            raise status.expired(f"too old resource version: {version} ({self._forgotten})")
+        first = bisect_right(self._changes, version, key=lambda change: change.version)
+        return list(islice(self._changes, first, None))

@@ -1,0 +1,72 @@
+"""All objects of one resource, the history of their changes, and who watches them."""
+
+from collections import deque
+from typing import NamedTuple
+
+from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
+from stowplan.embedded.store.changes import DELETED, Change, History
+from stowplan.embedded.store.objects import Key
+from stowplan.embedded.store.selecting import Predicate
+from stowplan.embedded.store.watching import Watcher
+
+
+class _Expiry(NamedTuple):
+    time: float
+    key: Key
+    uid: str
+
+
+class Collection:
+    """The objects of one resource by namespace and name."""
+
+    __slots__ = ("_expiries", "history", "objects", "resource", "watchers")
+
+    def __init__(self, resource: Resource, history: int) -> None:
+        self.resource = resource
+        self.objects: dict[Key, Json] = {}
+        self.history = History(history)
+        self.watchers: tuple[Watcher, ...] = ()
+        self._expiries: deque[_Expiry] = deque()
+
+    def get(self, key: Key) -> Json:
+        """The object. Raises `ApiError` 404."""
+        obj = self.objects.get(key)
+        if obj is None:
+            raise status.not_found(self.resource, key[1])
+        return obj
+
+    def selected(self, predicate: Predicate | None) -> list[Json]:
+        """The objects that match, ordered by namespace and name."""
+        ordered = (obj for _, obj in sorted(self.objects.items(), key=lambda item: item[0]))
+        return [obj for obj in ordered if predicate is None or predicate(obj)]
+
+    def apply(self, key: Key, change: Change) -> None:
+        """Make a change the current state and remember it."""
+        if change.type == DELETED:
+            del self.objects[key]
+        else:
+            self.objects[key] = change.object
+        self.history.append(change)
+
+    def join(self, watcher: Watcher) -> None:
+        self.watchers = (*self.watchers, watcher)
+
+    def leave(self, watcher: Watcher) -> None:
+        self.watchers = tuple(other for other in self.watchers if other is not watcher)
+
+    def expect_expiry(self, key: Key, uid: str, now: float) -> None:
+        """Remember when a new object is to be forgotten, if its kind is forgotten at all."""
+        if self.resource.lifetime is not None:
+            self._expiries.append(_Expiry(now + self.resource.lifetime, key, uid))
+
+    def expired(self, now: float, limit: int) -> list[Key]:
+        """Objects whose time is over, and the oldest of those that are too many."""
+        due: list[Key] = []
+        while self._expiries and (self._expiries[0].time <= now or len(self._expiries) > limit):
+            entry = self._expiries.popleft()
+            obj = self.objects.get(entry.key)
+            if obj is not None and obj["metadata"]["uid"] == entry.uid:
+                due.append(entry.key)
+        return due

@@ -1,0 +1,126 @@
+"""The current state, its versions and its history: every change goes through here and is told from here."""
+
+from collections import deque
+
+from stowplan.api import status
+from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.api.requests import EVERY_OBJECT, Json, Selection
+from stowplan.embedded.store.changes import ADDED, DELETED, MODIFIED, Change, bookmark
+from stowplan.embedded.store.collection import Collection
+from stowplan.embedded.store.objects import Key, with_metadata
+from stowplan.embedded.store.selecting import Predicate, predicate
+from stowplan.embedded.store.watching import Sink, Watcher, seen_through
+
+
+class Ledger:
+    """Collections of objects under one version counter.
+
+    A change is told to all watchers of its resource before the writer goes on. A watcher may write in turn:
+    what it changes is told when everybody has been told of the present change, so all watchers see one
+    order. A watcher that raises is shut out and does not cost the others anything; the writer gets its
+    exception when everybody has been told.
+    """
+
+    def __init__(self, catalogue: Catalogue, history: int) -> None:
+        self.catalogue = catalogue
+        self.version = 0
+        self._history = history
+        self._collections: dict[Resource, Collection] = {}
+        self._untold: deque[tuple[Collection, Change]] = deque()
+        self._telling = False
+
+    def watch(
+        self,
+        resource: Resource,
+        sink: Sink,
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        since: int | None = None,
+        initial_events: bool = False,
+        bookmarks: bool = False,
+    ) -> Watcher:
+        """Have a function told of changes, from a version on or (without one) from now on.
+
+        The watcher's backlog is the caller's to go through first: it has what happened since that version,
+        or, with `initial_events`, everything that exists and a bookmark at its end.
+        Raises `ApiError`: 410 if the version is too old, 504 if it has not been reached.
+        """
+        collection = self._collection(resource)
+        chosen = predicate(resource, namespace, selection)
+        if since is not None and since > self.version:
+            raise status.too_large_version(since, self.version)
+        backlog: list[Change] = []
+        if initial_events:
+            backlog = self._initial_state(collection, chosen)
+        elif since is not None:
+            changes = collection.history.since(since)
+            shown = changes if chosen is None else (seen_through(chosen, change) for change in changes)
+            backlog = [change for change in shown if change is not None]
+        watcher = Watcher(
+            sink, chosen, collection.leave, version=self.version, backlog=backlog, bookmarks=bookmarks
+        )
+        collection.join(watcher)
+        return watcher
+
+    def send_bookmarks(self) -> None:
+        """Tell every watcher who wants to know how far the store has come."""
+        for collection in self._collections.values():
+            if collection.watchers:
+                self._untold.append((collection, bookmark(collection.resource, self.version)))
+        self._tell()
+
+    def _collection(self, resource: Resource) -> Collection:
+        """The collection of a resource. Raises `ApiError` 404 for one the catalogue does not have."""
+        collection = self._collections.get(resource)
+        if collection is None:
+            if resource not in self.catalogue:
+                raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+            collection = self._collections[resource] = Collection(resource, self._history)
+        return collection
+
+    def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[Change]:
+        """Everything there is, as if it were added now, and the bookmark that says that this was all."""
+        added = [
+            Change(ADDED, int(obj["metadata"]["resourceVersion"]), obj) for obj in collection.selected(chosen)
+        ]
+        return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
+
+    def _write(self, collection: Collection, key: Key, obj: Json, old: Json | None = None) -> Json:
+        """Make an object the current one of its key, where `old` stood; gives it back with its version."""
+        obj = self._stamped(obj)
+        self._change(collection, key, Change(ADDED if old is None else MODIFIED, self.version, obj, old))
+        return obj
+
+    def _remove(self, collection: Collection, key: Key, obj: Json) -> Json:
+        """Remove the object of a key; gives back its last state with the version of its removal."""
+        gone = self._stamped(obj)
+        self._change(collection, key, Change(DELETED, self.version, gone, obj))
+        return gone
+
+    def _stamped(self, obj: Json) -> Json:
+        self.version += 1
+        return with_metadata(obj, resourceVersion=str(self.version))
+
+    def _change(self, collection: Collection, key: Key, change: Change) -> None:
+        collection.apply(key, change)
+        if collection.watchers:
+            self._untold.append((collection, change))
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._telling:
+            return
+        self._telling = True
+        failure: Exception | None = None
+        while self._untold:
+            collection, change = self._untold.popleft()
+            for watcher in collection.watchers:
+                try:
+                    watcher.tell(change)
+                except Exception as error:  # noqa: BLE001 - raised below, when all have been told
+                    watcher.close()
+                    failure = failure or error
+        self._telling = False
+        if failure is not None:
+            raise failure

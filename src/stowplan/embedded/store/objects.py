@@ -1,0 +1,100 @@
+"""Objects as the store holds them: plain JSON data that nobody changes any more.
+
+Whoever writes hands over a copy; every change builds new dictionaries along the way to what changed and
+shares the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.fielderrors import required
+from stowplan.api.meta import ObjectMeta, Struct
+from stowplan.api.requests import Json
+
+Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped kinds) and name."""
+
+LISTS: Final = (list, tuple)
+"""What a JSON array may be in data that came from Python."""
+
+Body = Mapping[str, Any] | Struct | bytes
+"""What a writer may hand over: data, a typed object, or JSON text."""
+
+_NOT_KEPT: Final = frozenset(("managedFields", "selfLink"))
+_SECTIONS: Final = ("spec", "status")
+
+
+def owned(body: Body | Sequence[Any]) -> Any:
+    """The body as data that belongs to the store alone. Where Python has tuples, they stay tuples."""
+    try:
+        return (
+            msgspec.json.decode(body) if isinstance(body, bytes) else msgspec.to_builtins(body, str_keys=True)
+        )
+    except (msgspec.DecodeError, TypeError, RecursionError) as error:
+        raise status.bad_request(f"the object provided is not JSON: {error}") from None
+
+
+def owned_object(resource: Resource, body: Body) -> Json:
+    """The body as an object of one kind that belongs to the store alone."""
+    return checked(resource, owned(body))
+
+
+def checked(resource: Resource, data: Any) -> Json:
+    """A new map with the data of an object of one kind, its metadata without nulls.
+
+    Raises `ApiError` 400 if it is another kind or its outline is not that of an object.
+    """
+    if not isinstance(data, dict):
+        raise status.bad_request("the object provided is unrecognized: expected a map")
+    obj = {"apiVersion": resource.api_version, "kind": resource.kind, **data}
+    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if obj[field] != expected:
+            raise status.bad_request(
+                f"the {field} in the data ({obj[field]}) does not match the expected {field} ({expected})"
+            )
+    for section in _SECTIONS:
+        if section in obj and not isinstance(obj[section], dict) and obj.pop(section) is not None:
+            raise status.bad_request(f"{section}: expected a map")
+    obj["metadata"] = _checked_metadata(obj.get("metadata"))
+    return obj
+
+
+def _checked_metadata(metadata: Any) -> Json:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise status.bad_request("metadata: expected a map")
+    kept = {field: value for field, value in metadata.items() if value is not None and field not in _NOT_KEPT}
+    try:
+        msgspec.convert(kept, ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise status.bad_request(f"metadata: {error}") from None
+    return kept
+
+
+def key_of(resource: Resource, metadata: Json, namespace: str = "") -> Key:
+    """Where an object with this metadata belongs; `namespace` is the one asked for, if any."""
+    name = metadata.get("name", "")
+    if not resource.namespaced:
+        return "", name
+    own = metadata.get("namespace") or namespace
+    if namespace and own != namespace:
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if not own:
+        raise status.invalid(resource, name, [required("metadata.namespace")])
+    return own, name
+
+
+def with_metadata(obj: Json, **fields: Any) -> Json:
+    """The object with some of its metadata set anew."""
+    return {**obj, "metadata": {**obj["metadata"], **fields}}
+
+
+def labels_of(obj: Json) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}

@@ -1,0 +1,244 @@
+"""The store: the verbs of an API server as methods."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from stowplan.api import status
+from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
+from stowplan.api.fielderrors import invalid, required
+from stowplan.api.requests import (
+    EVERY_OBJECT,
+    ORDINARY_DELETION,
+    DeleteOptions,
+    Json,
+    PatchType,
+    Selection,
+)
+from stowplan.clock import Clock
+from stowplan.embedded.store import binding as bindings
+from stowplan.embedded.store import eviction as evictions
+from stowplan.embedded.store.birth import with_first_status
+from stowplan.embedded.store.collection import Collection
+from stowplan.embedded.store.deletion import deletion_of, ends_with_update
+from stowplan.embedded.store.identity import Registrar
+from stowplan.embedded.store.ledger import Ledger
+from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_object
+from stowplan.embedded.store.patching import patched
+from stowplan.embedded.store.preconditions import check_deletion, check_uid, check_version, other_uid
+from stowplan.embedded.store.replacing import SERVER_SET, replaced
+from stowplan.embedded.store.selecting import predicate
+
+NAME_ATTEMPTS: Final = 8
+_BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
+
+
+class Listing(NamedTuple):
+    """Objects, and the version of the store at which they were so."""
+
+    items: list[Json]
+    version: int
+
+
+class Store(Ledger):
+    """Objects by resource, namespace and name, with one version counter for all of them.
+
+    Objects that are given out belong to the store: whoever gets one must not change it. A writer that is
+    refused gets an `ApiError`. Changes are told to watchers as `Ledger` says.
+
+    `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
+    a kind with a limited lifetime (events) are kept at most.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        catalogue: Catalogue | None = None,
+        history: int = 8192,
+        event_limit: int = 20_000,
+    ) -> None:
+        super().__init__(Catalogue() if catalogue is None else catalogue, history)
+        self._registrar = Registrar(clock, rng)
+        self._event_limit = event_limit
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Json:
+        return self._collection(resource).get((namespace, name))
+
+    def list(self, resource: Resource, namespace: str = "", selection: Selection = EVERY_OBJECT) -> Listing:
+        """The objects in a namespace (empty: in all), ordered by namespace and name."""
+        chosen = predicate(resource, namespace, selection)
+        return Listing(self._collection(resource).selected(chosen), self.version)
+
+    def count(self, resource: Resource) -> int:
+        return len(self._collection(resource).objects)
+
+    def create(self, resource: Resource, body: Body, namespace: str = "") -> Json:
+        collection = self._collection(resource)
+        obj = owned_object(resource, body)
+        metadata = obj["metadata"]
+        within, name = key_of(resource, metadata, namespace)
+        key = (within, name or self._free_name(collection, metadata, within))
+        existing = collection.objects.get(key)
+        if existing is not None:
+            deleting = "deletionTimestamp" in existing["metadata"]
+            raise status.already_exists(resource, key[1], deleting=deleting)
+        obj["metadata"] = self._birth_certificate(resource, metadata, key)
+        obj = with_first_status(resource, obj, self._registrar.stamp())
+        created = self._write(collection, key, obj)
+        if resource.lifetime is not None:
+            self._forget_expired(collection, key, created)
+        return created
+
+    def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+        """Replace an object, or its status only (`subresource="status"`)."""
+        collection = self._collection(resource)
+        _check_subresource(resource, subresource)
+        obj = owned_object(resource, body)
+        metadata = obj["metadata"]
+        key = key_of(resource, metadata)
+        if not key[1]:
+            raise status.invalid(resource, "", [required("metadata.name", "name is required")])
+        old = collection.objects.get(key)
+        if old is None:
+            return self._update_of_nothing(resource, obj, key, subresource)
+        check_uid(resource, old, metadata.get("uid"))
+        version = metadata.get("resourceVersion")
+        if not version and not resource.blind_update:
+            wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise status.invalid(resource, key[1], [wrong])
+        check_version(resource, old, version)
+        return self._replace(collection, key, old, replaced(resource, old, obj, subresource))
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Body | Sequence[Any],
+        kind: PatchType = PatchType.STRATEGIC,
+        *,
+        subresource: str = "",
+    ) -> Json:
+        """Change parts of an object, or of its status only (`subresource="status"`)."""
+        collection, key = self._collection(resource), (namespace, name)
+        _check_subresource(resource, subresource)
+        old = collection.get(key)
+        new = patched(resource, old, owned(patch), kind)
+        check_version(resource, old, new["metadata"].get("resourceVersion"))
+        return self._replace(collection, key, old, replaced(resource, old, new, subresource))
+
+    def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> Json:
+        """Delete an object, at once or in the end; gives back its last state."""
+        collection, key = self._collection(resource), (namespace, name)
+        old = collection.get(key)
+        marked, remove = deletion_of(resource, old, options, self._registrar.now())
+        if marked is not old:
+            marked = self._write(collection, key, marked, old)
+        return self._remove(collection, key, marked) if remove else marked
+
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        options: DeleteOptions = ORDINARY_DELETION,
+    ) -> Sequence[Json]:
+        """Delete all objects that match; gives back their last states."""
+        found = [obj["metadata"] for obj in self.list(resource, namespace, selection).items]
+        return [
+            self.delete(resource, metadata.get("namespace", ""), metadata["name"], options)
+            for metadata in found
+        ]
+
+    def bind(self, namespace: str, name: str, body: Body) -> Json:
+        """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
+        pods, key = self._collection(PODS), (namespace, name)
+        binding = owned_object(_BINDINGS, body)
+        if binding["metadata"].get("name", name) != name:
+            raise status.bad_request("name in URL does not match name in Binding object")
+        target = bindings.target_of(binding, name)
+        pod = pods.get(key)
+        node = self._collection(NODES).objects.get(("", target))
+        bound = bindings.bound(pod, binding, target, node, self._registrar.stamp())
+        return self._write(pods, key, bound, pod)
+
+    def evict(self, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION) -> Json:
+        """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
+        pods, key, stamp = self._collection(PODS), (namespace, name), self._registrar.stamp()
+        pod = pods.get(key)
+        check_deletion(PODS, pod, options)
+        if not evictions.needs_no_budget(pod):
+            self._charge_budget(pod, stamp)
+        marked = self._write(pods, key, evictions.evicted(pod, stamp), pod)
+        if options.resource_version is not None:
+            version = marked["metadata"]["resourceVersion"]
+            options = DeleteOptions(options.grace_period_seconds, options.uid, version)
+        return self.delete(PODS, namespace, name, options)
+
+    def _free_name(self, collection: Collection, metadata: Json, namespace: str) -> str:
+        """A name generated from what the object's shall begin with."""
+        base = metadata.get("generateName", "")
+        if not base:
+            missing = required("metadata.name", "name or generateName is required")
+            raise status.invalid(collection.resource, "", [missing])
+        name = ""
+        for _ in range(NAME_ATTEMPTS):
+            name = self._registrar.name(base)
+            if (namespace, name) not in collection.objects:
+                return name
+        raise status.no_free_name(collection.resource, name)
+
+    def _birth_certificate(self, resource: Resource, metadata: Json, key: Key) -> Json:
+        """The metadata of a new object: what its creator may say, and what is the server's to say."""
+        born = {"name": key[1], **metadata}
+        for field in SERVER_SET & metadata.keys():
+            del born[field]
+        born["name"] = key[1]
+        if key[0]:
+            born["namespace"] = key[0]
+        born["uid"] = self._registrar.uid()
+        if resource.generation:
+            born["generation"] = 1
+        born["creationTimestamp"] = self._registrar.stamp()
+        return born
+
+    def _update_of_nothing(self, resource: Resource, obj: Json, key: Key, subresource: str) -> Json:
+        """An update whose object does not exist: some kinds are created that way."""
+        uid = obj["metadata"].get("uid")
+        if subresource or not resource.create_on_update:
+            raise status.not_found(resource, key[1])
+        if uid:
+            raise other_uid(resource, *key, uid, "")
+        return self.create(resource, obj)
+
+    def _replace(self, collection: Collection, key: Key, old: Json, new: Json) -> Json:
+        """Write an update, unless it changes nothing or was all that a deletion waited for."""
+        if new == old:
+            return old
+        if ends_with_update(old, new):
+            self._remove(collection, key, old)
+            return new
+        return self._write(collection, key, new, old)
+
+    def _forget_expired(self, collection: Collection, key: Key, created: Json) -> None:
+        now = self._registrar.now()
+        collection.expect_expiry(key, created["metadata"]["uid"], now)
+        for due in collection.expired(now, self._event_limit):
+            self._remove(collection, due, collection.objects[due])
+
+    def _charge_budget(self, pod: Json, stamp: str) -> None:
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        budgets = self._collection(POD_DISRUPTION_BUDGETS)
+        budget = evictions.budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
+        if budget is not None and not evictions.costs_nothing(pod, budget):
+            charged = evictions.charged(budget, name, stamp)
+            self._write(budgets, (namespace, budget["metadata"]["name"]), charged, budget)
+
+
+def _check_subresource(resource: Resource, subresource: str) -> None:
+    if subresource and (subresource != "status" or not resource.status):
+        raise status.ApiError(404, "NotFound", "the server could not find the requested resource")

@@ -1,0 +1,60 @@
+"""A watch as an asynchronous iterator, with a buffer that does not grow without bound."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from stowplan.embedded.store.changes import Change
+from stowplan.embedded.store.watching import Sink, Watcher
+
+
+class WatchStream:
+    """Changes to iterate over, for one consumer.
+
+    What is not consumed yet is kept, up to a limit; whoever falls further behind is cut off (`cut_off`): the
+    stream ends, and its consumer resumes from the last version it saw or lists anew. What existed at the
+    beginning does not count against the limit.
+    """
+
+    def __init__(self, watch: Callable[[Sink], Watcher], limit: int) -> None:
+        self.cut_off = False
+        self._limit = limit
+        self._live: deque[Change] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._watcher = watch(self._arrived)
+        self._backlog = deque(self._watcher.backlog)
+        self._watcher.backlog = ()
+
+    def __aiter__(self) -> "WatchStream":
+        return self
+
+    async def __anext__(self) -> Change:
+        while True:
+            waiting = self._backlog or self._live
+            if waiting:
+                return waiting.popleft()
+            if not self._watcher.is_open:
+                raise StopAsyncIteration
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+
+    def close(self) -> None:
+        """End the stream after what is waiting to be consumed."""
+        self._watcher.close()
+        self._stir()
+
+    def _arrived(self, change: Change) -> None:
+        self._live.append(change)
+        if len(self._live) > self._limit:
+            self.cut_off = True
+            self._backlog.clear()
+            self._live.clear()
+            self._watcher.close()
+        self._stir()
+
+    def _stir(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

@@ -1,0 +1,168 @@
+"""Cluster events: what happened to what kind of object, and who wants to hear of it.
+
+A pod that found no node is tried again when something happens that could help. Plugins say what that is: each
+registers for events, and may give a hint, a function that looks at the event more closely for one pod.
+"""
+
+from collections.abc import Callable
+from enum import Enum, IntFlag, StrEnum
+from typing import Any, Final, NamedTuple
+
+from stowplan.cluster.podinfo import PodInfo
+
+
+class Resource(StrEnum):
+    """The kinds of objects that events are about.
+
+    Plugins register for `Pod`; an event says whether the pod is on a node (`AssignedPod`) or waits for one.
+    Kinds that are not listed are named `<plural>.<version>.<group>`.
+    """
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULED_POD = "UnschedulablePod"
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    ANY = "*"
+
+
+class Action(IntFlag):
+    """What happened, as bits; the order of the bits matters when events are matched."""
+
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    """Taints changed, or the node became schedulable again."""
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_DECLARED_FEATURE = 128
+    UPDATE_POD_LABEL = 256
+    UPDATE_POD_SCALE_DOWN = 512
+    """Some request became smaller."""
+    UPDATE_POD_TOLERATION = 1024
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+    """The last scheduling gate is gone."""
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+    UPDATE = 8188
+    """Any update; as an event: an update that is none of the above."""
+    ALL = 8191
+
+    @property
+    def label(self) -> str:
+        """The name people know, such as `UpdateNodeTaint`; several are joined."""
+        known = _LABELS.get(self.value)
+        return "|".join(_LABELS[bit] for bit in _BITS if bit & self) if known is None else known
+
+    @classmethod
+    def named(cls, label: str) -> "Action":
+        """The action people know by a name. Raises ValueError."""
+        for value, known in _LABELS.items():
+            if known == label:
+                return cls(value)
+        raise ValueError(f"action {label!r} is not known, expected one of {', '.join(_LABELS.values())}")
+
+
+_LABELS: Final = {member.value: name.title().replace("_", "") for name, member in Action.__members__.items()}
+_BITS: Final = tuple(value for value in _LABELS if value.bit_count() == 1)
+
+
+class ClusterEvent(NamedTuple):
+    """Something that happened, or that a plugin wants to hear of. `name` replaces the usual label."""
+
+    resource: str
+    action: Action
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """What logs and metrics call it, such as `AssignedPodDelete`."""
+        return self.name or f"{self.resource}{self.action.label}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it is about everything."""
+        return self.resource == Resource.ANY and self.action == Action.ALL
+
+    def hears(self, incoming: "ClusterEvent") -> bool:
+        """Whether whoever registered for this event wants to hear of an incoming one.
+
+        Somebody who registered for all updates hears of each kind of update. Somebody who registered for one
+        kind does not hear of updates in general, because those are the ones that are of no known kind.
+        """
+        if self.is_wildcard:
+            return True
+        if self.resource not in (incoming.resource, Resource.ANY) and not (
+            self.resource == Resource.POD and incoming.resource in _KINDS_OF_PODS
+        ):
+            return False
+        return bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
+
+
+_KINDS_OF_PODS: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD)
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_UPDATE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE)
+UNSCHEDULED_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
+NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+
+FORCE_ACTIVATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ForceActivate")
+"""Somebody asks for a pod to be tried again now."""
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.ANY, Action.ALL, "UnschedulableTimeout")
+"""A pod has waited for an event long enough."""
+
+SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
+"""Reasons for a pod to move that are no events of the cluster."""
+
+
+class Hint(Enum):
+    """What a plugin thinks an event means for a pod it rejected."""
+
+    QUEUE = "Queue"
+    """It may fit now: try again."""
+    SKIP = "QueueSkip"
+    """Nothing changed for it."""
+
+
+def queue_if(condition: bool) -> Hint:
+    return Hint.QUEUE if condition else Hint.SKIP
+
+
+class HintError(Exception):
+    """A hint that could not be worked out; the pod is tried again to be on the safe side."""
+
+
+HintFunction = Callable[[PodInfo, Any, Any], Hint]
+"""`hint(pod, old, new)`: the waiting pod, and the event's object before and after.
+
+`old` is None for something new, `new` is None for something that is gone.
+"""
+
+
+class EventRegistration(NamedTuple):
+    """An event that may help pods a plugin rejected. Without a hint it always may.
+
+    `by_template`: the hint looks only at what all pods of one template share, unless the event is about the
+    waiting pod itself. Then it is asked once for all of them.
+    """
+
+    event: ClusterEvent
+    hint: HintFunction | None = None
+    by_template: bool = False

@@ -1,0 +1,27 @@
+"""Asking one PreFilter plugin."""
+
+from typing import Any
+
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.plugin import Plugin, PreFilterResult
+from stowplan.framework.status import Status
+
+PreFilterAnswer = Status | PreFilterResult | None
+
+
+def ask_pre_filter(plugin: Plugin, cycle: Cycle) -> PreFilterAnswer:
+    """What a PreFilter plugin says of the pod. Raises PluginError if it fails or answers nonsense."""
+    try:
+        answer: Any = plugin.pre_filter(cycle, cycle.pod)  # type: ignore[attr-defined]
+    except PluginError:
+        raise
+    except Exception as cause:
+        raise _failure(plugin, f"{type(cause).__name__}: {cause}") from cause
+    if answer is None or isinstance(answer, Status | PreFilterResult):
+        return answer
+    raise _failure(plugin, f"expected a Status, a PreFilterResult or None, got {type(answer).__name__}")
+
+
+def _failure(plugin: Plugin, message: str) -> PluginError:
+    return PluginError(plugin.name, f'running PreFilter plugin "{plugin.name}": {message}')

@@ -1,0 +1,131 @@
+"""Trying node after node: where would preemption help, and whom would it cost?"""
+
+from collections import Counter
+from typing import Protocol
+
+import numpy as np
+
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.counts import IntArray
+from stowplan.framework.status import Code, Status
+from stowplan.framework.trials import Trials
+from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
+from stowplan.plugins.defaultpreemption.reprieve import Sacrifice, select_victims
+
+
+class ManyRows(Protocol):
+    """A faster way for rows of a common sort, which must come to the same as trying each on its own."""
+
+    def suits(self, rows: Rows) -> BoolColumn:
+        """Which rows it can judge."""
+        ...
+
+    def judge(self, rows: Rows, turns: IntArray) -> "Judged":
+        """Judge rows it can judge; `turns` says when the turn of each comes."""
+        ...
+
+
+class Judged(Protocol):
+    """What many rows came to: candidates, and what is said of the others."""
+
+    candidates: Candidates
+
+    def failures(self) -> list[tuple[Status, int]]:
+        """Why preemption does not help, with the number of nodes it is true of."""
+        ...
+
+
+class DryRun:
+    """Rows tried in order until enough of them are known where preemption helps.
+
+    Enough are `limit` candidates, with at least one among them that violates no budget. Of those that
+    violate one no more than `limit` are remembered; a limit of 0 remembers none. `reasons` counts why nodes
+    are no candidates and `explained` these nodes, as long as there is no candidate; `errors` says what went
+    wrong.
+    """
+
+    def __init__(self, trials: Trials, limit: int, many: ManyRows | None) -> None:
+        self._trials = trials
+        self._budgets = trials.table.budgets
+        self._limit = limit
+        self._many = many
+        self._parts: list[Candidates] = []
+        self._found = 0
+        self._clean = 0
+        self.reasons: Counter[str] = Counter()
+        self.explained = 0
+        self.errors: list[str] = []
+
+    def run(self, rows: Rows) -> Candidates:
+        """Try rows in their order; returns the candidates in that order."""
+        size = self._limit or len(rows)
+        for start in range(0, len(rows), size):
+            turns = np.arange(start, min(start + size, len(rows)))
+            self._try(rows[turns], turns)
+            if self._is_enough(self._found, self._clean):
+                break
+        return self._remembered(joined(self._parts))
+
+    def _try(self, rows: Rows, turns: IntArray) -> None:
+        parts: list[Candidates] = []
+        judged = None
+        if self._many is not None:
+            suits = self._many.suits(rows)
+            if suits.any():
+                judged = self._many.judge(rows[suits], turns[suits])
+                parts.append(judged.candidates)
+                rows, turns = rows[~suits], turns[~suits]
+        if len(rows):
+            parts.append(self._one_by_one(rows, turns, joined(parts)))
+        if self._limit:
+            self._keep(joined(parts))
+        if judged is not None and not self._found:
+            for status, count in judged.failures():
+                self._note(status, count)
+
+    def _one_by_one(self, rows: Rows, turns: IntArray, others: Candidates) -> Candidates:
+        """Try rows each on its own, until those and the others found by then are enough."""
+        clean = np.concatenate(([0], np.cumsum(others.violations == 0)))
+        before = np.searchsorted(others.turns, turns)
+        found: list[tuple[int, int, Sacrifice]] = []
+        own_clean = 0
+        for row, turn, passed in zip(rows.tolist(), turns.tolist(), before.tolist(), strict=True):
+            if self._is_enough(
+                self._found + passed + len(found), self._clean + int(clean[passed]) + own_clean
+            ):
+                break
+            outcome = select_victims(self._trials, row, self._budgets)
+            if isinstance(outcome, Sacrifice):
+                found.append((turn, row, outcome))
+                own_clean += not outcome.violations
+            else:
+                self._note(outcome, 1)
+        return from_sacrifices(found)
+
+    def _is_enough(self, found: int, clean: int) -> bool:
+        return clean > 0 and found >= self._limit
+
+    def _keep(self, part: Candidates) -> None:
+        """Take in candidates up to the one that makes them enough."""
+        found = self._found + np.arange(1, len(part) + 1)
+        clean = self._clean + np.cumsum(part.violations == 0)
+        enough = np.flatnonzero((clean > 0) & (found >= self._limit))
+        if len(enough) and enough[0] + 1 < len(part):
+            part = part.take(np.arange(enough[0] + 1))
+        self._parts.append(part)
+        self._found += len(part)
+        self._clean += int(np.count_nonzero(part.violations == 0))
+
+    def _remembered(self, candidates: Candidates) -> Candidates:
+        violating = np.flatnonzero(candidates.violations)
+        if len(violating) <= self._limit:
+            return candidates
+        return candidates.take(np.delete(np.arange(len(candidates)), violating[self._limit :]))
+
+    def _note(self, status: Status, count: int) -> None:
+        self.explained += count
+        if status.code is Code.ERROR:
+            self.errors.append(status.message)
+        for reason in status.reasons:
+            self.reasons[reason] += count

@@ -1,0 +1,83 @@
+"""Pods that wait until their backoff is over."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from stowplan.queue.backoff import Backoff
+from stowplan.queue.clock import first_second, nanoseconds
+from stowplan.queue.heap import KeyedHeap
+from stowplan.queue.queued import QueuedPod
+
+
+class BackoffQueue:
+    """Two heaps, by the end of the backoff: pods that found no node, and pods whose attempt went wrong.
+
+    A backoff ends with the window (a second) after the one its end falls into, so that pods whose backoffs
+    end together come out by priority. Pods that found no node may be taken out before that; those whose
+    attempt went wrong may not, because nothing says that another attempt would go better.
+    """
+
+    def __init__(self, backoff: Backoff, sort_key: Callable[[QueuedPod], Any]) -> None:
+        self._backoff = backoff
+        by_priority = backoff.window > 1
+
+        def by_end(queued: QueuedPod) -> int:
+            return self._end(queued) or 0
+
+        def by_end_and_priority(queued: QueuedPod) -> tuple[int, Any]:
+            return (self._end(queued) or 0, sort_key(queued))
+
+        self._rejected: KeyedHeap[QueuedPod] = KeyedHeap(by_end_and_priority if by_priority else by_end)
+        self._failed: KeyedHeap[QueuedPod] = KeyedHeap(by_end)
+
+    def __len__(self) -> int:
+        return len(self._rejected) + len(self._failed)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        yield from self._rejected
+        yield from self._failed
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rejected or key in self._failed
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self._rejected.get(key) or self._failed.get(key)
+
+    def put(self, queued: QueuedPod) -> None:
+        """Let a pod wait, or find its place anew after something about it changed."""
+        heap, other = (self._rejected, self._failed) if queued.rejected else (self._failed, self._rejected)
+        other.remove(queued.key)
+        heap.put(queued.key, queued)
+
+    def remove(self, key: str) -> QueuedPod | None:
+        return self._rejected.remove(key) or self._failed.remove(key)
+
+    def pop(self) -> QueuedPod | None:
+        """Take out the first pod that found no node, though its backoff is not over."""
+        return self._rejected.pop()
+
+    def take_complete(self, now: float) -> list[QueuedPod]:
+        """Take out the pods whose backoff is over."""
+        found = []
+        for heap in (self._rejected, self._failed):
+            while (first := heap.peek()) is not None and not self.is_backing_off(first, now):
+                heap.pop()
+                found.append(first)
+        return found
+
+    def is_backing_off(self, queued: QueuedPod, now: float) -> bool:
+        end = self._end(queued)
+        return end is not None and end >= self._backoff.aligned(nanoseconds(now))
+
+    def next_complete(self) -> float | None:
+        """When the first backoff will be over."""
+        ends = [self._end(first) for heap in (self._rejected, self._failed) if (first := heap.peek())]
+        over = [(end or 0) + self._backoff.window for end in ends]
+        return first_second(min(over)) if over else None
+
+    def _end(self, queued: QueuedPod) -> int | None:
+        if queued.backoff_until is None:
+            queued.backoff_until = self._backoff.expiration(
+                nanoseconds(queued.timestamp), queued.unschedulable_count, queued.consecutive_errors
+            )
+        return queued.backoff_until

@@ -1,0 +1,87 @@
+"""Pods that are being tried right now, and what happened meanwhile.
+
+An event that comes while a pod is being tried may be the very one that would have helped it. So events are
+kept as long as a pod is in flight that was taken out before them, and are looked at if it comes back.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from stowplan.framework.events import ClusterEvent
+
+POD_POPPED = "PodPopped"
+"""What metrics call a pod in flight among the events."""
+
+
+class Happened(NamedTuple):
+    """An event and its object before and after."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+
+
+class InFlight:
+    """Pods in flight and the events since the oldest of them was taken out.
+
+    `note(label, change)` is told of every pod and event that is added or no longer needed.
+    """
+
+    __slots__ = ("_base", "_events", "_note", "_starts")
+
+    def __init__(self, note: Callable[[str, int], None] | None = None) -> None:
+        self._note = note
+        self._events: list[Happened] = []
+        self._base = 0
+        # Positions only grow, so the first pod in the dict is the one that needs most of the events.
+        self._starts: dict[str, int] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._starts
+
+    def __len__(self) -> int:
+        """How many pods are in flight."""
+        return len(self._starts)
+
+    @property
+    def uids(self) -> list[str]:
+        return list(self._starts)
+
+    @property
+    def events(self) -> Sequence[Happened]:
+        """The events that are kept."""
+        return tuple(self._events)
+
+    def begin(self, uid: str) -> None:
+        """A pod is taken out of the queue."""
+        self._starts[uid] = self._base + len(self._events)
+        self._tell(POD_POPPED, 1)
+
+    def record(self, events: Iterable[ClusterEvent], old: Any, new: Any) -> None:
+        """Keep events, if there is anybody to keep them for."""
+        if not self._starts:
+            return
+        for event in events:
+            self._events.append(Happened(event, old, new))
+            self._tell(event.label, 1)
+
+    def since(self, uid: str) -> Sequence[Happened]:
+        """What happened since a pod was taken out of the queue."""
+        return self._events[self._starts[uid] - self._base :]
+
+    def end(self, uid: str) -> None:
+        """A pod's attempt is over. Does nothing if it was over already."""
+        if self._starts.pop(uid, None) is None:
+            return
+        start = next(iter(self._starts.values()), self._base + len(self._events))
+        unneeded = start - self._base
+        if self._note is not None:
+            for happened in self._events[:unneeded]:
+                self._tell(happened.event.label, -1)
+        del self._events[:unneeded]
+        self._base = start
+        self._tell(POD_POPPED, -1)
+
+    def _tell(self, label: str, change: int) -> None:
+        if self._note is not None:
+            self._note(label, change)

@@ -1,0 +1,78 @@
+"""Hook points of the queue: metrics, logs and traces hang on these; those nobody uses cost nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+from stowplan.framework.events import ClusterEvent
+from stowplan.framework.hintmap import Answer
+from stowplan.framework.status import Status
+from stowplan.queue.queued import QueuedPod
+
+ACTIVE = "active"
+BACKOFF = "backoff"
+UNSCHEDULABLE = "unschedulable"
+GATED = "gated"
+"""What metrics call the parts of the queue."""
+
+
+class QueueInstrument:
+    """What an instrument may have. Leave out what you do not need: only methods you override are called."""
+
+    def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
+        """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
+
+    def rejected(self, plugin: str, profile: str, change: int) -> None:
+        """One pod more (1) or less (-1) in the queue that a plugin rejected."""
+
+    def in_flight(self, event: str, change: int) -> None:
+        """Events kept for pods in flight, or such pods (`PodPopped`), became more or fewer."""
+
+    def before_hint(self, plugin: str, event: ClusterEvent) -> None:
+        """A plugin is about to be asked for a hint."""
+
+    def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
+        """It answered; an error is in the answer."""
+
+    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None:
+        """A PreEnqueue plugin is about to be asked whether a pod may be tried."""
+
+    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None:
+        """It answered."""
+
+    def problem(self, message: str) -> None:
+        """Something that should not happen; the queue goes on."""
+
+
+Hook = Callable[..., Any] | None
+
+
+class Hooks:
+    """The methods of an instrument that somebody wrote; None for the others."""
+
+    __slots__ = (
+        "after_hint",
+        "after_pre_enqueue",
+        "before_hint",
+        "before_pre_enqueue",
+        "in_flight",
+        "incoming",
+        "problem",
+        "rejected",
+    )
+
+    def __init__(self, instrument: QueueInstrument | None) -> None:
+        self.incoming = _hook(instrument, "incoming")
+        self.rejected = _hook(instrument, "rejected")
+        self.in_flight = _hook(instrument, "in_flight")
+        self.before_hint = _hook(instrument, "before_hint")
+        self.after_hint = _hook(instrument, "after_hint")
+        self.before_pre_enqueue = _hook(instrument, "before_pre_enqueue")
+        self.after_pre_enqueue = _hook(instrument, "after_pre_enqueue")
+        self.problem = _hook(instrument, "problem")
+
+
+def _hook(instrument: QueueInstrument | None, name: str) -> Hook:
+    if instrument is None or getattr(type(instrument), name) is getattr(QueueInstrument, name):
+        return None
+    found: Callable[..., Any] = getattr(instrument, name)
+    return found

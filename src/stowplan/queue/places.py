@@ -1,0 +1,139 @@
+"""Where pods stand in the queue, and how they move from one place to another."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
+from stowplan.framework.hintmap import HintMap
+from stowplan.framework.plugin import Plugin
+from stowplan.queue.backoff import Backoff
+from stowplan.queue.backoffqueue import BackoffQueue
+from stowplan.queue.clock import Clock
+from stowplan.queue.heap import KeyedHeap
+from stowplan.queue.instrument import ACTIVE, BACKOFF, UNSCHEDULABLE, Hooks
+from stowplan.queue.nominator import Nominator
+from stowplan.queue.preenqueue import run_pre_enqueue
+from stowplan.queue.queued import QueuedPod
+from stowplan.queue.requeue import Strategy
+from stowplan.queue.unschedulable import UnschedulablePods
+
+SortKey = Callable[[QueuedPod], Any]
+
+_RENOMINATING: Final = (UNSCHEDULED_POD_ADD.label, UNSCHEDULED_POD_UPDATE.label)
+
+
+class AlreadyQueuedError(ValueError):
+    """A pod came back from an attempt though it is in the queue."""
+
+
+class ProfileRules(NamedTuple):
+    """What the queue needs to know of a profile: its hints, and its PreEnqueue plugins in order."""
+
+    hints: HintMap
+    pre_enqueue: Sequence[Plugin] = ()
+
+
+class Places:
+    """The three places a pod in the queue can be in.
+
+    `early` is the feature gate SchedulerPopFromBackoffQ: a pod may leave the backoff before its time, so
+    PreEnqueue plugins are asked when it goes in.
+    """
+
+    def __init__(
+        self,
+        sort_key: SortKey,
+        backoff: Backoff,
+        longest_wait: float,
+        profiles: Mapping[str, ProfileRules],
+        clock: Clock,
+        nominator: Nominator,
+        hooks: Hooks,
+        early: bool,
+    ) -> None:
+        self.active: KeyedHeap[QueuedPod] = KeyedHeap(sort_key)
+        self.backoff = BackoffQueue(backoff, sort_key)
+        self.unschedulable = UnschedulablePods(longest_wait)
+        self._profiles = profiles
+        self._clock = clock
+        self._nominator = nominator
+        self._hooks = hooks
+        self._early = early
+
+    def __len__(self) -> int:
+        return len(self.active) + len(self.backoff) + len(self.unschedulable)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        yield from self.active
+        yield from self.backoff
+        yield from self.unschedulable
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self.active.get(key) or self.backoff.get(key) or self.unschedulable.get(key)
+
+    def check_absent(self, key: str) -> None:
+        """Raises AlreadyQueuedError if a pod is in any of the places."""
+        if key in self.unschedulable:
+            raise AlreadyQueuedError(f"Pod {key} is already present in unschedulable queue")
+        if key in self.active:
+            raise AlreadyQueuedError(f"Pod {key} is already present in the active queue")
+        if key in self.backoff:
+            raise AlreadyQueuedError(f"Pod {key} is already present in the backoff queue")
+
+    def to_active(self, queued: QueuedPod, event: str, *, from_backoff: bool = False) -> bool:
+        """Make a pod ready. False if a PreEnqueue plugin holds it back, and then it waits for that plugin."""
+        if not (from_backoff and self._early):
+            self._ask_pre_enqueue(queued)
+        key = queued.key
+        if queued.gated:
+            if key not in self.active and key not in self.backoff:
+                self._to_gate(queued, event)
+            return False
+        if queued.first_attempt is None:
+            queued.first_attempt = self._clock.now()
+        self.unschedulable.remove(key)
+        self.backoff.remove(key)
+        self.active.put(key, queued)
+        self._tell(queued, ACTIVE, event)
+        if event in _RENOMINATING:
+            self._nominator.add(queued.pod)
+        return True
+
+    def to_backoff(self, queued: QueuedPod, event: str) -> bool:
+        """Let a pod wait until its backoff is over. False if a PreEnqueue plugin holds it back."""
+        if self._early:
+            self._ask_pre_enqueue(queued)
+            if queued.gated:
+                self._to_gate(queued, event)
+                return False
+        self.unschedulable.remove(queued.key)
+        self.backoff.put(queued)
+        self._tell(queued, BACKOFF, event)
+        return True
+
+    def to_unschedulable(self, queued: QueuedPod, event: str) -> None:
+        """Let a pod wait for an event."""
+        if self.unschedulable.put(queued):
+            self._tell(queued, UNSCHEDULABLE, event)
+
+    def requeue(self, queued: QueuedPod, strategy: Strategy, event: str) -> str:
+        """Put a pod where a strategy says; returns the place it is in then."""
+        if strategy is Strategy.SKIP:
+            self.to_unschedulable(queued, event)
+            return UNSCHEDULABLE
+        backing_off = self.backoff.is_backing_off(queued, self._clock.now())
+        if strategy is Strategy.AFTER_BACKOFF and backing_off:
+            return BACKOFF if self.to_backoff(queued, event) else UNSCHEDULABLE
+        return ACTIVE if self.to_active(queued, event) else UNSCHEDULABLE
+
+    def _ask_pre_enqueue(self, queued: QueuedPod) -> None:
+        rules = self._profiles.get(queued.profile)
+        run_pre_enqueue(rules.pre_enqueue if rules else (), queued, self._hooks)
+
+    def _to_gate(self, queued: QueuedPod, event: str) -> None:
+        queued.flushed = False
+        self.to_unschedulable(queued, event)
+
+    def _tell(self, queued: QueuedPod, queue: str, event: str) -> None:
+        if self._hooks.incoming is not None:
+            self._hooks.incoming(queued, queue, event)

@@ -1,0 +1,56 @@
+"""PreEnqueue: plugins that keep a pod from being tried at all."""
+
+from collections.abc import Sequence
+
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.queue.instrument import Hooks
+from stowplan.queue.queued import QueuedPod
+
+
+def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) -> None:
+    """Ask plugins whether a pod may be tried, first the one that held it back last time.
+
+    The first that says no is noted with the pod as its gate and among the plugins that rejected it.
+    """
+    gating = queued.gating_plugin
+    ordered = sorted(plugins, key=lambda plugin: plugin.name != gating) if gating else plugins
+    for plugin in ordered:
+        status = _ask(plugin, queued, hooks)
+        if not status.is_success:
+            _gate(plugin.name, status, queued, hooks)
+            return
+    queued.gating_plugin = ""
+    queued.gate = None
+
+
+def _gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:
+    if hooks.rejected is not None and plugin not in queued.rejectors:
+        hooks.rejected(plugin, queued.profile, 1)
+    if hooks.problem is not None and status.code is Code.ERROR:
+        hooks.problem(f'running PreEnqueue plugin "{plugin}" for pod {queued.key}: {status.message}')
+    queued.unschedulable_plugins |= {plugin}
+    queued.gating_plugin = plugin
+    queued.gate = status.by(plugin)
+
+
+def _ask(plugin: Plugin, queued: QueuedPod, hooks: Hooks) -> Status:
+    if hooks.before_pre_enqueue is not None:
+        hooks.before_pre_enqueue(plugin.name, queued)
+    status = _answer(plugin, queued)
+    if hooks.after_pre_enqueue is not None:
+        hooks.after_pre_enqueue(plugin.name, queued, status)
+    return status
+
+
+def _answer(plugin: Plugin, queued: QueuedPod) -> Status:
+    """A plugin that fails keeps the pod back; an error says so."""
+    try:
+        answer: object = plugin.pre_enqueue(queued.pod)  # type: ignore[attr-defined]
+    except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
+        return error(f"{type(cause).__name__}: {cause}")
+    if answer is None:
+        return SUCCESS
+    if isinstance(answer, Status):
+        return answer
+    return error(f"expected a Status or None, got {type(answer).__name__}")

@@ -1,0 +1,87 @@
+"""A pod in the queue: what it is, since when it waits, how often it was tried, and who turned it down."""
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.status import Status
+
+NOBODY: frozenset[str] = frozenset()
+
+
+class QueuedPod:
+    """One pod on its way through the queue. Plugins that sort the queue are given this."""
+
+    __slots__ = (
+        "attempts",
+        "backoff_until",
+        "consecutive_errors",
+        "first_attempt",
+        "flushed",
+        "flushed_at",
+        "gate",
+        "gating_plugin",
+        "group",
+        "pending_plugins",
+        "pod",
+        "ticket",
+        "timestamp",
+        "unschedulable_count",
+        "unschedulable_plugins",
+    )
+
+    def __init__(self, pod: PodInfo, timestamp: float) -> None:
+        self.pod = pod
+        self.timestamp = timestamp
+        """When it came, or came back from its last failed attempt."""
+        self.attempts = 0
+        self.unschedulable_count = 0
+        """Attempts that found no node."""
+        self.consecutive_errors = 0
+        """Attempts in a row that went wrong."""
+        self.backoff_until: int | None = None
+        """When its backoff ends, in nanoseconds; None if that is yet to be worked out."""
+        self.first_attempt: float | None = None
+        """When it first became ready to be tried."""
+        self.unschedulable_plugins = NOBODY
+        """Plugins that rejected it, those that wait for something included."""
+        self.pending_plugins = NOBODY
+        """Plugins that rejected it because they wait for something: if it happens, no backoff is due."""
+        self.gating_plugin = ""
+        """The plugin that keeps it from being tried at all."""
+        self.gate: Status | None = None
+        """What that plugin said."""
+        self.flushed = False
+        """Whether it is being tried again only because it had waited long enough."""
+        self.flushed_at: float | None = None
+        self.group: object = None
+        """Its place among the pods that wait for an event (unschedulable.py)."""
+        self.ticket = -1
+        """Its number there, -1 while it is not there."""
+
+    def __repr__(self) -> str:
+        return f"QueuedPod({self.key!r}, attempts={self.attempts})"
+
+    @property
+    def key(self) -> str:
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+    @property
+    def profile(self) -> str:
+        """The profile that is to place it."""
+        return self.pod.spec.scheduler_name
+
+    @property
+    def gated(self) -> bool:
+        return self.gating_plugin != ""
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """All plugins that rejected it."""
+        return self.unschedulable_plugins | self.pending_plugins
+
+    @property
+    def rejected(self) -> bool:
+        """Whether any plugin rejected it; a pod nobody rejected failed because something went wrong."""
+        return bool(self.unschedulable_plugins or self.pending_plugins)

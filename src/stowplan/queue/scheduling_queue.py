@@ -1,0 +1,318 @@
+"""The scheduling queue: which pod to try next, and when to try a pod again that could not be placed.
+
+A pod is in exactly one place: *active* (ready), *backing off* after a failure, *unschedulable* (waiting for
+an event that may help it, or gated: not to be tried yet), or *in flight* (taken out and being tried). The
+queue waits for nothing and reads no clock but the one it is given; `next_deadline` says when the host should
+call `flush_backoff` and `flush_unschedulable` again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf, nextafter
+from typing import Any, Final
+
+from stowplan.api.pod import Pod
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.events import (
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_TIMEOUT,
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
+    ClusterEvent,
+)
+from stowplan.queue.backoff import Backoff
+from stowplan.queue.changes import pod_events
+from stowplan.queue.clock import Clock
+from stowplan.queue.inflight import InFlight
+from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks, QueueInstrument
+from stowplan.queue.nominator import Nominator
+from stowplan.queue.places import Places, ProfileRules, SortKey
+from stowplan.queue.queued import QueuedPod
+from stowplan.queue.requeue import Strategy
+from stowplan.queue.waking import Waker
+
+LONGEST_WAIT: Final = 300.0
+"""Seconds a pod waits for an event before it is tried again without one."""
+
+
+class SchedulingQueue:
+    """All pods that wait for a node.
+
+    `info` makes of a pod what plugins look at (`ClusterTable.info`). `profiles` are the rules by scheduler
+    name; `sort_key` orders active pods, smallest first. `find` finds a pod as the API server last told of it,
+    by `namespace/name`. `early` is the feature gate SchedulerPopFromBackoffQ, `groups` GenericWorkload.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        info: Callable[[Pod], PodInfo],
+        profiles: Mapping[str, ProfileRules],
+        sort_key: SortKey,
+        *,
+        backoff: Backoff | None = None,
+        longest_wait: float = LONGEST_WAIT,
+        find: Callable[[str], Pod | None] | None = None,
+        instrument: QueueInstrument | None = None,
+        early: bool = True,
+        groups: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._info = info
+        self._hooks = Hooks(instrument)
+        self._early = early
+        self._groups = groups
+        self.nominator = Nominator(find)
+        self.in_flight = InFlight(self._hooks.in_flight)
+        self._places = Places(
+            sort_key,
+            backoff or (Backoff() if early else Backoff(window=1)),
+            longest_wait,
+            profiles,
+            clock,
+            self.nominator,
+            self._hooks,
+            early,
+        )
+        self._waker = Waker(profiles, self._places, self._hooks)
+        self.cycle = 0
+        """How many pods have been taken out so far."""
+
+    # Looking
+
+    def __len__(self) -> int:
+        """How many pods wait, not counting those in flight."""
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """All pods that wait: active ones, then those backing off, then the unschedulable ones."""
+        return iter(self._places)
+
+    def get(self, key: str) -> QueuedPod | None:
+        """A pod that waits, by `namespace/name`."""
+        return self._places.get(key)
+
+    def place_of(self, key: str) -> str | None:
+        """Where a pod waits: active, backoff, unschedulable or gated."""
+        places = self._places
+        if key in places.active:
+            return ACTIVE
+        if key in places.backoff:
+            return BACKOFF
+        waiting = places.unschedulable.get(key)
+        if waiting is None:
+            return None
+        return GATED if waiting.gated else UNSCHEDULABLE
+
+    def counts(self) -> dict[str, int]:
+        """How many pods wait where."""
+        places = self._places
+        gated = places.unschedulable.gated
+        return {
+            ACTIVE: len(places.active),
+            BACKOFF: len(places.backoff),
+            UNSCHEDULABLE: len(places.unschedulable) - gated,
+            GATED: gated,
+        }
+
+    def summary(self) -> str:
+        """The line that goes with a dump of the queue."""
+        places = self._places
+        return (
+            f"activeQ:{len(places.active)}; backoffQ:{len(places.backoff)}; "
+            f"unschedulablePods:{len(places.unschedulable)}"
+        )
+
+    # Pods come and go
+
+    def add(self, pod: Pod) -> None:
+        """Take in a new pod."""
+        self._places.to_active(self._fresh(pod), UNSCHEDULED_POD_ADD.label)
+
+    def update(self, old: Pod, new: Pod) -> None:
+        """Take in a pod's new state.
+
+        A pod in flight is looked at again when it comes back. One that is ready or backing off is replaced
+        where it stands. One that waits is tried again if its own change may help it. An unknown one is new.
+        """
+        events = pod_events(old, new)
+        if new.metadata.uid in self.in_flight:
+            self.in_flight.record(events, old, new)
+            return
+        places = self._places
+        queued = places.get(new.key)
+        if queued is None:
+            places.to_active(self._fresh(new), UNSCHEDULED_POD_UPDATE.label)
+            return
+        queued.pod = self._info(new)
+        self.nominator.update(old, queued.pod)
+        if queued.key in places.active:
+            places.active.put(queued.key, queued)
+        elif queued.key in places.backoff:
+            places.backoff.put(queued)
+        else:
+            self._waker.wake_updated(queued, events, old, new)
+
+    def delete(self, pod: Pod) -> None:
+        """Forget a pod. One in flight is not looked for."""
+        self.nominator.remove(pod.metadata.uid)
+        places = self._places
+        if places.active.remove(pod.key) or places.backoff.remove(pod.key):
+            return
+        queued = places.unschedulable.remove(pod.key)
+        if queued is not None:
+            self._count_rejectors(queued, -1)
+
+    # Pods are tried
+
+    def pop(self) -> QueuedPod | None:
+        """Take out the pod to try next, None if there is none now.
+
+        If no pod is ready, one that found no node before is tried ahead of its time. The host has to call
+        `done` or `add_unschedulable_if_not_present` for what it takes.
+        """
+        while True:
+            queued = self._places.active.pop()
+            if queued is None:
+                queued = self._places.backoff.pop() if self._early else None
+                if queued is None:
+                    return None
+                self._tell(queued, POP_FROM_BACKOFF)
+            if self._take_off(queued):
+                return queued
+
+    def pop_specific(self, pod: Pod) -> QueuedPod | None:
+        """Take out one certain pod wherever it waits, None if it does not wait or must not be tried."""
+        self._activate(pod)
+        queued = self._places.active.remove(pod.key)
+        return queued if queued is not None and self._take_off(queued) else None
+
+    def done(self, uid: str) -> None:
+        """A pod's attempt is over, and it does not come back."""
+        self.in_flight.end(uid)
+
+    def add_unschedulable_if_not_present(
+        self,
+        queued: QueuedPod,
+        unschedulable: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        pod: Pod | None = None,
+    ) -> None:
+        """Take back a pod that could not be placed, rejected by these plugins; by none: something went wrong.
+
+        `pod` is its state now. If something happened meanwhile that may help it, it is tried again soon, else
+        it waits. Raises AlreadyQueuedError if it is in the queue; its attempt is over in any case.
+        """
+        try:
+            self._places.check_absent(queued.key)
+            self._note_failure(queued, frozenset(unschedulable), frozenset(pending), pod)
+            self._count_rejectors(queued, 1)
+            self._places.requeue(queued, self._after_flight(queued), SCHEDULE_ATTEMPT_FAILURE)
+        finally:
+            self.in_flight.end(queued.uid)
+
+    # Pods are tried again
+
+    def move_all(
+        self, event: ClusterEvent, old: Any = None, new: Any = None, at_most_priority: int | None = None
+    ) -> None:
+        """Something happened: try pods again that it may help, if their priority is at most the one given."""
+        if self._waker.concerns_anybody(event):
+            self._waker.wake_all(event, old, new, at_most_priority)
+            self.in_flight.record((event,), old, new)
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Try pods again now, whatever they wait for; those in flight, when they come back."""
+        for pod in pods:
+            if not self._activate(pod) and pod.metadata.uid in self.in_flight:
+                self.in_flight.record((FORCE_ACTIVATE,), None, pod)
+
+    def flush_backoff(self) -> None:
+        """Make pods ready whose backoff is over."""
+        for queued in self._places.backoff.take_complete(self._clock.now()):
+            self._places.to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
+
+    def flush_unschedulable(self) -> None:
+        """Try pods again that have waited for an event long enough."""
+        now = self._clock.now()
+        due = self._places.unschedulable.take_due(now)
+        for queued in due:
+            queued.flushed = True
+            queued.flushed_at = now
+            self._waker.move(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT)
+        if due:
+            self.in_flight.record((UNSCHEDULABLE_TIMEOUT,), None, None)
+
+    def next_deadline(self) -> float | None:
+        """The earliest time at which a flush has something to do, None if nothing waits for time to pass."""
+        places = self._places
+        complete, due = places.backoff.next_complete(), places.unschedulable.next_due()
+        times = [
+            time for time in (complete, None if due is None else nextafter(due, inf)) if time is not None
+        ]
+        return min(times, default=None)
+
+    # In detail
+
+    def _fresh(self, pod: Pod) -> QueuedPod:
+        return QueuedPod(self._info(pod), self._clock.now())
+
+    def _take_off(self, queued: QueuedPod) -> bool:
+        """A pod goes into flight. False if it is there already, which makes this one superfluous."""
+        queued.attempts += 1
+        if queued.uid in self.in_flight:
+            if self._hooks.problem is not None:
+                self._hooks.problem(
+                    f"the same pod is tracked in multiple places in the scheduler: {queued.key}"
+                )
+            return False
+        self.in_flight.begin(queued.uid)
+        self.cycle += 1
+        self._count_rejectors(queued, -1)
+        return True
+
+    def _note_failure(
+        self, queued: QueuedPod, unschedulable: frozenset[str], pending: frozenset[str], pod: Pod | None
+    ) -> None:
+        if pod is not None:
+            queued.pod = self._info(pod)
+        queued.unschedulable_plugins = unschedulable
+        queued.pending_plugins = pending
+        queued.gating_plugin = ""
+        queued.gate = None
+        if queued.rejected:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors = 0
+        else:
+            queued.consecutive_errors += 1
+        queued.timestamp = self._clock.now()
+        queued.backoff_until = None
+        queued.flushed = False
+        queued.flushed_at = None
+
+    def _after_flight(self, queued: QueuedPod) -> Strategy:
+        """What to do with a pod that comes back, given who rejected it and what happened meanwhile."""
+        by_group = self._groups and queued.pod.spec.scheduling_group is not None
+        if not queued.rejected or by_group or queued.uid not in self.in_flight:
+            return Strategy.AFTER_BACKOFF
+        return self._waker.after(self.in_flight.since(queued.uid), queued)
+
+    def _activate(self, pod: Pod) -> bool:
+        """Make a pod ready that is backing off or waits for an event. False if it is neither, or is gated."""
+        places = self._places
+        queued = places.unschedulable.get(pod.key)
+        if queued is not None:
+            return places.to_active(queued, FORCE_ACTIVATE.label)
+        queued = places.backoff.remove(pod.key)
+        return queued is not None and places.to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
+
+    def _count_rejectors(self, queued: QueuedPod, change: int) -> None:
+        if self._hooks.rejected is not None:
+            for plugin in sorted(queued.rejectors):
+                self._hooks.rejected(plugin, queued.profile, change)
+
+    def _tell(self, queued: QueuedPod, event: str) -> None:
+        if self._hooks.incoming is not None:
+            self._hooks.incoming(queued, ACTIVE, event)

@@ -1,0 +1,145 @@
+"""Pods that wait for something to happen: those that were rejected, and those that are not to be tried yet.
+
+Pods made from one template and turned down by the same plugins wait as one group. An event looks at the
+groups whose plugins registered for it, and most hints need to be asked only once per group. So what an event
+costs depends on how many different pods wait for it, not on how many pods wait.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from stowplan.cluster.podinfo import PodTemplate
+from stowplan.queue.queued import QueuedPod
+
+GroupKey = tuple[str, PodTemplate, frozenset[str], frozenset[str], str]
+
+
+class Group:
+    """Pods alike in all that hints look at. Never empty."""
+
+    __slots__ = ("gating_plugin", "key", "pods", "profile", "rejectors")
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.profile, _, unschedulable, pending, self.gating_plugin = key
+        self.rejectors = unschedulable | pending
+        self.pods: dict[str, QueuedPod] = {}
+
+    @property
+    def representative(self) -> QueuedPod:
+        """One that stands for all."""
+        return next(iter(self.pods.values()))
+
+
+class UnschedulablePods:
+    """All that wait, found by key, by what they wait for, and by how long they have waited.
+
+    `longest` is how many seconds a pod waits at most before it is tried again without any event.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._pods: dict[str, QueuedPod] = {}
+        self._groups: dict[GroupKey, Group] = {}
+        self._by_plugin: dict[tuple[str, str], dict[GroupKey, Group]] = {}
+        self._due: list[tuple[float, int, QueuedPod]] = []
+        self._numbers = count()
+        self.gated = 0
+        """How many are not to be tried yet."""
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._pods
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self._pods.get(key)
+
+    def put(self, queued: QueuedPod) -> bool:
+        """Let a pod wait, or find its place anew after something about it changed. True if it is new here."""
+        is_new = self.remove(queued.key) is None
+        self._pods[queued.key] = queued
+        group = self._group(queued)
+        group.pods[queued.key] = queued
+        queued.group = group
+        self.gated += queued.gated
+        since = queued.timestamp if queued.flushed_at is None else max(queued.timestamp, queued.flushed_at)
+        queued.ticket = next(self._numbers)
+        heappush(self._due, (since + self._longest, queued.ticket, queued))
+        return is_new
+
+    def remove(self, key: str) -> QueuedPod | None:
+        queued = self._pods.pop(key, None)
+        if queued is None:
+            return None
+        group = queued.group
+        assert isinstance(group, Group)
+        queued.group = None
+        queued.ticket = -1
+        self.gated -= group.gating_plugin != ""
+        del group.pods[key]
+        if not group.pods:
+            self._forget(group)
+        self._sweep()
+        return queued
+
+    def groups(self) -> list[Group]:
+        return list(self._groups.values())
+
+    def groups_of(self, profile: str, plugins: Iterable[str]) -> list[Group]:
+        """The groups of a profile that any of these plugins turned down."""
+        found: dict[GroupKey, Group] = {}
+        for plugin in plugins:
+            found |= self._by_plugin.get((profile, plugin), {})
+        return list(found.values())
+
+    def next_due(self) -> float | None:
+        """After what time the first pod will have waited long enough."""
+        heap = self._due
+        while heap and not self._counts(heap[0]):
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take_due(self, now: float) -> list[QueuedPod]:
+        """The pods that have waited long enough. They stay until they are put or removed."""
+        found = []
+        while (due := self.next_due()) is not None and due < now:
+            found.append(heappop(self._due)[2])
+        return found
+
+    def _group(self, queued: QueuedPod) -> Group:
+        key = (
+            queued.profile,
+            queued.pod.template,
+            queued.unschedulable_plugins,
+            queued.pending_plugins,
+            queued.gating_plugin,
+        )
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key)
+            for plugin in group.rejectors:
+                self._by_plugin.setdefault((group.profile, plugin), {})[key] = group
+        return group
+
+    def _forget(self, group: Group) -> None:
+        del self._groups[group.key]
+        for plugin in group.rejectors:
+            groups = self._by_plugin[group.profile, plugin]
+            del groups[group.key]
+            if not groups:
+                del self._by_plugin[group.profile, plugin]
+
+    @staticmethod
+    def _counts(entry: tuple[float, int, QueuedPod]) -> bool:
+        return entry[1] == entry[2].ticket
+
+    def _sweep(self) -> None:
+        """Throw away times of pods that left, once they are more than the others."""
+        if len(self._due) > 64 and len(self._due) > 2 * len(self._pods):
+            self._due = sorted(entry for entry in self._due if self._counts(entry))

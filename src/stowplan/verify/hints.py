@@ -1,0 +1,240 @@
+"""Replays what is recorded of the queue: hints, events of updates, handlers of events, requeue decisions."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.api.decode import convert, convert_any
+from stowplan.api.meta import Object
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.cluster.table import ClusterTable, load
+from stowplan.config import build, default_config
+from stowplan.config import load as load_config
+from stowplan.framework.events import Action, ClusterEvent, Hint, Resource
+from stowplan.framework.framework import Framework
+from stowplan.framework.hintmap import Answer, HintMap, build_hint_map
+from stowplan.framework.profile import ProfileSpec
+from stowplan.plugins.notbuilt import NOT_BUILT
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.queue.changes import node_events, pod_events
+from stowplan.queue.handlers import AddToQueue, Call, DeleteFromQueue, Handlers, MoveAll, UpdateInQueue
+from stowplan.queue.queued import QueuedPod
+from stowplan.queue.requeue import worth_requeuing
+from stowplan.verify.recording import Line, read_lines
+from stowplan.verify.report import Difference, Report
+
+Case = Mapping[str, Any]
+
+_OURS: Final = "default-scheduler"
+
+_PARTLY_BUILT: Final[Mapping[str, tuple[str, ...]]] = {
+    "DynamicResources": (
+        Resource.RESOURCE_CLAIM,
+        Resource.POD,
+        Resource.ASSIGNED_POD,
+        Resource.UNSCHEDULED_POD,
+    )
+}
+"""Plugins with the kinds of objects whose events they do not look at yet."""
+
+
+def replay(path: str | Path, report: Report) -> None:
+    """Replay all cases of a recording into a report. Raises RecordingError."""
+    for line in read_lines(Path(path)):
+        replay_line(line, report)
+
+
+def replay_line(line: Line, report: Report) -> None:
+    """Replay the case of a line into a report. Raises RecordingError."""
+    case = line.case()
+    with line.understood():
+        _KINDS[case["kind"]](case, line.family, report)
+
+
+# Hints
+
+
+class _Setting:
+    """The profile of a case, on a table with the objects that plugins look up."""
+
+    def __init__(self, profile: ProfileSpec, objects: Iterable[Object] = ()) -> None:
+        self.table = ClusterTable()
+        load(self.table, objects)
+        plugins = Framework(profile, self.table, in_tree_registry()).plugins
+        self.hints: HintMap = build_hint_map(plugins.values())
+        self._built = plugins.keys() - NOT_BUILT
+
+    def is_built(self, plugin: str, event: ClusterEvent) -> bool:
+        return plugin in self._built and event.resource not in _PARTLY_BUILT.get(plugin, ())
+
+
+def _setting(case: Case) -> _Setting:
+    config = case.get("config")
+    profile = _default_profile() if config is None else _profile(msgspec.json.encode(config))
+    if config is None and not case.get("objects"):
+        return _default_setting()
+    found = [convert_any(obj) for obj in case.get("objects", ())]
+    return _Setting(profile, [obj for obj in found if obj is not None])
+
+
+@lru_cache(maxsize=1)
+def _default_setting() -> _Setting:
+    return _Setting(_default_profile())
+
+
+@lru_cache(maxsize=1)
+def _default_profile() -> ProfileSpec:
+    return build(default_config()).profiles[0]
+
+
+@lru_cache(maxsize=16)
+def _profile(config: bytes) -> ProfileSpec:
+    return build(load_config(config)).profiles[0]
+
+
+def _replay_hint(case: Case, family: str, report: Report) -> None:
+    """One fact per plugin that hears of the event."""
+    setting = _setting(case)
+    event = _event(case["event"])
+    old, new = _object(case, "old"), _object(case, "new")
+    pod = setting.table.info(convert(case["pod"], Pod))
+    matching = setting.hints.matching(event)
+    for plugin in sorted(case["hints"].keys() | matching.keys()):
+        subject = f"hint {plugin}"
+        if not setting.is_built(plugin, event):
+            report.not_built(family, subject)
+            continue
+        expected = case["hints"].get(plugin)
+        answers = [entry.ask(pod, old, new) for entry in matching.get(plugin, ())]
+        _compare(report, family, subject, case, expected, _told(answers))
+
+
+def _told(answers: list[Answer]) -> Any:
+    """The answers of a plugin in the words of a recording; None: it was not asked."""
+    if not answers:
+        return None
+    error = next((answer.error for answer in answers if answer.error is not None), None)
+    if error is not None:
+        return {"hint": Hint.QUEUE.value, "error": error}
+    helps = any(answer.hint is Hint.QUEUE for answer in answers)
+    return (Hint.QUEUE if helps else Hint.SKIP).value
+
+
+def _replay_requeue(case: Case, family: str, report: Report) -> None:
+    setting = _setting(case)
+    event = _event(case["event"])
+    queued = QueuedPod(setting.table.info(convert(case["pod"], Pod)), 0.0)
+    queued.unschedulable_plugins = frozenset(case["unschedulablePlugins"])
+    queued.pending_plugins = frozenset(case["pendingPlugins"])
+    known = event.is_wildcard or all(setting.is_built(plugin, event) for plugin in queued.rejectors)
+    if not known:
+        report.not_built(family, case["kind"])
+        return
+    old, new = _object(case, "old"), _object(case, "new")
+    strategy = worth_requeuing(setting.hints, queued, event, old, new)
+    _compare(report, family, case["kind"], case, case["result"], strategy.value)
+
+
+# Events
+
+
+def _replay_pod_events(case: Case, family: str, report: Report) -> None:
+    events = pod_events(convert(case["old"], Pod), convert(case["new"], Pod))
+    _compare(report, family, case["kind"], case, case["events"], [_described(event) for event in events])
+
+
+def _replay_node_events(case: Case, family: str, report: Report) -> None:
+    events = node_events(convert(case["old"], Node), convert(case["new"], Node))
+    _compare(report, family, case["kind"], case, case["events"], [_described(event) for event in events])
+
+
+def _event(recorded: Mapping[str, str]) -> ClusterEvent:
+    return ClusterEvent(recorded["resource"], Action.named(recorded["action"]))
+
+
+def _described(event: ClusterEvent) -> dict[str, str]:
+    return {"resource": str(event.resource), "action": event.action.label}
+
+
+# Handlers
+
+
+def _replay_handler(case: Case, family: str, report: Report) -> None:
+    assumed = {pod.metadata.uid: pod for pod in (convert(each, Pod) for each in case.get("assumed", ()))}
+    handlers = Handlers(
+        lambda pod: pod.spec.scheduler_name == _OURS, lambda pod: assumed.get(pod.metadata.uid)
+    )
+    calls = _handled(handlers, case["op"], _object(case, "old"), _object(case, "new"))
+    told = [text for call in calls if (text := _told_call(call)) is not None]
+    _compare(report, family, case["kind"], case, case["calls"], told)
+
+
+def _handled(handlers: Handlers, op: str, old: Object | None, new: Object | None) -> list[Call]:
+    match op, old, new:
+        case "add", _, Node():
+            return handlers.node_added(new)
+        case "add", _, Pod():
+            return handlers.pod_added(new)
+        case "update", Node(), Node():
+            return handlers.node_updated(old, new)
+        case "update", Pod(), Pod():
+            return handlers.pod_updated(old, new)
+        case "delete" | "delete-unknown", Node(), _:
+            return handlers.node_deleted(old)
+        case "delete", Pod(), _:
+            return handlers.pod_deleted(old)
+        case "delete-unknown", Pod(), _:
+            return handlers.pod_vanished(old)
+    raise ValueError(f"op {op!r} with these objects is not known")
+
+
+def _told_call(call: Call) -> dict[str, Any] | None:
+    """A call on the queue in the words of a recording; None: it is none."""
+    match call:
+        case AddToQueue(pod):
+            return {"call": "Add", "pod": pod.key}
+        case UpdateInQueue(_, pod):
+            return {"call": "Update", "pod": pod.key}
+        case DeleteFromQueue(pod):
+            return {"call": "Delete", "pod": pod.key}
+        case MoveAll():
+            return _told_move(call)
+    return None
+
+
+def _told_move(call: MoveAll) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "call": "MoveAll",
+        "event": _described(call.event),
+        "old": call.old and call.old.key,
+        "new": call.new and call.new.key,
+    }
+    if isinstance(call.old, Pod):
+        told["oldNodeName"] = call.old.spec.node_name
+    if call.at_most_priority is not None:
+        told["onlyPodsWithPriorityAtMost"] = call.at_most_priority
+    return told
+
+
+def _object(case: Case, side: str) -> Object | None:
+    return convert_any(case[side]) if case.get(side) else None
+
+
+def _compare(report: Report, family: str, subject: str, case: Case, expected: Any, actual: Any) -> None:
+    report.add(family, subject, expected == actual, Difference(case["name"], expected, actual))
+
+
+_KINDS: Final[dict[str, Callable[[Case, str, Report], None]]] = {
+    "hint": _replay_hint,
+    "requeue": _replay_requeue,
+    "pod-events": _replay_pod_events,
+    "node-events": _replay_node_events,
+    "handler": _replay_handler,
+}
+
+KINDS: Final = frozenset(_KINDS)
+"""The kinds of cases that can be replayed."""
