@@ -13,6 +13,8 @@ COMPARED = {
     "resources": {
         "assigned": 1637,
         "fitError": 589,
+        "preemption": 517,
+        "preemption candidates": 11,
         "viaNominatedNode": 11,
         "filter NodeResourcesFit": 1536,
         "score NodeResourcesFit": 845,
@@ -21,7 +23,8 @@ COMPARED = {
     "nodeaffinity": {
         "assigned": 1497,
         "fitError": 519,
-        "preemption": 36,
+        "preemption": 519,
+        "preemption candidates": 11,
         "viaNominatedNode": 10,
         "filter (nodes not asked for)": 135,
         "filter NodeAffinity": 955,
@@ -33,6 +36,8 @@ COMPARED = {
     "taints": {
         "assigned": 1558,
         "fitError": 277,
+        "preemption": 277,
+        "preemption candidates": 14,
         "viaNominatedNode": 13,
         "filter TaintToleration": 1352,
         "score TaintToleration": 1096,
@@ -40,6 +45,8 @@ COMPARED = {
     "ports-images": {
         "assigned": 1634,
         "fitError": 288,
+        "preemption": 288,
+        "preemption candidates": 15,
         "viaNominatedNode": 15,
         "filter NodePorts": 855,
         "score ImageLocality": 1206,
@@ -47,6 +54,8 @@ COMPARED = {
     "interpod": {
         "assigned": 1663,
         "fitError": 525,
+        "preemption": 525,
+        "preemption candidates": 8,
         "viaNominatedNode": 8,
         "filter InterPodAffinity": 1102,
         "score InterPodAffinity": 813,
@@ -54,6 +63,8 @@ COMPARED = {
     "spread": {
         "assigned": 1579,
         "fitError": 389,
+        "preemption": 389,
+        "preemption candidates": 5,
         "viaNominatedNode": 4,
         "filter PodTopologySpread": 486,
         "score PodTopologySpread": 539,
@@ -61,7 +72,9 @@ COMPARED = {
     "preemption": {
         "assigned": 1549,
         "fitError": 911,
-        "preemption": 44,
+        "preemption": 911,
+        "preemption candidates": 360,
+        "preemption ties": 23,
         "viaNominatedNode": 219,
         "filter InterPodAffinity": 187,
         "filter NodeResourcesFit": 1303,
@@ -76,7 +89,8 @@ COMPARED = {
     "mixed": {
         "assigned": 2029,
         "fitError": 520,
-        "preemption": 16,
+        "preemption": 520,
+        "preemption candidates": 20,
         "viaNominatedNode": 24,
         "filter (nodes not asked for)": 26,
         "filter InterPodAffinity": 912,
@@ -85,6 +99,24 @@ COMPARED = {
         "score InterPodAffinity": 1174,
         "score PodTopologySpread": 239,
         "total": 1363,
+    },
+    "hints": {
+        "handler": 460,
+        "node-events": 300,
+        "pod-events": 350,
+        "requeue": 190,
+        "hint DefaultPreemption": 421,
+        "hint DynamicResources": 1105,
+        "hint InterPodAffinity": 1912,
+        "hint NodeAffinity": 809,
+        "hint NodeDeclaredFeatures": 1951,
+        "hint NodeName": 560,
+        "hint NodePorts": 981,
+        "hint NodeResourcesFit": 1512,
+        "hint NodeUnschedulable": 832,
+        "hint PodTopologySpread": 2290,
+        "hint SchedulingGates": 141,
+        "hint TaintToleration": 832,
     },
 }
 """How many facts were compared when this was written. Fewer would mean that some are passed over."""
@@ -101,9 +133,10 @@ FACTS = {
     "mixed": 26_768,
     "config": 990,
     "primitives": 8_478,
+    "hints": 14_646,
 }
 
-FACTS_IN_ALL = {"dra": 10_876, "extenders": 7_941, "hints": 19_770}
+FACTS_IN_ALL = {"dra": 10_876, "extenders": 7_941}
 """Facts of recordings that are not replayed yet, all of them counted."""
 
 

@@ -12,6 +12,9 @@ GPU = "example.com/gpu"
 APPS = ["a", "b", "c"]
 HOURS = [None, 1, 2, 3]
 
+World = tuple[list[NodeBuilder], list[PodBuilder], list[PodDisruptionBudget]]
+"""Nodes, the pods on them, disruption budgets."""
+
 
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> NodeBuilder:
@@ -85,7 +88,7 @@ def budgets() -> SearchStrategy[list[PodDisruptionBudget]]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[list[NodeBuilder], list[PodBuilder], list[PodDisruptionBudget]]:
+def worlds(draw: st.DrawFn) -> World:
     names = [f"n{number}" for number in range(draw(st.integers(2, 4)))]
     made = [draw(nodes(name)) for name in names]
     hermits = not draw(st.integers(0, 3))

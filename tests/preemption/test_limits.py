@@ -84,9 +84,14 @@ def test_of_nodes_that_violate_budgets_no_more_than_wanted_are_remembered() -> N
     assert all(violations for _, violations in found.values())
 
 
-def test_where_no_candidates_are_wanted_none_are_found() -> None:
-    result = preempt(full(1, 0), high())
+def test_where_no_candidates_are_wanted_all_nodes_are_tried_and_none_is_found() -> None:
+    world = full(1, 0)
+    for number in range(3):
+        world.remove(low(f"v{3 * number}", f"n{3 * number}"))
+        world.add(low(f"boss{number}", f"n{3 * number}", priority=20, cpu=4))
+    result = preempt(world, high())
     assert result.nominated_node == ""
     assert result.status.message == (
-        "preemption: 0/10 nodes are available: 10 Preemption is not helpful for scheduling."
+        "preemption: 0/10 nodes are available: 3 No preemption victims found for incoming pod, "
+        "7 Preemption is not helpful for scheduling."
     )

@@ -1,96 +1,89 @@
 """What holds for every preemption, on random small clusters, and both ways of trying nodes come to the same.
 
 Pods come one after the other. Who fits is placed; who preempts is promised its node, or placed there at once.
-So what is kept between attempts is put to the test, too.
+So what is kept between attempts is put to the test, too: the cluster where nodes are tried together is not
+the one where they are tried one by one, which would touch them.
 """
+
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.answers import profile_with
 from preemption.preempting import fresh_chance, plugin_of, told
-from preemption.random_clusters import wanting, worlds
+from preemption.random_clusters import World, wanting, worlds
+from stowplan.api.pod import PodAffinityTerm
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
 from stowplan.framework.postfilter import PostFilterResult
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.testing import Cluster, PodBuilder, cluster
+from stowplan.testing import PodBuilder, cluster
 
 LIMITED = {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 2}
 CONFIGS = [None, profile_with("DefaultPreemption", LIMITED)]
 
 
-class History:
-    """A cluster, three frameworks over it, and the pods that were promised nodes."""
+class Side:
+    """A cluster, a scheduler that tries nodes in one way, and the pods that were promised nodes."""
 
-    def __init__(self, world: Cluster, config: object) -> None:
-        self.table = world.table
-        profile = next(iter(world.frameworks.values())).profile
-        registry = in_tree_registry()
-        self.together = Framework(profile, self.table, registry)
-        self.one_by_one = Framework(profile, self.table, registry)
-        self.afresh = Framework(profile, self.table, registry, reuse=False)
-        plugin_of(self.one_by_one).one_by_one = True
-        plugin_of(self.afresh).one_by_one = True
+    def __init__(self, world: World, config: Any, *, one_by_one: bool, reuse: bool = True) -> None:
+        nodes, pods, budgets = world
+        made = cluster(nodes=nodes, pods=pods, objects=budgets, config=config)
+        self.table = made.table
+        profile = made.frameworks["default-scheduler"].profile
+        self.framework = Framework(profile, self.table, in_tree_registry(), reuse=reuse)
+        plugin_of(self.framework).one_by_one = one_by_one
         self.promised: dict[int, list[PodInfo]] = {}
 
-    def attempt(self, builder: PodBuilder, seed: int) -> tuple[Evaluation, PostFilterResult | None]:
-        """Try to place a pod; what comes of it, the same in every way."""
-        info = self.table.info(builder.obj())
-        before = picture(self)
-        results = []
-        for framework in (self.one_by_one, self.afresh, self.together):
-            evaluation = framework.evaluate(info, self.promised)
-            if evaluation.feasible_count:
-                results.append(None)
-                continue
-            fresh_chance(framework, seed)
-            results.append(told(plugin_of(framework).post_filter(evaluation.cycle, info)))
-        assert results[0] == results[1] == results[2]
-        assert picture(self) == before
-        return evaluation, results[-1]
+    def evaluate(self, builder: PodBuilder) -> Evaluation:
+        return self.framework.evaluate(self.table.info(builder.obj()), self.promised)
 
-    def place(self, info: PodInfo, node_name: str) -> None:
-        self.table.assume(info, node_name)
-        for pods in self.promised.values():
-            pods[:] = [other for other in pods if other.uid != info.uid]
+    def preempt(self, evaluation: Evaluation, seed: int) -> PostFilterResult:
+        before = picture(self.table)
+        fresh_chance(self.framework, seed)
+        result = plugin_of(self.framework).post_filter(evaluation.cycle, evaluation.cycle.pod)
+        assert picture(self.table) == before
+        return told(result)
 
-    def make_room(self, result: PostFilterResult) -> None:
+    def make_room(self, info: PodInfo, result: PostFilterResult, *, at_once: bool) -> None:
+        """The victims go, and the pod is placed or promised its node."""
+        assert result.nominated_node
         for victim in result.victims:
             self.table.remove_pod(victim.metadata.uid)
-
-    def promise(self, info: PodInfo, node_name: str) -> None:
-        row = self.table.row_of(node_name)
+        row = self.table.row_of(result.nominated_node)
         assert row is not None
-        self.promised.setdefault(row, []).append(info)
+        assert self.framework.evaluate(info, self.promised, row).only_row == row
+        if at_once:
+            self.table.assume(info, result.nominated_node)
+        else:
+            self.promised.setdefault(row, []).append(info)
 
 
-def picture(history: History) -> object:
+def picture(table: ClusterTable) -> object:
     """Everything about pods that trying must leave as it was, the order of pods on nodes included."""
-    table = history.table
-    kinds = {info.template.kind for info in table.pods.values()}
+    pods = table.pods.values()
+    kinds = {info.template.kind for info in pods}
     return (
-        [list(pods) for pods in table.pods_on],
-        [(uid, info.row) for uid, info in table.pods.items()],
+        [list(here) for here in table.pods_on],
+        [(info.uid, info.row) for info in pods],
         table.requested.tolist(),
         table.non_zero.tolist(),
         table.pod_count.tolist(),
-        sorted(
-            (k.namespace, sorted(k.labels.items()), sorted(k.live.items()), sorted(k.dying.items()))
-            for k in kinds
-        ),
-        [sorted(table.host_ports.conflicting_rows(i.template.ports)) for i in table.pods.values()],
+        sorted((sorted(k.labels.items()), sorted(k.live.items()), sorted(k.dying.items())) for k in kinds),
+        [sorted(table.host_ports.conflicting_rows(info.template.ports)) for info in pods],
     )
 
 
-def check(history: History, wanted: PodBuilder, evaluation: Evaluation, result: PostFilterResult) -> None:
+def check(evaluation: Evaluation, result: PostFilterResult) -> None:
     """Every candidate: only lesser pods go, they are enough, and each of them is needed."""
-    table, pod = history.table, wanted.obj()
+    table, pod = evaluation.cycle.table, evaluation.cycle.pod
+    assert result.nominated_node in result.ties
     assert set(result.ties) <= result.candidates.keys()
     assert result.victims == result.candidates[result.nominated_node].pods
-    company = any(term.topology_key for term in _wanted_company(wanted))
     for name, found in result.candidates.items():
         row = table.row_of(name)
         assert row is not None
@@ -102,47 +95,44 @@ def check(history: History, wanted: PodBuilder, evaluation: Evaluation, result: 
             for info in infos:
                 trial.take_away(info)
             assert trial.verdict() is None
-            if company:
-                continue
-            for info in infos:
+            for info in infos if not wanted_company(pod) else ():
                 trial.put_back(info)
                 assert trial.verdict() is not None
                 trial.take_away(info)
 
 
-def _wanted_company(builder: PodBuilder) -> tuple:
-    affinity = builder.pod.spec.affinity
+def wanted_company(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
+    """Pods that want others near them may need one victim only because of another."""
+    affinity = pod.spec.affinity
     if affinity is None or affinity.pod_affinity is None:
         return ()
     return affinity.pod_affinity.required_during_scheduling_ignored_during_execution
 
 
 @settings(max_examples=120, deadline=None)
-@given(worlds(), st.data(), st.sampled_from(range(len(CONFIGS))))
+@given(worlds(), st.data(), st.sampled_from(CONFIGS))
 def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
-    parts: tuple, data: st.DataObject, config: int
+    world: World, data: st.DataObject, config: Any
 ) -> None:
-    nodes, pods, budgets = parts
-    world = cluster(nodes=nodes, pods=pods, objects=budgets, config=CONFIGS[config])
-    history = History(world, config)
+    sides = [
+        Side(world, config, one_by_one=False),
+        Side(world, config, one_by_one=True),
+        Side(world, config, one_by_one=True, reuse=False),
+    ]
     for number in range(data.draw(st.integers(1, 4), label="pods")):
         wanted = data.draw(wanting(f"w{number}"), label="wanted")
-        evaluation, result = history.attempt(wanted, number)
-        info = evaluation.cycle.pod
-        if result is None:
-            history.place(info, history.table.name_of(evaluation.pick(0)))
-        elif result.nominated_node:
-            check(history, wanted, evaluation, result)
-            history.make_room(result)
-            if data.draw(st.booleans(), label="placed at once"):
-                history.place(info, result.nominated_node)
-            else:
-                history.promise(info, result.nominated_node)
-                assert fits(history, info, result.nominated_node)
-
-
-def fits(history: History, info: PodInfo, node_name: str) -> bool:
-    """After the victims are gone the pod can have its node, promises to others included."""
-    row = history.table.row_of(node_name)
-    evaluation = history.afresh.evaluate(info, history.promised, row)
-    return evaluation.only_row == row
+        evaluations = [side.evaluate(wanted) for side in sides]
+        if evaluations[0].feasible_count:
+            node = sides[0].table.name_of(evaluations[0].pick(0))
+            for side, evaluation in zip(sides, evaluations, strict=True):
+                side.table.assume(evaluation.cycle.pod, node)
+            continue
+        results = [
+            side.preempt(evaluation, number) for side, evaluation in zip(sides, evaluations, strict=True)
+        ]
+        assert results[0] == results[1] == results[2]
+        if results[0].nominated_node:
+            check(evaluations[1], results[1])
+            at_once = data.draw(st.booleans(), label="placed at once")
+            for side, evaluation in zip(sides, evaluations, strict=True):
+                side.make_room(evaluation.cycle.pod, results[0], at_once=at_once)

@@ -2,7 +2,18 @@
 
 import pytest
 
-from preemption.preempting import budget, by_node, high, leaving, low, preempt, small, started, victims
+from preemption.preempting import (
+    budget,
+    by_node,
+    high,
+    leaving,
+    low,
+    preempt,
+    preempt_in_one_way,
+    small,
+    started,
+    victims,
+)
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.testing import PodBuilder, cluster, pod
 from stowplan.testing.nodes import HOSTNAME, ZONE
@@ -129,16 +140,20 @@ def test_those_whom_a_budget_protects_are_put_back_before_the_others(
     assert victims(result) == names
 
 
-def test_a_budget_can_change_and_go() -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_budget_can_change_and_go(one_by_one: bool) -> None:
     world = cluster(nodes=[small("n")], pods=BUDGETED, objects=[budget("d", {"app": "d"})])
-    assert victims(preempt(world, high())) == ["c"]
+
+    def who_goes() -> list[str]:
+        return victims(preempt_in_one_way(world, high(), one_by_one=one_by_one))
+
+    assert who_goes() == ["c"]
     world.add(budget("d", {"app": "d"}, 1))
-    assert victims(preempt(world, high())) == ["d"]
-    world.add(budget("d", {"app": "c"}))
-    world.add(budget("e", {"app": "d"}))
-    assert victims(preempt(world, high())) == ["b"]
+    assert who_goes() == ["d"]
+    world.add(budget("d", {"app": "c"}), budget("e", {"app": "d"}))
+    assert who_goes() == ["b"]
     world.remove(budget("e", {"app": "d"}))
-    assert victims(preempt(world, high())) == ["d"]
+    assert who_goes() == ["d"]
 
 
 def test_room_for_pods_promised_to_the_node_is_left() -> None:
@@ -216,10 +231,11 @@ def test_a_spread_selector_that_demands_nothing_counts_only_pods_that_are_imagin
     assert by_node(preempt(world, wanting, {"a": elsewhere})).keys() == {"a", "b"}
 
 
-def test_a_start_time_that_becomes_known_counts_from_then_on() -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_start_time_that_becomes_known_counts_from_then_on(one_by_one: bool) -> None:
     world = cluster(nodes=[small("n")], pods=[low("known", "n", cpu=2, hour=5)])
     late = low("assumed", "n", cpu=2, hour=3)
     world.table.assume(world.table.info(started(late, None).obj()), "n")
-    assert victims(preempt(world, high())) == ["assumed"]
+    assert victims(preempt_in_one_way(world, high(), one_by_one=one_by_one)) == ["assumed"]
     world.table.confirm(late.obj())
-    assert victims(preempt(world, high())) == ["known"]
+    assert victims(preempt_in_one_way(world, high(), one_by_one=one_by_one)) == ["known"]

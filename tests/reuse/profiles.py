@@ -162,7 +162,11 @@ PACKING = profile(
         "NodeResourcesFit": NodeResourcesFitArgs(
             scoring_strategy=ScoringStrategy(
                 type="MostAllocated",
-                resources=(ResourceSpec(name="cpu", weight=3), ResourceSpec(name=GPU, weight=2)),
+                resources=(
+                    ResourceSpec(name="cpu", weight=3),
+                    ResourceSpec(name="memory", weight=1),
+                    ResourceSpec(name=GPU, weight=2),
+                ),
             )
         ),
         "NodeAffinity": NodeAffinityArgs(

@@ -141,6 +141,7 @@ NAMESPACE_SELECTORS = (
     None,
     LabelSelector(),
     LabelSelector(match_labels={"env": "prod"}),
+    LabelSelector(match_labels={"env": "prod"}),
     LabelSelector(
         match_expressions=(LabelSelectorRequirement(key="env", operator="NotIn", values=("prod",)),)
     ),

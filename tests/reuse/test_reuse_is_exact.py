@@ -25,13 +25,10 @@ def test_kept_results_equal_results_from_scratch() -> None:
 
 def test_a_log_that_loses_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof that the test above can fail."""
-    appended = 0
     append = ChangeLog.append
 
     def lossy(self: ChangeLog, row: int) -> None:
-        nonlocal appended
-        appended += 1
-        if appended % 5:
+        if row != 1:
             append(self, row)
 
     monkeypatch.setattr(ChangeLog, "append", lossy)

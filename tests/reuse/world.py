@@ -85,14 +85,14 @@ class World:
     # The same from scratch
 
     def rebuilt(self) -> ClusterTable:
-        """A table made from the objects as they are now, in an order of its own."""
+        """A table made from the objects as they are now, each taken in when all it refers to is there."""
         table = ClusterTable()
-        for pod in self.pods.values():
-            table.put_pod(pod)
-        for name in sorted(self.nodes, reverse=True):
-            table.put_node(self.nodes[name])
         for obj in self.around.values():
             table.put(obj)
+        for name in sorted(self.nodes, reverse=True):
+            table.put_node(self.nodes[name])
+        for pod in self.pods.values():
+            table.put_pod(pod)
         return table
 
 

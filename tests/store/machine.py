@@ -2,8 +2,9 @@
 
 import asyncio
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -14,6 +15,8 @@ from stowplan.api.requests import DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.embedded.store import Change, WatchStream
 
+T = TypeVar("T")
+
 HISTORY = 12
 NAMES = ("a", "b", "c")
 NAMESPACES = ("one", "two")
@@ -23,7 +26,7 @@ PHASES = ("Pending", "Running", "Succeeded")
 names = st.sampled_from(NAMES)
 namespaces = st.sampled_from(NAMESPACES)
 apps = st.sampled_from(APPS)
-versions = st.integers(0, 60)
+picks = st.integers(0, 1000)
 
 
 @dataclass(frozen=True)
@@ -129,19 +132,13 @@ class StoreMachine(RuleBasedStateMachine):
         )
         self.given.append((change.object, copy.deepcopy(change.object)))
 
-    def _try(self, reason: str | None, action: Any, changes: int = 1) -> Json | None:
+    def _try(self, reason: str | None, action: Callable[[], Json], changes: int = 1) -> Json | None:
         """Act, and see it refused for the reason foreseen or done with so many changes."""
-        try:
-            result: Json = action()
-        except ApiError as error:
-            assert error.reason == reason, f"refused with {error.reason} instead of {reason}"
-            changes = 0
-            result = {}
-        else:
-            assert reason is None, f"done, not refused with {reason}"
-        self.version += changes
+        refusal, result = attempt(action)
+        assert refusal == reason, f"refused with {refusal}, foreseen {reason}"
+        self.version += changes if reason is None else 0
         assert self.store.version == self.version
-        return result if reason is None else None
+        return result
 
     @rule(namespace=namespaces, name=names, app=apps, held=st.booleans(), generated=st.booleans())
     def create(self, namespace: str, name: str, app: str, held: bool, generated: bool) -> None:
@@ -155,28 +152,30 @@ class StoreMachine(RuleBasedStateMachine):
         if made is not None:
             self.known[namespace, made["metadata"]["name"]] = Known(self.version, app, held=held)
 
-    @rule(namespace=namespaces, name=names, app=apps, stale=st.booleans(), blind=st.booleans())
-    def relabel(self, namespace: str, name: str, app: str, stale: bool, blind: bool) -> None:
+    def _key(self, pick: int) -> tuple[str, str]:
+        """One of the pods there are, or now and then one that is not there."""
+        keys = [*self.known, ("one", "absent")]
+        return keys[pick % len(keys)]
+
+    @rule(pick=picks, app=apps, version=st.sampled_from(("current", "older", "none")))
+    def relabel(self, pick: int, app: str, version: str) -> None:
+        namespace, name = self._key(pick)
         known = self.known.get((namespace, name))
-        version = "" if blind else str(known.version - 1 if stale else known.version) if known else "1"
-        body = pod(name, namespace, labels={"app": app}, resourceVersion=version)
         if known is None:
-            self._try("NotFound", lambda: self.store.update(c.PODS, body))
+            self._try("NotFound", lambda: self.store.update(c.PODS, pod(name, namespace)))
             return
         current = self.store.get(c.PODS, namespace, name)
-        body = {**current, "metadata": {**current["metadata"], **body["metadata"]}}
-        same = app == known.app
-        reason = "Conflict" if stale and not blind and version != "0" else None
-        if stale and not blind and version == "0":
-            return
-        if (
-            self._try(reason, lambda: self.store.update(c.PODS, body), 0 if same else 1) is not None
-            and not same
-        ):
+        said = {"current": str(known.version), "older": f"0{known.version}", "none": ""}[version]
+        metadata = {**current["metadata"], "labels": {"app": app}, "resourceVersion": said}
+        changes = 0 if app == known.app else 1
+        reason = "Conflict" if version == "older" else None
+        body = {**current, "metadata": metadata}
+        if self._try(reason, lambda: self.store.update(c.PODS, body), changes) is not None and changes:
             self.known[namespace, name] = replace(known, version=self.version, app=app)
 
-    @rule(namespace=namespaces, name=names, phase=st.sampled_from(PHASES))
-    def set_phase(self, namespace: str, name: str, phase: str) -> None:
+    @rule(pick=picks, phase=st.sampled_from(PHASES))
+    def set_phase(self, pick: int, phase: str) -> None:
+        namespace, name = self._key(pick)
         known = self.known.get((namespace, name))
         reason = None if known else "NotFound"
         changes = 0 if known and known.phase == phase else 1
@@ -190,16 +189,18 @@ class StoreMachine(RuleBasedStateMachine):
         if known and changes:
             self.known[namespace, name] = replace(known, version=self.version, phase=phase)
 
-    @rule(namespace=namespaces, name=names, node=st.sampled_from(("n1", "n2")))
-    def bind(self, namespace: str, name: str, node: str) -> None:
+    @rule(pick=picks, node=st.sampled_from(("n1", "n2")))
+    def bind(self, pick: int, node: str) -> None:
+        namespace, name = self._key(pick)
         known = self.known.get((namespace, name))
         reason = "NotFound" if known is None else "Conflict" if known.deleting or known.node else None
         self._try(reason, lambda: self.store.bind(namespace, name, binding(name, node)))
         if known and reason is None:
             self.known[namespace, name] = replace(known, version=self.version, node=node)
 
-    @rule(namespace=namespaces, name=names, grace=st.sampled_from((None, 0, 5)))
-    def delete(self, namespace: str, name: str, grace: int | None) -> None:
+    @rule(pick=picks, grace=st.sampled_from((None, 0, 5)))
+    def delete(self, pick: int, grace: int | None) -> None:
+        namespace, name = self._key(pick)
         known = self.known.get((namespace, name))
         if known is None:
             self._try("NotFound", lambda: self.store.delete(c.PODS, namespace, name))
@@ -211,9 +212,10 @@ class StoreMachine(RuleBasedStateMachine):
         elif changes:
             self.known[namespace, name] = replace(marked, version=self.version)
 
-    @rule(namespace=namespaces, name=names)
-    def release(self, namespace: str, name: str) -> None:
+    @rule(pick=picks)
+    def release(self, pick: int) -> None:
         """Take the finalizer away, which may be all that a deletion waits for."""
+        namespace, name = self._key(pick)
         known = self.known.get((namespace, name))
         if known is None or not known.held:
             return
@@ -229,27 +231,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.create(c.CONFIG_MAPS, {"metadata": {"generateName": "m", "namespace": "one"}})
         self.version += 1
 
-    @rule(selected=selections, version=versions)
-    def resume(self, selected: Selected, version: int) -> None:
+    @rule(selected=selections, back=st.integers(-1, 25))
+    def resume(self, selected: Selected, back: int) -> None:
         """Begin a watch at some version, remembered, forgotten or not reached."""
+        version = max(0, self.version - back)
         forgotten = self.journal[-HISTORY - 1][0] if len(self.journal) > HISTORY else 0
         watching = Watching(selected, version)
         reason = "Expired" if version < forgotten else "Timeout" if version > self.version else None
-        try:
-            watcher = self.store.watch(
+        refusal, watcher = attempt(
+            lambda: self.store.watch(
                 c.PODS,
                 watching.hear,
                 namespace=selected.namespace,
                 selection=selected.selection(),
                 since=version,
             )
-        except ApiError as error:
-            assert error.reason == reason, f"refused with {error.reason} instead of {reason}"
-            return
-        assert reason is None, f"begun at {version}, not refused with {reason}"
-        for change in watcher.backlog:
-            watching.hear(change)
-        self.watches.append(watching)
+        )
+        assert refusal == reason, f"a watch since {version} refused with {refusal}, foreseen {reason}"
+        if watcher is not None:
+            for change in watcher.backlog:
+                watching.hear(change)
+            self.watches.append(watching)
 
     @rule(selected=selections, limit=st.sampled_from((2, 1000)))
     def stream(self, selected: Selected, limit: int) -> None:
@@ -340,6 +342,14 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for shown, as_it_was in self.given:
             assert shown == as_it_was, "an object was changed after it had been given out"
+
+
+def attempt(action: Callable[[], T]) -> tuple[str | None, T | None]:
+    """The reason of a refusal, or the result."""
+    try:
+        return None, action()
+    except ApiError as error:
+        return error.reason, None
 
 
 def _deleted(known: Known, asked: int | None) -> tuple[Known, bool, int]:

@@ -5,18 +5,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.postfilter import PostFilterResult
-from stowplan.framework.status import SUCCESS, unschedulable
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.api.pod import PodCondition
+from stowplan.framework.registry import Registry
+from stowplan.plugins.registry import IN_TREE
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
 from stowplan.verify.compare import compare
 from stowplan.verify.replay import Replay
 from stowplan.verify.report import Report
-from stowplan.verify.scenario import Attempt, Preemption, PreFilter, Scenario
+from stowplan.verify.scenario import Attempt, Candidate, Preemption, PreFilter, Scenario
 
 NODES = (node("a").allocatable(cpu="2"), node("b").allocatable(cpu="2"))
 
@@ -46,8 +44,22 @@ def recorded(name: str, **fields: Any) -> Attempt:
     return Attempt(**given)
 
 
-def room_made(*victims: str, on: str | None = "a", code: str = "Success", message: str = "") -> Preemption:
-    return Preemption(code=code, nominated_node=on, victims=list(victims), message=message)
+def room_made(
+    *victims: str,
+    on: str | None = "a",
+    code: str = "Success",
+    message: str = "",
+    candidates: dict[str, Candidate] | None = None,
+    ties: list[str] | None = None,
+) -> Preemption:
+    return Preemption(
+        code=code,
+        nominated_node=on,
+        victims=list(victims),
+        message=message,
+        candidates=candidates,
+        ties=ties,
+    )
 
 
 def outcome(replay: Replay, name: str) -> Attempt:
@@ -121,28 +133,18 @@ def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its
     assert outcome(replay, "q").feasible == ["b"]
 
 
-class DefaultPreemption(Plugin):
-    """Stands in for the real one."""
-
-    def post_filter(self, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
-        if pod.priority:
-            return PostFilterResult(SUCCESS, "a", (next(iter(cycle.table.pods.values())).pod,))
-        return PostFilterResult(unschedulable("preemption: nobody to ask"), "")
+NOBODY = (
+    "no new claims to deallocate, preemption: 0/1 nodes are available: "
+    "1 No preemption victims found for incoming pod."
+)
+WITHOUT_PREEMPTION = Registry({name: cls for name, cls in IN_TREE.items() if name != "DefaultPreemption"})
 
 
 @pytest.mark.parametrize(
     ("priority", "message", "preemption"),
     [
-        (1, "", room_made("default/old")),
-        (
-            0,
-            " no new claims to deallocate, preemption: nobody to ask",
-            room_made(
-                on="",
-                code="Unschedulable",
-                message="no new claims to deallocate, preemption: nobody to ask",
-            ),
-        ),
+        (1, "", room_made("default/old", candidates={"a": Candidate(["default/old"], 0)})),
+        (0, f" {NOBODY}", room_made(on="", code="Unschedulable", message=NOBODY)),
     ],
 )
 def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
@@ -155,12 +157,36 @@ def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
         "p", fit_error=f"0/1 nodes are available: 1 Insufficient cpu.{message}", preemption=preemption
     )
     without, with_it = Report(), Report()
-    compare(without, "f", "here", expected, Replay(one).attempt(expected))
-    registry = in_tree_registry().with_plugins([DefaultPreemption])
-    compare(with_it, "f", "here", expected, Replay(one, registry).attempt(expected))
+    compare(without, "f", "here", expected, Replay(one, WITHOUT_PREEMPTION).attempt(expected))
+    compare(with_it, "f", "here", expected, Replay(one).attempt(expected))
     for report in (without, with_it):
         assert report.tallies["f", "fitError"].equal == 1
     assert without.tallies["f", "preemption"].not_built == 1
     assert without.tallies["f", "fitError, words of DefaultPreemption"].not_built == 1
     assert with_it.tallies["f", "preemption"].equal == 1
     assert with_it.total.not_built == 0
+
+
+def test_among_equal_nodes_the_first_by_name_is_told_as_the_recordings_have_it() -> None:
+    olds = [pod(f"old-{name}").requests(cpu="2").on(name) for name in "ab"]
+    replay = Replay(scenario((*NODES, *olds), pod("p").priority(1).requests(cpu="1")))
+    candidates = {name: Candidate([f"default/old-{name}"], 0) for name in "ab"}
+    expected = room_made("default/old-a", candidates=candidates, ties=["a", "b"])
+    for _ in range(8):
+        assert outcome(replay, "p").preemption == expected
+
+
+def test_a_promise_is_in_the_status_of_the_pod_as_long_as_it_lasts() -> None:
+    """A pod whose victim is still leaving its node does not preempt again; without the promise it would."""
+    gone = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    leaving = pod("leaving").requests(cpu="2").on("a").terminating().obj()
+    leaving = replace(leaving, status=replace(leaving.status, conditions=(gone,)))
+    replay = Replay(scenario((NODES[0], PodBuilder(leaving)), pod("p").priority(1).requests(cpu="1")))
+    replay.settle(recorded("p", preemption=room_made(on="a")), 0)
+    waiting = outcome(replay, "p").preemption
+    assert waiting is not None
+    assert waiting.message.endswith("not eligible due to a terminating pod on the nominated node.")
+    replay.settle(recorded("p", preemption=room_made(on="")), 1)
+    assert outcome(replay, "p").preemption == room_made(
+        "default/leaving", candidates={"a": Candidate(["default/leaving"], 0)}
+    )

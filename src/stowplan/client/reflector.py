@@ -58,7 +58,7 @@ class Reflector(Generic[T]):
         self._picture: Picture[T] = Picture(handler, self._report_unreadable)
         self._version = ""
         self._is_current = False
-        self._resumable = False
+        self._has_moved = False
         self._since_breath = 0
         self._synced = asyncio.Event()
         self.failures = 0
@@ -132,7 +132,7 @@ class Reflector(Generic[T]):
         elif event.object is not None:
             self._picture.put(event.object)
         self._version = event.resource_version
-        self._resumable = True
+        self._has_moved = True
         self._retries.reset()
 
     def _see_unreadable(self, event: WatchEvent[T]) -> None:
@@ -168,20 +168,23 @@ class Reflector(Generic[T]):
             await self._breathe()
         self._version = version
         self._is_current = True
-        self._resumable = False
+        self._has_moved = False
         self._synced.set()
 
     async def _recover(self, error: ApiError) -> None:
-        """Decide how to go on after a failure, and wait as long as that takes."""
+        """Decide how to go on after a failure, and wait as long as that takes.
+
+        A forgotten version is no failure if the picture has moved since it was last listed.
+        """
         if self._stream and not self._is_current and error.code in (400, 422):
             self._stream = False
             return
         if error.is_expired or error.is_version_too_large:
-            had_worked, self._resumable = self._resumable, False
+            moved, self._has_moved = self._has_moved, False
             if error.is_version_too_large or not self._is_current:
                 self._version = ""
             self._is_current = False
-            if had_worked:
+            if moved:
                 return
         self.failures += 1
         self._report(f"{self._resource.qualified}: {error.message}")

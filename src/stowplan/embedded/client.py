@@ -124,20 +124,24 @@ class InProcessWatch(Generic[T]):
         self._cls = cls
         self._buffer = buffer
         self._stream: WatchStream | None = None
-        self._closed = False
+        self._ended = False
 
     def __aiter__(self) -> "InProcessWatch[T]":
         return self
 
     async def __anext__(self) -> WatchEvent[T]:
-        if self._closed:
-            raise StopAsyncIteration
         if self._stream is None:
+            if self._ended:
+                raise StopAsyncIteration
             self._stream = WatchStream(self._begin, self._buffer)
         return self._event(await anext(self._stream))
 
     async def aclose(self) -> None:
-        self._closed = True
+        self.end()
+
+    def end(self) -> None:
+        """End the watch as a server would; what has happened so far can still be read."""
+        self._ended = True
         if self._stream is not None:
             self._stream.close()
 

@@ -61,10 +61,10 @@ class PluginColumn:
             self.few = [*self.few, *stale.tolist()]
         return True
 
-    def call(self, ask: Callable[..., Any], cycle: Cycle, about: Any, node: str | None = None) -> Any:
+    def call(self, ask: Callable[..., Any], cycle: Cycle, *about: Any, node: str | None = None) -> Any:
         """Ask the plugin. Whatever it raises fails this attempt, under its name, and nothing else."""
         try:
-            return ask(cycle, cycle.pod, about)
+            return ask(cycle, cycle.pod, *about)
         except PluginError:
             raise
         except Exception as cause:

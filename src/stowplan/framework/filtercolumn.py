@@ -33,7 +33,8 @@ class FilterColumn(PluginColumn):
         return cycle.read(self.plugin)
 
     def named_stale(self, cycle: Cycle, now: Any) -> StaleRows:
-        return self.traits.stale_filter_rows(cycle, cycle.pod, self.state, now)
+        stale: StaleRows = self.call(self.traits.stale_filter_rows, cycle, self.state, now)
+        return stale
 
     def error(self, message: str, node: str | None = None) -> PluginError:
         name = self.plugin.name
@@ -86,7 +87,7 @@ class FilterColumn(PluginColumn):
         if ask is None:
             codes = self.ask(cycle, NodeRows(table, np.array([row], dtype=np.intp)), None)
             return 0 if codes is None else int(codes[0])
-        code: int = self.call(ask, cycle, row, table.name_of(row))
+        code: int = self.call(ask, cycle, row, node=table.name_of(row))
         return code
 
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
@@ -108,11 +109,10 @@ class FilterColumn(PluginColumn):
         if self.codes is None or self.known is None:
             self.codes = np.zeros(table.capacity, dtype=np.int64)
             self.known = np.zeros(table.capacity, dtype=np.bool_)
-            if not self.reusable:
-                self.statuses = []
         if isinstance(stale, AllRows):
             self.known[:] = False
             self.codes[:] = 0
+            self.statuses = []
         else:
             self.known[stale] = False
             self.codes[stale] = 0
@@ -124,7 +124,7 @@ class FilterColumn(PluginColumn):
         return rows
 
     def ask_node(self, cycle: Cycle, node: NodeRow) -> int:
-        status = self.call(self.plugin.filter_node, cycle, node, node.name)  # type: ignore[attr-defined]
+        status = self.call(self.plugin.filter_node, cycle, node, node=node.name)  # type: ignore[attr-defined]
         if status is None:
             return 0
         if not isinstance(status, Status):

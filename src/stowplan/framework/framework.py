@@ -99,16 +99,13 @@ class Framework:
         cycle = Cycle(self.table, pod, pod_class.memos)
         try:
             evaluation = self._evaluate(cycle, pod_class, nominations, nominated_row)
-        except PluginError:
+        except BaseException:
             self._classes.drop(key)
             raise
-        finally:
-            if not self._reuse:
-                self._classes.drop(key)
-            for name in unsigned:
-                memo = pod_class.memos.pop(name, None)
-                if memo is not None:
-                    self.plugins[name].release(memo)
+        if not self._reuse:
+            self._classes.drop(key)
+        elif unsigned:
+            self._let_go_unsigned(pod_class)
         if not evaluation.feasible_count:
             cycle.evaluation = evaluation
         return evaluation
@@ -144,6 +141,13 @@ class Framework:
 
     # Classes
 
+    def _let_go_unsigned(self, pod_class: PodClass) -> None:
+        """What plugins keep that could not say what they read of the pod is of no use to the next one."""
+        for name in pod_class.unsigned:
+            memo = pod_class.memos.pop(name, None)
+            if memo is not None:
+                self.plugins[name].release(memo)
+
     def _class_of(self, pod: PodInfo) -> tuple[Hashable, PodClass, list[str]]:
         """The class of a pod, and the plugins that could not say what they read of it."""
         key, by_template = self._template_key(pod)
@@ -151,7 +155,7 @@ class Framework:
         if self._by_pod:
             fragments = []
             for plugin in self._by_pod:
-                fragment = plugin.sign(pod)
+                fragment = _signature(plugin, pod)
                 if isinstance(fragment, Unsigned):
                     unsigned.append(plugin.name)
                 else:
@@ -173,7 +177,7 @@ class Framework:
         version = self.table.lookups.groups_version
         if kept is not None and kept[0] == version:
             return kept[1]
-        parts = tuple([plugin.sign(pod) for plugin in self._by_template])
+        parts = tuple([_signature(plugin, pod) for plugin in self._by_template])
         key = self._keys.get(parts)
         if key is None:
             key = self._keys[parts] = ClassKey()
@@ -361,3 +365,14 @@ class Framework:
             message = f'running PreScore plugin "{plugin.name}": {type(cause).__name__}: {cause}'
             raise PluginError(plugin.name, message) from cause
         return answer
+
+
+def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:
+    """What a plugin reads of a pod, made sure that it can be looked up."""
+    try:
+        signature = plugin.sign(pod)
+        hash(signature)
+    except Exception as cause:
+        message = f'signing a pod with plugin "{plugin.name}": {type(cause).__name__}: {cause}'
+        raise PluginError(plugin.name, message) from cause
+    return signature

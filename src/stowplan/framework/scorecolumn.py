@@ -62,7 +62,8 @@ class ScoreColumn(PluginColumn):
         self._at_low = 0
 
     def named_stale(self, cycle: Cycle, now: Any) -> StaleRows:
-        return self.traits.stale_score_rows(cycle, cycle.pod, self.state, now)
+        stale: StaleRows = self.call(self.traits.stale_score_rows, cycle, self.state, now)
+        return stale
 
     def error(self, message: str, node: str | None = None) -> PluginError:
         name, nodes = self.plugin.name, () if node is None else (node,)
@@ -76,7 +77,7 @@ class ScoreColumn(PluginColumn):
 
     def basis(self, cycle: Cycle) -> Any:
         ask = self.traits.score_basis
-        return cycle.read_score(self.plugin) if ask is None else ask(cycle, cycle.pod)
+        return cycle.read_score(self.plugin) if ask is None else self.call(ask, cycle)
 
     def compute(self, table: ClusterTable, cycle: Cycle, rows: StaleRows) -> list[int] | None:
         """Ask the plugin again; returns the old raw scores of a few rows, for `adjust`."""
@@ -149,7 +150,7 @@ class ScoreColumn(PluginColumn):
         scores: list[int] = []
         for row in rows.tolist():
             node = NodeRow(cycle.table, row)
-            score = self.call(self.plugin.score_node, cycle, node, node.name)  # type: ignore[attr-defined]
+            score = self.call(self.plugin.score_node, cycle, node, node=node.name)  # type: ignore[attr-defined]
             if not isinstance(score, int | np.integer):
                 raise self.error(f"expected an int, got {describe(score)}", node.name)
             scores.append(int(score))
@@ -221,12 +222,14 @@ class ScoreColumn(PluginColumn):
         return False
 
     def _normalized(self, cycle: Cycle, raw: Scores) -> Scores:
-        try:
-            result: Any = self.plugin.normalize(cycle, cycle.pod, raw, self.extremes)  # type: ignore[attr-defined]
-        except Exception as cause:
-            raise self.error(f"{type(cause).__name__}: {cause}") from cause
+        # A plugin from outside the tree may write to what it is given.
+        given = raw if self.trusted else raw.copy()
+        ask = self.plugin.normalize  # type: ignore[attr-defined]
+        result: Any = self.call(ask, cycle, given, self.extremes)
         if not isinstance(result, np.ndarray) or result.shape != raw.shape:
             raise self.error(f"normalize: expected an array of {len(raw)} scores, got {describe(result)}")
+        if result.dtype.kind not in "iub":
+            raise self.error(f"normalize: expected integer scores, got {result.dtype}")
         return result
 
     def check(self, feasible: BoolColumn | Rows) -> None:

@@ -1,39 +1,16 @@
 """Trying node after node: where would preemption help, and whom would it cost?"""
 
 from collections import Counter
-from typing import Protocol
 
 import numpy as np
 
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.framework.status import Code, Status
 from stowplan.framework.trials import Trials
 from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
+from stowplan.plugins.defaultpreemption.manyrows import ManyRows
 from stowplan.plugins.defaultpreemption.reprieve import Sacrifice, select_victims
-
-
-class ManyRows(Protocol):
-    """A faster way for rows of a common sort, which must come to the same as trying each on its own."""
-
-    def suits(self, rows: Rows) -> BoolColumn:
-        """Which rows it can judge."""
-        ...
-
-    def judge(self, rows: Rows, turns: IntArray) -> "Judged":
-        """Judge rows it can judge; `turns` says when the turn of each comes."""
-        ...
-
-
-class Judged(Protocol):
-    """What many rows came to: candidates, and what is said of the others."""
-
-    candidates: Candidates
-
-    def failures(self) -> list[tuple[Status, int]]:
-        """Why preemption does not help, with the number of nodes it is true of."""
-        ...
 
 
 class DryRun:
@@ -104,7 +81,7 @@ class DryRun:
         return from_sacrifices(found)
 
     def _is_enough(self, found: int, clean: int) -> bool:
-        return clean > 0 and found >= self._limit
+        return clean > 0 and found >= self._limit > 0
 
     def _keep(self, part: Candidates) -> None:
         """Take in candidates up to the one that makes them enough."""

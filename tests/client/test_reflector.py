@@ -1,0 +1,305 @@
+"""A reflector's picture, through everything a server can do to it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from client.worlds import World, pod, running
+from stowplan.api import catalogue as c
+from stowplan.api import status
+from stowplan.api.requests import DeleteOptions
+from stowplan.api.status import ApiError
+from stowplan.clock import VirtualClock, run
+
+UNAVAILABLE = ApiError(503, "ServiceUnavailable", "down for repairs")
+
+
+def in_world(main: Callable[[World], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def begin(clock: VirtualClock) -> None:
+        await main(World(clock, **options))
+
+    run(begin)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_it_tells_of_what_is_there_and_of_what_happens(stream: bool) -> None:
+    async def main(world: World) -> None:
+        store = world.store
+        store.create(c.PODS, pod("b"))
+        store.create(c.PODS, pod("a"))
+        assert not world.reflector.has_synced
+        async with running(world):
+            await world.reflector.wait_synced()
+            assert world.handler.told == ["+a", "+b"]
+            store.create(c.PODS, pod("c"))
+            store.patch(c.PODS, "d", "a", {"status": {"phase": "Running"}}, subresource="status")
+            store.delete(c.PODS, "d", "b")
+            await asyncio.sleep(1)
+            assert world.handler.told[2:] == ["+c", "~a", "~b", "-b"]
+            assert world.reflector.resource_version == str(store.version)
+            world.check()
+        assert world.client.asked == (["stream"] if stream else ["list", "watch 2"])
+
+    in_world(main, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_watch_that_ends_is_resumed_without_listing(stream: bool) -> None:
+    async def main(world: World) -> None:
+        async with running(world):
+            await world.reflector.wait_synced()
+            world.store.create(c.PODS, pod("a"))
+            await asyncio.sleep(2)
+            world.client.hang_up()
+            world.store.create(c.PODS, pod("b"))
+            await asyncio.sleep(0.5)
+            world.check()
+        first = ["stream"] if stream else ["list", "watch 0"]
+        assert world.client.asked == [*first, "watch 1"]
+        assert (world.reflector.failures, world.reports) == (0, [])
+
+    in_world(main, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_when_the_version_is_forgotten_everything_is_compared_anew(stream: bool) -> None:
+    async def main(world: World) -> None:
+        store = world.store
+        for name in "abc":
+            store.create(c.PODS, pod(name))
+        async with running(world):
+            await asyncio.sleep(2)
+            store.create(c.PODS, pod("d"))
+            await asyncio.sleep(2)
+            world.handler.told.clear()
+            world.client.moods.append(status.expired("too old resource version: 4 (9)"))
+            world.client.hang_up()
+            store.delete(c.PODS, "d", "a")
+            store.patch(c.PODS, "d", "b", {"status": {"phase": "Running"}}, subresource="status")
+            store.delete(c.PODS, "d", "c")
+            store.create(c.PODS, pod("c"))
+            store.create(c.PODS, pod("e"))
+            await asyncio.sleep(0.5)
+            assert world.handler.told == ["-a", "~b", "-c", "+c", "+e"]
+            world.check()
+        assert world.client.asked[-2:] == (["watch 4", "stream 4"] if stream else ["list 4", "watch 11"])
+
+    in_world(main, stream=stream)
+
+
+def test_who_is_cut_off_for_being_slow_catches_up() -> None:
+    async def main(world: World) -> None:
+        async with running(world):
+            await world.reflector.wait_synced()
+            await asyncio.sleep(2)
+            for number in range(100):
+                world.store.create(c.PODS, pod(f"p{number}"))
+            await asyncio.sleep(5)
+            world.check()
+            assert len(world.reflector.objects) == 100
+
+    in_world(main, buffer=10, history=20)
+
+
+def test_errors_are_met_with_growing_pauses_and_the_picture_stays() -> None:
+    async def main(world: World) -> None:
+        world.store.create(c.PODS, pod("a"))
+        async with running(world):
+            await asyncio.sleep(2)
+            world.client.moods.extend([UNAVAILABLE] * 8)
+            world.client.hang_up()
+            world.store.create(c.PODS, pod("b"))
+            await asyncio.sleep(0.5)
+            assert list(world.reflector.objects) == ["d/a"]
+            await asyncio.sleep(600)
+            world.check()
+        assert world.client.asked[2:] == ["watch 1"] * 9
+        times = world.client.times[2:]
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        for number, pause in enumerate(pauses):
+            base = min(0.8 * 2**number, 30)
+            assert base <= pause <= 2 * base + 0.001
+        assert world.reflector.failures == 8
+        assert world.reports == ["pods: down for repairs"] * 8
+
+    in_world(main)
+
+
+def test_a_first_list_that_fails_is_tried_again() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.extend([UNAVAILABLE, status.unreachable("connection refused")])
+        world.store.create(c.PODS, pod("a"))
+        async with running(world):
+            await asyncio.sleep(60)
+            world.check()
+        assert world.client.asked == ["list", "list", "list", "watch 1"]
+
+    in_world(main)
+
+
+def test_a_server_that_asks_for_patience_gets_it() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.append(status.too_many_requests("slow down", 20))
+        async with running(world):
+            await asyncio.sleep(60)
+        assert world.client.times[1] - world.client.times[0] == 20
+
+    in_world(main)
+
+
+def test_a_server_that_forgets_at_once_every_time_is_not_hammered() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.extend([None, status.expired("too old")] * 500)
+        async with running(world):
+            await asyncio.sleep(60)
+        assert len(world.client.asked) < 20
+
+    in_world(main)
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+    async def main(world: World) -> None:
+        world.client.stop_after = 0
+        async with running(world):
+            await asyncio.sleep(60)
+        assert 3 < len(world.client.asked) < 20
+
+    in_world(main)
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_server_that_cannot_stream_the_first_state_is_listed_from(code: int) -> None:
+    async def main(world: World) -> None:
+        refusal = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
+        world.client.moods.append(ApiError(code, "Invalid", refusal))
+        world.store.create(c.PODS, pod("a"))
+        async with running(world):
+            await asyncio.sleep(0.5)
+            world.check()
+        assert world.client.asked == ["stream", "list", "watch 1"]
+
+    in_world(main, stream=True)
+
+
+def test_a_server_that_went_back_in_time_is_listed_from_anew() -> None:
+    async def main(world: World) -> None:
+        for name in "ab":
+            world.store.create(c.PODS, pod(name))
+        async with running(world):
+            await asyncio.sleep(2)
+            world.store.create(c.PODS, pod("c"))
+            await asyncio.sleep(2)
+            world.client.moods.append(status.too_large_version(3, 1))
+            world.client.hang_up()
+            await asyncio.sleep(30)
+            world.check()
+        assert world.client.asked == ["list", "watch 2", "watch 3", "list", "watch 3"]
+
+    in_world(main)
+
+
+def test_a_stream_that_ends_before_the_first_state_is_complete_changes_nothing() -> None:
+    async def main(world: World) -> None:
+        for name in "abc":
+            world.store.create(c.PODS, pod(name))
+        world.client.stop_after = 2
+        async with running(world):
+            await asyncio.sleep(30)
+            assert not world.reflector.has_synced
+            assert world.handler.told == []
+            world.client.stop_after = None
+            await asyncio.sleep(30)
+            world.check()
+
+    in_world(main, stream=True)
+
+
+def test_a_long_list_leaves_others_their_turn() -> None:
+    async def main(world: World) -> None:
+        for number in range(2000):
+            world.store.create(c.PODS, pod(f"p{number}"))
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while not world.reflector.has_synced:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with running(world):
+            await asyncio.create_task(other())
+        assert turns > 10
+
+    in_world(main)
+
+
+def unreadable(name: str) -> Any:
+    return {**pod(name), "spec": {"priority": "very high"}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_object_that_cannot_be_read_is_skipped_counted_and_reported_once(stream: bool) -> None:
+    async def main(world: World) -> None:
+        store = world.store
+        store.create(c.PODS, unreadable("bad"))
+        store.create(c.PODS, pod("good"))
+        async with running(world):
+            await asyncio.sleep(2)
+            for phase in ("Running", "Succeeded"):
+                store.patch(c.PODS, "d", "bad", {"status": {"phase": phase}}, subresource="status")
+            store.create(c.PODS, pod("fine"))
+            await asyncio.sleep(1)
+            assert world.handler.told == ["+good", "+fine"]
+            assert world.reflector.skipped == 3
+            (report,) = world.reports
+            assert report.startswith("pods d/bad: skipped: Pod: ")
+            assert "$.spec.priority" in report
+            store.delete(c.PODS, "d", "bad")
+            store.create(c.PODS, unreadable("bad"))
+            await asyncio.sleep(1)
+            assert len(world.reports) == 2
+            current = store.get(c.PODS, "d", "bad")
+            store.update(c.PODS, {**current, "spec": {"priority": 7}})
+            await asyncio.sleep(1)
+            assert world.handler.told == ["+good", "+fine", "+bad"]
+            world.check()
+
+    in_world(main, stream=stream)
+
+
+def test_an_object_that_becomes_unreadable_keeps_its_last_readable_state() -> None:
+    async def main(world: World) -> None:
+        store = world.store
+        store.create(c.PODS, pod("p"))
+        async with running(world):
+            await asyncio.sleep(2)
+            current = store.get(c.PODS, "d", "p")
+            store.update(c.PODS, {**current, "spec": {"priority": "x"}})
+            await asyncio.sleep(1)
+            assert world.reflector.objects["d/p"].metadata.resource_version == "1"
+            world.client.moods.append(status.expired("too old"))
+            world.client.hang_up()
+            await asyncio.sleep(30)
+            assert list(world.reflector.objects) == ["d/p"]
+            assert len(world.reports) == 1
+            store.delete(c.PODS, "d", "p", DeleteOptions(0))
+            await asyncio.sleep(1)
+            assert world.handler.told == ["+p", "-p"]
+
+    in_world(main)
+
+
+def test_a_handler_that_fails_ends_the_reflector_for_all_to_see() -> None:
+    async def main(world: World) -> None:
+        def fails(new: object) -> None:
+            raise RuntimeError("a bug in the handler")
+
+        world.handler.added = fails
+        world.store.create(c.PODS, pod("p"))
+        with pytest.raises(RuntimeError, match="a bug in the handler"):
+            await world.reflector.run()
+
+    in_world(main)

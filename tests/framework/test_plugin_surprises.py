@@ -1,0 +1,211 @@
+"""Plugins that keep, change or forget things at awkward moments."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from stowplan.framework.errors import PluginError
+from stowplan.framework.filtercolumn import FilterColumn
+from stowplan.framework.plugin import UNSIGNED, Plugin, Reads
+from stowplan.framework.status import unschedulable
+from stowplan.testing import Cluster, cluster, node, pod
+
+NODES = [node(name) for name in "abcdef"]
+
+
+class Alike(Plugin):
+    """Every pod has the same signature."""
+
+    reads = Reads.ANYTHING
+
+    def sign(self, pod: Any) -> Any:
+        return "every pod alike"
+
+
+def raising(*_: Any) -> Any:
+    raise ZeroDivisionError("division by zero")
+
+
+def filter_nothing(self: Any, cycle: Any, pod: Any, nodes: Any) -> None:
+    return None
+
+
+def score_nothing(self: Any, cycle: Any, pod: Any, nodes: Any) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("broken", "members"),
+    [
+        ("sign", {"filter": filter_nothing}),
+        ("stale_filter_rows", {"filter": filter_nothing, "row_local": False}),
+        ("stale_score_rows", {"score": score_nothing, "row_local": False}),
+        ("score_basis", {"score": score_nothing, "row_local": False}),
+        ("pre_filter", {}),
+        ("pre_score", {"score": score_nothing}),
+    ],
+)
+def test_whichever_method_raises_the_attempt_fails_under_the_name_of_the_plugin(
+    broken: str, members: dict[str, Any]
+) -> None:
+    plugin = type("Broken", (Alike,), {**members, broken: raising})
+    world = cluster(nodes=NODES, plugins=[plugin])
+    with pytest.raises(PluginError, match="ZeroDivisionError: division by zero") as caught:
+        [world.schedule(pod(f"p{number}")) for number in range(3)]
+    assert caught.value.plugin == "Broken"
+
+
+class Unhashable(Plugin):
+    def sign(self, pod: Any) -> Any:
+        return ["a", "list"]
+
+    filter = filter_nothing
+
+
+def test_a_signature_that_cannot_be_compared_fails_under_the_name_of_the_plugin() -> None:
+    with pytest.raises(PluginError, match="unhashable") as caught:
+        cluster(nodes=NODES, plugins=[Unhashable]).schedule(pod("p"))
+    assert caught.value.plugin == "Unhashable"
+
+
+class Careless(Alike):
+    """Normalizes in place, as one may in Go."""
+
+    reads = Reads.USAGE
+
+    def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        return nodes.pod_count + 1
+
+    def normalize(self, cycle: Any, pod: Any, scores: Any, extremes: Any) -> Any:
+        scores *= 5
+        return scores
+
+
+def totals(world: Cluster) -> list[int]:
+    found: list[int] = world.evaluate(pod("new")).totals().tolist()
+    return found
+
+
+def test_normalizing_in_place_spoils_nothing_that_is_kept() -> None:
+    kept, anew = (cluster(nodes=NODES, plugins=[Careless], reuse=reuse) for reuse in (True, False))
+    for number, name in enumerate("aabacd"):
+        for world in (kept, anew):
+            world.add(pod(f"p{number}").on(name))
+        assert totals(kept) == totals(anew)
+
+
+class Fractions(Alike):
+    def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        return np.arange(len(nodes))
+
+    def normalize(self, cycle: Any, pod: Any, scores: Any, extremes: Any) -> Any:
+        return scores / 3
+
+
+def test_normalized_scores_have_to_be_whole_numbers() -> None:
+    with pytest.raises(PluginError, match="normalize: expected integer scores, got float64"):
+        cluster(nodes=NODES, plugins=[Fractions]).schedule(pod("p"))
+
+
+class Remembering(Plugin):
+    """Signs no pod, keeps something for each, and counts what it is given back."""
+
+    given_back: ClassVar[list[Any]] = []
+    fails: ClassVar[bool] = False
+
+    def pre_filter(self, cycle: Any, pod: Any) -> None:
+        cycle.remember(self, object())
+
+    def filter(self, cycle: Any, pod: Any, nodes: Any) -> None:
+        if self.fails:
+            raise ValueError("no")
+
+    def release(self, memo: Any) -> None:
+        self.given_back.append(memo)
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_an_unsigned_plugin_keeps_is_given_back_once(
+    monkeypatch: pytest.MonkeyPatch, reuse: bool, fails: bool
+) -> None:
+    monkeypatch.setattr(Remembering, "given_back", [])
+    monkeypatch.setattr(Remembering, "fails", fails)
+    world = cluster(nodes=NODES, plugins=[Remembering], reuse=reuse)
+    for number in range(3):
+        try:
+            world.evaluate(pod(f"p{number}"))
+        except PluginError:
+            assert fails
+    assert len(Remembering.given_back) == len(set(map(id, Remembering.given_back))) == 3
+
+
+class Talkative(Plugin):
+    """Signs no pod, and has other words for every one."""
+
+    def filter_node(self, cycle: Any, pod: Any, node: Any) -> Any:
+        return unschedulable(f"{pod.name} is not for {node.name}") if node.name != "a" else None
+
+
+def test_reasons_given_to_pods_long_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[FilterColumn] = []
+    ask_node: Callable[..., int] = FilterColumn.ask_node
+
+    def watched(self: FilterColumn, *args: Any) -> int:
+        seen.append(self)
+        return ask_node(self, *args)
+
+    monkeypatch.setattr(FilterColumn, "ask_node", watched)
+    world = cluster(nodes=NODES, plugins=[Talkative])
+    for number in range(50):
+        evaluation = world.evaluate(pod(f"p{number}"))
+        assert evaluation.reason_counts()[f"p{number} is not for b"] == 1
+    assert len(seen[-1].statuses) <= len(NODES)
+
+
+class Wavering(Plugin):
+    """Promises to sign what pods of a template share, but cannot do it for some."""
+
+    signs_template = True
+    asked: ClassVar[int] = 0
+
+    def sign(self, pod: Any) -> Any:
+        return UNSIGNED if pod.labels.get("odd") else "plain"
+
+    def filter(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        type(self).asked += 1
+        return np.full(len(nodes), int("-bad" in pod.name))
+
+    def reason(self, cycle: Any, pod: Any, code: int) -> Any:
+        return unschedulable("bad name")
+
+
+def test_a_template_that_a_plugin_cannot_sign_is_not_reused() -> None:
+    world = cluster(nodes=NODES, plugins=[Wavering])
+    odd = pod("odd").labels(odd="yes").obj()
+    assert world.evaluate(odd).feasible_count == len(NODES)
+    assert world.evaluate(pod("odd-bad").labels(odd="yes")).feasible_count == 0
+    assert world.evaluate(odd).feasible_count == len(NODES)
+
+
+def test_a_plugin_that_failed_in_the_middle_leaves_nothing_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Neighbourly(Alike):
+        row_local = False
+
+        def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+            return nodes.pod_count
+
+        def score_basis(self, cycle: Any, pod: Any) -> int:
+            return 0
+
+    kept, anew = (cluster(nodes=NODES, plugins=[Neighbourly], reuse=reuse) for reuse in (True, False))
+    for number, name in enumerate("abcab"):
+        for world in (kept, anew):
+            world.add(pod(f"p{number}").requests(cpu="1").on(name))
+        with monkeypatch.context() as patch:
+            patch.setattr(Neighbourly, "score", raising)
+            with pytest.raises(PluginError):
+                kept.evaluate(pod("new"))
+        assert totals(kept) == totals(anew)

@@ -1,0 +1,152 @@
+"""Sequences that once gave, or easily could give, kept results that no longer held."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reuse.picture import picture
+from reuse.world import World
+from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
+from stowplan.config import default_profile
+from stowplan.framework.framework import Framework
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
+from stowplan.testing.nodes import HOSTNAME, ZONE
+
+NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "2"))]
+PROD = LabelSelector(match_labels={"env": "prod"})
+
+Step = Callable[[World], Any]
+
+
+def seen(framework: Framework, wanting: PodBuilder) -> dict[str, Any]:
+    return picture(framework, framework.evaluate(framework.table.info(wanting.obj())))
+
+
+def holds(wanting: PodBuilder, *steps: Step) -> bool:
+    """Is what is kept after each step what is found from scratch? The pod is let go in between."""
+    world = World()
+    kept = Framework(default_profile(), world.table, in_tree_registry())
+    agree = True
+    for step in (adding(*NODES), *steps):
+        step(world)
+        gc.collect()
+        anew = Framework(default_profile(), world.rebuilt(), in_tree_registry(), reuse=False)
+        agree = agree and seen(kept, wanting) == seen(anew, wanting)
+    return agree
+
+
+def adding(*builders: PodBuilder | NodeBuilder) -> Step:
+    def add(world: World) -> None:
+        for builder in builders:
+            if isinstance(builder, NodeBuilder):
+                world.put_node(builder.obj())
+            else:
+                world.put_pod(builder.obj(), builder.obj().spec.node_name)
+
+    return add
+
+
+def removing(*builders: PodBuilder | NodeBuilder) -> Step:
+    def remove(world: World) -> None:
+        for builder in builders:
+            if isinstance(builder, NodeBuilder):
+                world.remove_node(builder.obj().name)
+            else:
+                world.remove_pod(builder.obj().metadata.uid)
+
+    return remove
+
+
+def namespace(name: str, **labels: str) -> Step:
+    return lambda world: world.put(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
+
+
+def test_terms_that_came_while_nobody_of_the_kind_was_there_count() -> None:
+    """No pod of the kind is known between the attempts, so its kind is made anew."""
+    shy = pod("shy").anti_affinity(ZONE, {"app": "x"}).on("a")
+    assert holds(pod("p").labels(app="x"), adding(shy), removing(shy), adding(shy))
+
+
+def test_one_term_is_not_taken_for_another_that_came_in_its_place() -> None:
+    one = pod("one").anti_affinity(ZONE, {"app": "x"}).on("a")
+    other = pod("other").anti_affinity(HOSTNAME, {"app": "x"}).on("c")
+    fond = pod("fond").affinity(ZONE, {"app": "x"}, weight=7).on("d")
+    wanting = pod("p").labels(app="x")
+    assert holds(wanting, adding(one), removing(one), adding(other), removing(other), adding(fond))
+
+
+def test_a_namespace_that_gets_or_loses_a_label_is_meant_or_no_longer_meant() -> None:
+    """Other pods of the kind are there all the time, so its kind stays."""
+    sibling = pod("sibling").namespace("team").labels(app="x").on("b")
+    shy = pod("shy").anti_affinity(ZONE, {"app": "x"}, namespace_selector=PROD).on("c")
+    fond = pod("fond").affinity(HOSTNAME, {"app": "x"}, weight=9, namespace_selector=PROD).on("a")
+    wanting = pod("p").namespace("team").labels(app="x")
+    changes = [namespace("team", env=env) for env in ("prod", "test", "prod")]
+    assert holds(wanting, adding(sibling, shy, fond), *changes, namespace("team"))
+
+
+def test_the_pods_own_terms_follow_the_labels_of_namespaces() -> None:
+    there = pod("there").namespace("team").labels(app="x").on("a")
+    wanting = pod("p").affinity(ZONE, {"app": "x"}, namespace_selector=PROD)
+    changes = [namespace("team", env=env) for env in ("test", "prod", "test")]
+    assert holds(wanting, adding(there), *changes)
+
+
+def test_soft_spreading_weighs_hosts_by_how_many_are_left() -> None:
+    """Filling nodes up takes them out of the choice, which changes the weight of every other node."""
+    crowd = [pod(f"x{number}").labels(app="x").on("a") for number in range(6)]
+    crowd += [pod(f"y{number}").labels(app="x").on("b") for number in range(3)]
+    filling = [pod(f"full-{name}").requests(cpu="4").on(name) for name in "cd"]
+    wanting = pod("p").labels(app="x").requests(cpu="1")
+    wanting = wanting.spread(HOSTNAME, when_unsatisfiable="ScheduleAnyway")
+    assert holds(
+        wanting, adding(*crowd), *(adding(one) for one in filling), *(removing(one) for one in filling)
+    )
+
+
+def test_soft_spreading_weighs_zones_by_how_many_are_left() -> None:
+    crowd = [pod(f"x{number}").labels(app="x").on("a") for number in range(6)]
+    filling = [pod(f"full-{name}").requests(cpu="4").on(name) for name in "cd"]
+    wanting = pod("p").labels(app="x").requests(cpu="1").spread(ZONE, when_unsatisfiable="ScheduleAnyway")
+    assert holds(
+        wanting, adding(*crowd), *(adding(one) for one in filling), *(removing(one) for one in filling)
+    )
+
+
+@pytest.mark.parametrize("relabelled", ["1", "3", ""])
+def test_terms_move_with_the_node_their_carrier_stands_on(relabelled: str) -> None:
+    shy = pod("shy").anti_affinity(ZONE, {"app": "x"}).on("a")
+    fond = pod("fond").affinity(ZONE, {"app": "x"}, weight=5).on("a")
+    moved = node("a").zone(relabelled)
+    assert holds(
+        pod("p").labels(app="x"),
+        adding(shy, fond),
+        adding(moved),
+        removing(moved),
+        adding(moved),
+    )
+
+
+def test_a_framework_never_goes_by_what_another_one_found() -> None:
+    """Templates outlive frameworks; a new framework can even get the address of one that is gone."""
+    world = cluster(nodes=NODES, pods=[pod("there").requests(cpu="3").on("a")])
+    infos = [world.table.info(pod(f"p{number}").requests(cpu=str(number)).obj()) for number in range(1, 5)]
+    for _ in range(20):
+        framework = Framework(default_profile(), world.table, in_tree_registry())
+        assert [framework.evaluate(info).feasible_count for info in infos] == [4, 3, 3, 3]
+        del framework
+        alike = Framework(_without_resources(), world.table, in_tree_registry())
+        assert [alike.evaluate(info).feasible_count for info in infos] == [4, 4, 4, 4]
+        del alike
+
+
+def _without_resources() -> Any:
+    profile = default_profile()
+    kept = {
+        point: tuple(use for use in uses if "Resources" not in use.name)
+        for point, uses in profile.plugins.items()
+    }
+    return type(profile)(profile.scheduler_name, plugins=kept)
