@@ -17,10 +17,11 @@ from stowplan.testing import cluster, node, pod
 
 GOOD = """
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import unschedulable
 
 class Picky(Plugin):
     def filter_node(self, cycle, pod, node):
-        return None if node.name == "b" else __import__("stowplan.framework.status").framework.status.unschedulable("no")
+        return None if node.name == "b" else unschedulable("not b")
 
 class Idle(Plugin):
     pass

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from reuse import strategies as some
-from reuse.picture import picture, usage
+from reuse.picture import imagined, picture, usage
 from reuse.profiles import PROFILES, REGISTRY
 from reuse.world import World, marked_for_deletion, on_rows
 from stowplan.api.meta import Object, ObjectMeta
@@ -53,6 +53,7 @@ class ReuseMachine(RuleBasedStateMachine):
         self.asked: list[tuple[str, int, int]] = []
         self.promised: dict[str, list[Pod]] = {}
         self.own_node: str | None = None
+        self.imagines = False
         self.steps = 0
 
     @initialize(
@@ -196,6 +197,13 @@ class ReuseMachine(RuleBasedStateMachine):
         self.queued.pop(self.pending[which].metadata.uid, None)
         self.pending[which] = self.world.named(template)
 
+    @rule()
+    def imagine_pods_gone(self) -> None:
+        """As preemption does, which must leave no trace."""
+        self.imagines = True
+        self.compare_with_scratch()
+        self.imagines = False
+
     @rule(which=whiches)
     def pod_is_queued(self, which: int) -> None:
         pod = self._pending(which)
@@ -227,7 +235,10 @@ class ReuseMachine(RuleBasedStateMachine):
             evaluation = framework.evaluate(pod, on_rows(table, self.promised), own)
         except PluginError as error:
             return {"error": error.message}
-        return picture(framework, evaluation)
+        found = picture(framework, evaluation)
+        if self.imagines and evaluation.rejected_outright is None:
+            found["with pods gone"] = imagined(framework, evaluation)
+        return found
 
     # Choosing
 

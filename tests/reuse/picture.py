@@ -40,6 +40,23 @@ def picture(framework: Framework, evaluation: Evaluation) -> dict[str, Any]:
     return found
 
 
+def imagined(framework: Framework, evaluation: Evaluation, most: int = 3) -> dict[str, Any]:
+    """What is said of the first few nodes that have pods as these are taken away one by one."""
+    table = framework.table
+    crowded = sorted((name, row) for row, name in rows_by_name(table) if table.pods_on[row])
+    found = {}
+    with evaluation.trials() as trials:
+        for name, row in crowded[:most]:
+            pods = dict(table.pods_on[row])
+            with trials.row(row) as trial:
+                said = [trial.verdict()]
+                for uid in sorted(pods):
+                    trial.take_away(pods[uid])
+                    said.append(trial.verdict())
+            found[name] = said
+    return found
+
+
 def rows_by_name(table: ClusterTable) -> list[tuple[int, str]]:
     return [(row, table.name_of(row)) for row in range(table.rows_in_use) if table.valid[row]]
 

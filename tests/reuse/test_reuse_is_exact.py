@@ -9,14 +9,14 @@ from reuse.machine import ReuseMachine
 from stowplan.cluster.changes import ChangeLog
 
 SHORT = settings(
-    max_examples=120,
+    max_examples=100,
     stateful_step_count=40,
     derandomize=True,
     database=None,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-FAR = settings(SHORT, max_examples=examples(120), stateful_step_count=80, derandomize=False)
+FAR = settings(SHORT, max_examples=examples(100), stateful_step_count=80, derandomize=False)
 
 
 def test_kept_results_equal_results_from_scratch() -> None:

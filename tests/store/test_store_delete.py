@@ -95,9 +95,11 @@ def test_the_time_to_end_can_be_shortened_but_not_extended(
     store, clock = running()
     store.delete(c.PODS, "default", "p")
     clock.time += after
+    version = store.version
     metadata = store.delete(c.PODS, "default", "p", DeleteOptions(asked))["metadata"]
     assert metadata["deletionTimestamp"] == f"2026-01-01T00:{deadline}Z"
     assert metadata["deletionGracePeriodSeconds"] == seconds
+    assert store.version == version + (0 if seconds == 30 else 1)
 
 
 def test_a_finalizer_holds_an_object_and_marks_it_once() -> None:

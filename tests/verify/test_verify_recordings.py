@@ -11,9 +11,17 @@ from click.testing import CliRunner, Result
 from stowplan.cli.main import stowplan
 
 ZONE = {"kind": "zone-key", "node": {"metadata": {"name": "n"}}, "result": {"zone": ""}}
-HINT = {"kind": "hint", "hints": {"NodeAffinity": "Queue", "NodePorts": "QueueSkip"}}
 NODE = {"kind": "Node", "metadata": {"name": "n"}}
 POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "1"}}
+HINT = {
+    "name": "h",
+    "kind": "hint",
+    "pod": POD,
+    "event": {"resource": "Node", "action": "UpdateNodeDeclaredFeature"},
+    "old": NODE,
+    "new": NODE,
+    "hints": {"NodeDeclaredFeatures": "QueueSkip"},
+}
 
 
 def scenario(**fields: Any) -> dict[str, Any]:
@@ -61,7 +69,9 @@ def test_every_line_is_replayed_as_what_it_is(tmp_path: Path) -> None:
     assert result.exit_code == 1
     families = json.loads(result.stdout.splitlines()[-1])["families"]
     assert families.keys() == {"all", "config", "primitives"}
-    assert families["all"].keys() == {"hint NodeAffinity", "hint NodePorts"}
+    assert families["all"] == {
+        "hint NodeDeclaredFeatures": {"compared": 1, "equal": 1, "different": 0, "notBuilt": 0}
+    }
 
 
 def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
@@ -74,6 +84,7 @@ def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
 GROUPS = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
 EXPRESSION = {"expression": "true", "expected": {"result": "true"}}
 EXTENDERS = scenario(config={"extenders": [{"urlPrefix": "http://e"}]}, expected=[attempt()])
+VOLUMES = {"resource": "PersistentVolume", "action": "Add"}
 DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
 
 
@@ -84,7 +95,7 @@ DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
         (EXPRESSION, {"expression": 1}),
         (EXTENDERS, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1}),
         (DEVICES, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1, "claims": 1}),
-        ({"kind": "requeue"}, {"requeue": 1}),
+        ({**HINT, "hints": {"VolumeZone": "Queue"}, "event": VOLUMES}, {"hint VolumeZone": 1}),
     ],
 )
 def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(
@@ -106,7 +117,14 @@ def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(
         ({"kind": "frob"}, "line 2: kind 'frob' is not known, expected one of backoff, config, "),
         ({"kind": "quantity", "result": {}}, "line 2: expected the field 'in'"),
         ({**ZONE, "node": 3}, "line 2: not a case of this kind: Node: "),
-        ({"kind": "hint", "hints": None}, "line 2: not a case of this kind: "),
+        ({"kind": "hint", "hints": None}, "line 2: expected the field 'event'"),
+        ({**HINT, "pod": 3}, "line 2: not a case of this kind: Pod: "),
+        ({**HINT, "config": {"kind": "X"}}, "line 2: not a case of this kind: "),
+        (
+            {**HINT, "event": {"resource": "Node", "action": "Explode"}},
+            "line 2: not a case of this kind: action 'Explode' is not known, expected one of Add, ",
+        ),
+        ({"kind": "handler", "op": "add"}, "line 2: not a case of this kind: op 'add' "),
         (scenario(expected=[{"pod": "p"}]), "line 2: scenario: Object missing required field `attempt`"),
         (scenario(objects=[{**NODE, "spec": 1}]), "line 2: objects[0]: Node: Expected `object`, got `int`"),
         (scenario(pods=[{"spec": []}]), "line 2: pods[0]: Pod: Expected `object`, got `array`"),

@@ -1,4 +1,4 @@
-"""How long preemption takes on a full cluster: find out that a pod fits nowhere, choose whom it costs, move in.
+"""How long preemption takes on a full cluster: a pod fits nowhere, somebody has to make room, it moves in.
 
 Every node is filled with unimportant pods that share its CPU evenly; the pods to place are important and ask
 for more than one of those leaves behind. Pods and nodes are decoded before the clock starts. For each pod the

@@ -232,7 +232,9 @@ class Framework:
             if answer is not None and not self._heed(plugin, answer, cycle, result):
                 return result
         if complete and result.status is None:
-            pod_class.settled_pre_filters = self._settle(cycle, self._pre_filters, "constant_pre_filter")
+            pod_class.settled_pre_filters = self._settle(
+                cycle, pod_class, self._pre_filters, "constant_pre_filter"
+            )
         return result
 
     def _heed(
@@ -252,16 +254,17 @@ class Framework:
         return True
 
     @staticmethod
-    def _settle(cycle: Cycle, plugins: Sequence[Plugin], constant: str) -> Settled:
+    def _settle(cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], constant: str) -> Settled:
         """What plugins whose answer depends on the signature alone said, for the next pods of the class."""
-        fixed = [plugin for plugin in plugins if getattr(plugin, constant)]
+        unsigned = pod_class.unsigned
+        fixed = [plugin for plugin in plugins if getattr(plugin, constant) and plugin.name not in unsigned]
         scoring = constant == "constant_pre_score"
         skipped = cycle.skipped_score if scoring else cycle.skipped
         read = cycle.read_score if scoring else cycle.read
         return Settled(
             frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
             {plugin.name: read(plugin) for plugin in fixed},
-            tuple(plugin for plugin in plugins if not getattr(plugin, constant)),
+            tuple(plugin for plugin in plugins if plugin not in fixed),
         )
 
     @staticmethod
@@ -354,7 +357,9 @@ class Framework:
                 raise PluginError(plugin.name, f'running PreScore plugin "{plugin.name}": {answer.message}')
             cycle.skipped_score.add(plugin.name)
         if settled is None:
-            pod_class.settled_pre_scores = self._settle(cycle, self._pre_scores, "constant_pre_score")
+            pod_class.settled_pre_scores = self._settle(
+                cycle, pod_class, self._pre_scores, "constant_pre_score"
+            )
 
     def _ask_pre_score(self, plugin: Plugin, cycle: Cycle) -> Status | None:
         try:

@@ -43,7 +43,7 @@ def _import(reference: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise ProfileError(f"plugin {reference!r}: cannot import {name}: {error}") from error
+        raise ProfileError(f"plugin {reference!r}: cannot import {name}: {_told(error)}") from error
 
 
 def _import_file(reference: str, path: Path) -> ModuleType:
@@ -56,5 +56,12 @@ def _import_file(reference: str, path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ProfileError(f"plugin {reference!r}: cannot import {path}: {error}") from error
+        raise ProfileError(f"plugin {reference!r}: cannot import {path}: {_told(error)}") from error
     return module
+
+
+def _told(error: Exception) -> str:
+    """An error in one line."""
+    lines = str(error).splitlines()
+    name = type(error).__name__
+    return f"{name}: {lines[0]}" if lines else name

@@ -26,10 +26,10 @@ What the runtime may reuse between pods is declared, never guessed:
   changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
 
-A plugin that rejects pods says with `events() -> Sequence[EventRegistration]` (events.py) what may help them, so
-that they are tried again when it happens and not before. Each registration can have a hint, a function
-`hint(pod, old, new) -> Hint` that looks at the event more closely. Without `events` a pod the plugin rejected is
-tried again after any event; with an empty list, only after some minutes.
+A plugin that rejects pods says with `events() -> Sequence[EventRegistration]` (events.py) what may help them,
+so that they are tried again when it happens and not before. Each registration can have a hint, a function
+`hint(pod, old, new) -> Hint` that looks at the event more closely. Without `events` a pod the plugin rejected
+is tried again after any event; with an empty list, only after some minutes.
 """
 
 from collections.abc import Callable, Hashable

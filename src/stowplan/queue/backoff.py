@@ -4,11 +4,25 @@ All times are whole nanoseconds, durations as well as points in time since the e
 """
 
 from dataclasses import dataclass
+from math import inf, nextafter
 from typing import Final
 
 SECOND: Final = 1_000_000_000
 ORDERING_WINDOW: Final = SECOND
 """Backoffs end at whole seconds, so that pods whose backoff ends together are ordered by priority."""
+
+
+def nanoseconds(seconds: float) -> int:
+    """A point in time in whole nanoseconds."""
+    return round(seconds * SECOND)
+
+
+def first_second(time: int) -> float:
+    """The earliest time in seconds that is not before a time in nanoseconds."""
+    seconds = time / SECOND
+    while nanoseconds(seconds) < time:
+        seconds = nextafter(seconds, inf)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stowplan.queue.backoff import Backoff
-from stowplan.queue.clock import first_second, nanoseconds
+from stowplan.queue.backoff import Backoff, first_second, nanoseconds
 from stowplan.queue.heap import KeyedHeap
 from stowplan.queue.queued import QueuedPod
 

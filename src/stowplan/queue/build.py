@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stowplan.api.pod import Pod
+from stowplan.clock import Clock
 from stowplan.framework.framework import Framework
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.hintmap import build_hint_map
 from stowplan.framework.points import Point
 from stowplan.queue.backoff import SECOND, Backoff
-from stowplan.queue.clock import Clock
 from stowplan.queue.instrument import QueueInstrument
 from stowplan.queue.places import ProfileRules, SortKey
 from stowplan.queue.scheduling_queue import LONGEST_WAIT, SchedulingQueue

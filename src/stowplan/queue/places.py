@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from stowplan.clock import Clock
 from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
 from stowplan.framework.hintmap import HintMap
 from stowplan.framework.plugin import Plugin
 from stowplan.queue.backoff import Backoff
 from stowplan.queue.backoffqueue import BackoffQueue
-from stowplan.queue.clock import Clock
 from stowplan.queue.heap import KeyedHeap
 from stowplan.queue.instrument import ACTIVE, BACKOFF, UNSCHEDULABLE, Hooks
 from stowplan.queue.nominator import Nominator

@@ -11,6 +11,7 @@ from math import inf, nextafter
 from typing import Any, Final
 
 from stowplan.api.pod import Pod
+from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import (
     BACKOFF_COMPLETE,
@@ -24,7 +25,6 @@ from stowplan.framework.events import (
 )
 from stowplan.queue.backoff import Backoff
 from stowplan.queue.changes import pod_events
-from stowplan.queue.clock import Clock
 from stowplan.queue.inflight import InFlight
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks, QueueInstrument
 from stowplan.queue.nominator import Nominator
