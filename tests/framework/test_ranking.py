@@ -9,7 +9,9 @@ from stowplan.framework.ranking import INFEASIBLE, Ranking
 
 rewrites = st.lists(
     st.tuples(
-        st.lists(st.integers(0, 1023), min_size=1, max_size=8), st.integers(INFEASIBLE, 3), st.booleans()
+        st.lists(st.integers(0, 1023), min_size=1, max_size=8),
+        st.integers(INFEASIBLE, 3),
+        st.sampled_from(("all", "some", "one by one")),
     ),
     min_size=1,
     max_size=25,
@@ -19,16 +21,21 @@ rewrites = st.lists(
 @pytest.mark.parametrize("capacity", [64, 256, 1024])
 @given(rewrites)
 def test_best_ties_and_picks_are_those_of_a_plain_search(
-    capacity: int, changes: list[tuple[list[int], int, bool]]
+    capacity: int, changes: list[tuple[list[int], int, str]]
 ) -> None:
     ranking, plain = Ranking(capacity), np.full(capacity, INFEASIBLE)
-    for rows, total, everything in changes:
+    for rows, total, way in changes:
         rows = [row % capacity for row in rows]
-        plain[rows] = ranking.totals[rows] = total
-        if everything:
-            ranking.refresh_all()
+        plain[rows] = total
+        if way == "one by one":
+            for row in rows:
+                ranking.put(row, total)
         else:
-            ranking.refresh(np.array(rows))
+            ranking.totals[rows] = total
+            if way == "all":
+                ranking.refresh_all()
+            else:
+                ranking.refresh(np.array(rows))
         top = int(plain.max())
         tied = np.flatnonzero(plain == top).tolist()
         if top == INFEASIBLE:

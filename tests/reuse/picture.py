@@ -7,7 +7,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
 from stowplan.framework.points import Point
-from stowplan.framework.status import Status
+from stowplan.framework.status import SUCCESS, Status
 
 
 def picture(framework: Framework, evaluation: Evaluation) -> dict[str, Any]:
@@ -41,7 +41,10 @@ def picture(framework: Framework, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def imagined(framework: Framework, evaluation: Evaluation, most: int = 3) -> dict[str, Any]:
-    """What is said of the first few nodes that have pods as these are taken away one by one."""
+    """What is said of the first few nodes that have pods as these are taken away one by one.
+
+    With none taken away it is what the evaluation says, unless that left the node out.
+    """
     table = framework.table
     crowded = sorted((name, row) for row, name in rows_by_name(table) if table.pods_on[row])
     found = {}
@@ -50,6 +53,8 @@ def imagined(framework: Framework, evaluation: Evaluation, most: int = 3) -> dic
             pods = dict(table.pods_on[row])
             with trials.row(row) as trial:
                 said = [trial.verdict()]
+                status = evaluation.status(row)
+                assert status == evaluation.left_out or status == (said[0] or SUCCESS)
                 for uid in sorted(pods):
                     trial.take_away(pods[uid])
                     said.append(trial.verdict())

@@ -69,7 +69,7 @@ class ByName(Plugin):
 
 
 class Crowded(Plugin):
-    """By column, signed, row-local, without `normalize` it could do: full columns of usage."""
+    """By column, signed, row-local: reads nothing but usage, and normalizes by both extremes."""
 
     reads = Reads.USAGE
 

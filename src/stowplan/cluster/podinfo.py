@@ -4,8 +4,6 @@ from collections.abc import Hashable, Mapping
 from weakref import WeakValueDictionary
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from stowplan.api.meta import OwnerReference
 from stowplan.api.pod import Pod, PodSpec, Volume
@@ -17,7 +15,6 @@ from stowplan.api.resources import (
     requests_for_scoring,
 )
 from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceNames
-from stowplan.cluster.counts import IntArray
 from stowplan.cluster.kinds import KindRegistry, PodKind
 from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
 
@@ -34,16 +31,14 @@ class PodTemplate:
     __slots__ = (
         "__weakref__",
         "accounted",
-        "amounts",
         "class_keys",
         "facts",
         "groups",
         "kind",
-        "lines",
-        "non_zero",
         "pod",
         "ports",
         "requests",
+        "taken",
         "terms",
     )
 
@@ -55,12 +50,7 @@ class PodTemplate:
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
-        taken = request_lines(self.accounted, resources)
-        self.lines: npt.NDArray[np.intp] = np.array([line for line, _ in taken], dtype=np.intp)
-        self.amounts: IntArray = np.array([amount for _, amount in taken], dtype=np.int64)
-        self.non_zero: IntArray = np.array(
-            (self.accounted.non_zero_milli_cpu, self.accounted.non_zero_memory), dtype=np.int64
-        )
+        self.taken: tuple[tuple[int, int], ...] = tuple(request_lines(self.accounted, resources))
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.facts: dict[str, object] = {}
 

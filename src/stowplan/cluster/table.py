@@ -329,12 +329,10 @@ class ClusterTable:
 
     def _add(self, info: PodInfo, row: int, sign: int) -> None:
         template = info.template
-        if sign > 0:
-            self.requested[template.lines, row] += template.amounts
-            self.non_zero[:, row] += template.non_zero
-        else:
-            self.requested[template.lines, row] -= template.amounts
-            self.non_zero[:, row] -= template.non_zero
+        for line, amount in template.taken:
+            self.requested[line, row] += sign * amount
+        self.non_zero[0, row] += sign * template.accounted.non_zero_milli_cpu
+        self.non_zero[1, row] += sign * template.accounted.non_zero_memory
         self.pod_count[row] += sign
         if template.ports:
             self.host_ports.add(row, template.ports, sign)

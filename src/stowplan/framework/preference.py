@@ -23,6 +23,7 @@ class Preference:
     __slots__ = (
         "_by_one",
         "_feasible",
+        "_live",
         "_node_position",
         "_skipped",
         "_table",
@@ -43,6 +44,7 @@ class Preference:
         self._usage_position = -1
         self._skipped: set[str] | None = None
         self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self._live: list[ScoreColumn] = []
         self._unproven = [column for column in columns if not column.trusted]
 
     def note(self, touched: StaleRows | list[int]) -> None:
@@ -68,6 +70,7 @@ class Preference:
                 self._unseen = _as_rows(self._unseen)
             self._sync_many(cycle, self._unseen)
             self._skipped = cycle.skipped_score
+            self._live = [column for column in self.columns if column.active]
         self._unseen = []
 
     def _few_stale(self, cycle: Cycle) -> list[int] | None:
@@ -84,8 +87,8 @@ class Preference:
             return None
         touched = set(rows)
         touched.update(unseen)
-        for column in self.columns:
-            if not column.active or not column.traits.watches:
+        for column in self._live:
+            if not column.traits.watches:
                 continue
             if not column.find_few(cycle, rows):
                 return None
@@ -96,12 +99,10 @@ class Preference:
         """Go through a few changed rows one by one; rewrite all totals only if an extreme moved."""
         feasible = cycle.feasible
         assert feasible is not None
-        was = [bool(self._feasible[row]) for row in rows]
-        now = [bool(feasible[row]) for row in rows]
+        was = [self._feasible.item(row) for row in rows]
+        now = [feasible.item(row) for row in rows]
         rewritten = False
-        for column in self.columns:
-            if not column.active:
-                continue
+        for column in self._live:
             before = None
             if column.normalizes:
                 raw = column.raw
@@ -129,19 +130,21 @@ class Preference:
                 column.check(rows)
 
     def _total_few(self, rows: list[int], feasible: list[bool]) -> None:
-        scored = [column for column in self.columns if column.active]
-        constant = sum(column.constant * column.weight for column in scored if column.final is None)
-        parts = [(column.final, column.weight) for column in scored if column.final is not None]
-        totals = self.ranking.totals
+        constant = 0
+        parts = []
+        for column in self._live:
+            if column.final is None:
+                constant += column.constant * column.weight
+            else:
+                parts.append((column.final, column.weight))
         for row, fits in zip(rows, feasible, strict=True):
             total = INFEASIBLE
             if fits:
                 total = constant
                 for final, weight in parts:
                     total += final.item(row) * weight
-            totals[row] = total
+            self.ranking.put(row, total)
             self._feasible[row] = fits
-        self.ranking.refresh_few(rows)
 
     def _sync_many(self, cycle: Cycle, unseen: StaleRows) -> None:
         table = self._table

@@ -6,24 +6,26 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntColumn
 
 INFEASIBLE = -1
-_BLOCK = 256
+_SMALLEST_BLOCK = 256
 
 
 class Ranking:
     """Totals by row, with the best value and its number of ties kept per block of rows.
 
-    A change in a few rows costs a few blocks; finding the best costs one look at the block maxima.
-    Infeasible rows hold -1.
+    A change in a row costs a glance at its block; finding the best costs one look at the blocks, which are a
+    few dozen. Infeasible rows hold -1.
     """
 
     __slots__ = ("_best", "_block", "_ties", "_tops", "totals")
 
     def __init__(self, capacity: int) -> None:
-        self._block = min(_BLOCK, capacity)
+        block = min(_SMALLEST_BLOCK, capacity)
+        while block * block < 4 * capacity:
+            block *= 2
+        self._block = block = min(block, capacity)
         self.totals: IntColumn = np.full(capacity, INFEASIBLE, dtype=np.int64)
-        blocks = capacity // self._block
-        self._tops: IntColumn = np.full(blocks, INFEASIBLE, dtype=np.int64)
-        self._ties: IntColumn = np.zeros(blocks, dtype=np.int64)
+        self._tops: list[int] = [INFEASIBLE] * (capacity // block)
+        self._ties: list[int] = [block] * (capacity // block)
         self._best: tuple[int, int] | None = None
 
     def refresh_all(self) -> None:
@@ -31,57 +33,64 @@ class Ranking:
         self._best = None
         blocks = self.totals.reshape(-1, self._block)
         tops = blocks.max(axis=1)
-        self._tops = tops
-        self._ties = np.count_nonzero(blocks == tops[:, None], axis=1).astype(np.int64)
+        self._tops = tops.tolist()
+        self._ties = np.count_nonzero(blocks == tops[:, None], axis=1).tolist()
 
     def refresh(self, rows: Rows) -> None:
         """Totals of these rows were rewritten."""
-        if len(rows) > len(self._tops):
-            self.refresh_all()
-        else:
-            self.refresh_few(rows.tolist())
-
-    def refresh_few(self, rows: list[int]) -> None:
-        """Totals of a few rows were rewritten."""
         self._best = None
-        size = self._block
-        for block in {row // size for row in rows}:
-            part = self.totals[block * size : (block + 1) * size]
-            top = part.max()
-            self._tops[block] = top
-            self._ties[block] = np.count_nonzero(part == top)
+        touched = set((rows // self._block).tolist())
+        if len(touched) * 2 > len(self._tops):
+            self.refresh_all()
+            return
+        for block in touched:
+            self._look_at(block)
+
+    def put(self, row: int, total: int) -> None:
+        """Rewrite one row's total."""
+        old = self.totals.item(row)
+        if old == total:
+            return
+        self._best = None
+        self.totals[row] = total
+        block = row // self._block
+        top = self._tops[block]
+        if total > top:
+            self._tops[block], self._ties[block] = total, 1
+        elif total == top:
+            self._ties[block] += 1
+        elif old == top:
+            if self._ties[block] > 1:
+                self._ties[block] -= 1
+            else:
+                self._look_at(block)
 
     def best(self) -> tuple[int, int]:
         """The highest total and how many rows have it."""
         if self._best is None:
-            self._best = self._find_best()
+            top = max(self._tops)
+            ties = sum([count for count, here in zip(self._ties, self._tops, strict=True) if here == top])
+            self._best = (top, ties)
         return self._best
 
-    def _find_best(self) -> tuple[int, int]:
-        tops = self._tops
-        at = int(tops.argmax())
-        top = tops.item(at)
-        if at + 1 == len(tops) or (tops[at + 1 :] != top).all():
-            return top, self._ties.item(at)
-        return top, int(self._ties[tops == top].sum())
-
     def pick(self, top: int, nth: int) -> int:
-        """The nth (from 0) of the rows whose total is `top`."""
-        first = int(self._tops.argmax())
-        ties = self._ties.item(first)
-        if nth < ties:
-            return self._nth_in_block(first, top, nth)
-        blocks = np.flatnonzero(self._tops == top)
-        ends = np.cumsum(self._ties[blocks])
-        which = int(np.searchsorted(ends, nth, side="right"))
-        before = int(ends[which - 1]) if which else 0
-        return self._nth_in_block(int(blocks[which]), top, nth - before)
-
-    def _nth_in_block(self, block: int, top: int, nth: int) -> int:
-        start = block * self._block
-        part = self.totals[start : start + self._block]
-        return start + int(np.flatnonzero(part == top)[nth])
+        """The nth (from 0) of the rows whose total is `top`, the highest."""
+        for block, here in enumerate(self._tops):
+            if here == top:
+                ties = self._ties[block]
+                if nth < ties:
+                    start = block * self._block
+                    part = self.totals[start : start + self._block]
+                    return start + int((part == top).nonzero()[0][nth])
+                nth -= ties
+        raise IndexError(f"fewer rows have the total {top}")
 
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""
         return np.flatnonzero(self.totals == top)
+
+    def _look_at(self, block: int) -> None:
+        part = self.totals[block * self._block : (block + 1) * self._block]
+        top = int(part.max())
+        self._tops[block] = top
+        self._ties[block] = int(np.count_nonzero(part == top))

@@ -31,13 +31,8 @@ class Figures(NamedTuple):
     requested: IntArray
 
 
-class Figure(NamedTuple):
-    """The same for one resource of one node."""
-
-    which: int
-    allocatable: int
-    used: int
-    requested: int
+Figure = tuple[int, int, int, int]
+"""The same for one resource of one node: which, allocatable, used, requested."""
 
 
 class ScoredResources:
@@ -79,7 +74,7 @@ class ScoredResources:
             if allocatable:
                 column = table.non_zero if with_defaults and line <= MEMORY else table.requested
                 used = column.item(line, row)
-                figures.append(Figure(index, allocatable, used, used + amount))
+                figures.append((index, allocatable, used, used + amount))
         return figures
 
 

@@ -58,8 +58,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         resources: ScoredResources = cycle.read_score(self)
         figures = resources.look_at(cycle.table, row, with_defaults=False)
         half = MAX_NODE_SCORE // 2
-        with_pod = [min(figure.requested / figure.allocatable, 1.0) for figure in figures]
-        without = [min(figure.used / figure.allocatable, 1.0) for figure in figures]
+        with_pod = [min(requested / allocatable, 1.0) for _, allocatable, _, requested in figures]
+        without = [min(used / allocatable, 1.0) for _, allocatable, used, _ in figures]
         return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
 
     def _without_pod(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
@@ -91,7 +91,7 @@ class _KeptBalance:
         elif len(touched) <= FEW_ROWS:
             for row in touched.tolist():
                 some = resources.look_at(table, row, with_defaults=False)
-                self._values[row] = _balance_of([min(f.used / f.allocatable, 1.0) for f in some])
+                self._values[row] = _balance_of([min(used / there, 1.0) for _, there, used, _ in some])
         else:
             figures = resources.look(NodeRows(table, touched), with_defaults=False)
             self._values[touched] = _balance(figures.used, figures.allocatable)

@@ -47,7 +47,7 @@ class Lineup:
 def _amounts(template: PodTemplate, resources: int) -> list[int]:
     """What a pod takes of every resource."""
     amounts = [0] * resources
-    for line, amount in zip(template.lines.tolist(), template.amounts.tolist(), strict=True):
+    for line, amount in template.taken:
         amounts[line] = amount
     return amounts
 

@@ -76,7 +76,7 @@ class ManyRows:
             for info in self._promised[int(rows[entry])]:
                 left[0, entry] -= 1
                 template = info.template
-                for line, amount in zip(template.lines.tolist(), template.amounts.tolist(), strict=True):
+                for line, amount in template.taken:
                     if line in places:
                         left[places[line], entry] -= amount
 
