@@ -27,10 +27,11 @@ class PodMatcher:
     Shared by all who ask for the same selection and kept exact while anybody holds it.
     """
 
-    __slots__ = ("clauses", "counters", "dying_too", "holders", "rows")
+    __slots__ = ("_needed", "clauses", "counters", "dying_too", "holders", "rows")
 
     def __init__(self, clauses: tuple[Clause, ...], dying_too: bool) -> None:
         self.clauses = clauses
+        self._needed = needed_pairs(selector for _, selector in clauses)
         self.dying_too = dying_too
         self.rows = Counts()
         self.counters: list[DomainCounter] = []
@@ -43,7 +44,7 @@ class PodMatcher:
         )
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
-        return needed_pairs(selector for _, selector in self.clauses)
+        return self._needed
 
     def count(self, row: int, delta: int) -> None:
         self.rows.add(row, delta)

@@ -105,12 +105,13 @@ class TermGroup:
     `carriers` includes those on nodes that lack the key, `counts` does not.
     """
 
-    __slots__ = ("__weakref__", "_lookups", "carriers", "column", "counts", "term")
+    __slots__ = ("__weakref__", "_lookups", "_needed", "carriers", "column", "counts", "term")
 
     def __init__(self, term: Term, column: LabelColumn, lookups: Lookups) -> None:
         self.term = term
         self.column = column
         self._lookups = lookups
+        self._needed = needed_pairs((term.selector,))
         self.counts = Counts()
         self.carriers = 0
 
@@ -120,7 +121,7 @@ class TermGroup:
         return self.term.means(kind.namespace, kind.labels, labels)
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
-        return needed_pairs((self.term.selector,))
+        return self._needed
 
     def refresh(self) -> None:
         """Nothing to do: carriers are counted as they and their nodes change."""

@@ -134,8 +134,9 @@ class ScoreColumn(PluginColumn):
         if scores is None or not scores.any():
             self.raw = None
         else:
-            self.raw = np.zeros(table.capacity, dtype=np.int64)
+            self.raw = np.empty(table.capacity, dtype=np.int64)
             self.raw[: len(scores)] = scores
+            self.raw[len(scores) :] = 0
         self.extremes = None
         self.final = None if self.normalizes else self.raw
 
