@@ -14,9 +14,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.plugins.notbuilt import NOT_BUILT
 from stowplan.testing import cluster
 
-RECORDED: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "golden" / "hint-map.json").read_text(encoding="utf-8")
-)
+RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "hint-map.json").read_text(encoding="utf-8"))
 UNBUILT_EVENTS = {
     ("DynamicResources", "Pod"),
     ("DynamicResources", "AssignedPod"),

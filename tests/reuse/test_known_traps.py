@@ -116,6 +116,17 @@ def test_soft_spreading_weighs_zones_by_how_many_are_left() -> None:
     )
 
 
+def test_scores_are_measured_by_the_extremes_of_now() -> None:
+    """Pods leave the node that had the most, and come to the one that had the fewest."""
+    there = {name: [pod(f"{name}{n}").labels(app="x").on(name) for n in range(5)] for name in "abcd"}
+    wanting = pod("p").affinity(HOSTNAME, {"app": "x"}, weight=10)
+    leaving = [removing(one) for one in there["a"]]
+    coming = [adding(one) for one in there["d"]]
+    assert holds(wanting, adding(*there["a"], *there["b"][:2], *there["c"][:3]), *leaving, *coming)
+    away = pod("p").labels(app="x").spread(HOSTNAME, when_unsatisfiable="ScheduleAnyway")
+    assert holds(away, adding(*there["a"], *there["b"][:2], *there["c"][:3]), *leaving, *coming)
+
+
 @pytest.mark.parametrize("relabelled", ["1", "3", ""])
 def test_terms_move_with_the_node_their_carrier_stands_on(relabelled: str) -> None:
     shy = pod("shy").anti_affinity(ZONE, {"app": "x"}).on("a")

@@ -254,6 +254,19 @@ def test_events_are_forgotten_after_an_hour() -> None:
     assert log.short == ["ADDED early", "ADDED late", "ADDED later", "DELETED early"]
 
 
+def test_an_event_that_took_the_name_of_another_has_its_own_hour() -> None:
+    clock = HandClock()
+    store = new_store(clock)
+    body = {"metadata": {"name": "e", "namespace": "d"}}
+    store.create(c.EVENTS, body)
+    store.delete(c.EVENTS, "d", "e")
+    clock.time += 3000
+    store.create(c.EVENTS, body)
+    clock.time += 700
+    store.create(c.EVENTS, {"metadata": {"name": "other", "namespace": "d"}})
+    assert store.count(c.EVENTS) == 2
+
+
 def test_no_more_events_are_kept_than_the_limit() -> None:
     store = new_store(event_limit=3)
     for number in range(10):
