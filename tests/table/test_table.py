@@ -128,6 +128,18 @@ def test_a_node_that_cannot_be_read_changes_nothing() -> None:
     assert table.row_of("b") is None
 
 
+def test_a_pod_that_cannot_be_read_changes_nothing() -> None:
+    table = ClusterTable()
+    table.put_node(node("a").obj())
+    table.put_pod(pod("p").requests(cpu="1").on("a").obj())
+    before = figures(table)
+    for name in ("p", "q"):
+        with pytest.raises(QuantityError):
+            table.put_pod(pod(name).requests(cpu="one").on("a").obj())
+    assert figures(table) == before
+    assert len(table.pods) == 1
+
+
 def test_an_update_that_changes_nothing_we_read_touches_no_row() -> None:
     table = ClusterTable()
     table.put_node(node("a").labels(x="1").obj())

@@ -255,11 +255,14 @@ class ClusterTable:
         return info
 
     def put_pod(self, pod: Pod) -> PodInfo:
-        """Take in a pod that has a node, or the new state of one; confirms it if it was assumed."""
+        """Take in a pod that has a node, or the new state of one; confirms it if it was assumed.
+
+        Raises QuantityError, changing nothing.
+        """
+        info = self.info(pod)
         known = self.pods.get(pod.metadata.uid)
         if known is not None:
             self.remove_pod(known.uid)
-        info = self.info(pod)
         self.place(info, pod.spec.node_name)
         return info
 
