@@ -71,11 +71,24 @@ def test_the_first_node_to_be_tried_is_a_random_one_and_the_others_follow() -> N
     assert seen == set(range(NODES))
 
 
-def test_the_search_goes_on_until_a_node_is_found_where_no_budget_is_violated() -> None:
-    world = full(10, 2, budgeted=NODES - 1)
-    found = by_node(preempt(world, high()))
-    assert [name for name, (_, violations) in found.items() if not violations] == [f"n{NODES - 1}"]
-    assert 1 <= len(found) <= 3
+@pytest.mark.parametrize("one_by_one", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_search_goes_on_until_a_node_is_found_where_no_budget_is_violated(
+    limit: int, one_by_one: bool
+) -> None:
+    world = full(10, limit, budgeted=NODES - 1)
+    framework = framework_of(world)
+    info = world.table.info(high().obj())
+    plugin = plugin_of(framework)
+    plugin.one_by_one = one_by_one
+    besides = set()
+    for seed in range(40):
+        plugin.handle.rng.seed(seed)
+        found = by_node(plugin.post_filter(framework.evaluate(info).cycle, info))
+        clean = [name for name, (_, violations) in found.items() if not violations]
+        assert clean == [f"n{NODES - 1}"]
+        besides.add(len(found) - 1)
+    assert besides == {limit - 1, limit}
 
 
 def test_of_nodes_that_violate_budgets_no_more_than_wanted_are_remembered() -> None:

@@ -1,6 +1,7 @@
 """Who has to go from a node: the order of reprieve, disruption budgets, pods promised to the node."""
 
 import pytest
+from msgspec.structs import replace
 
 from preemption.preempting import (
     budget,
@@ -14,7 +15,8 @@ from preemption.preempting import (
     started,
     victims,
 )
-from stowplan.api.workloads import PodDisruptionBudget
+from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
+from stowplan.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from stowplan.testing import PodBuilder, cluster, pod
 from stowplan.testing.nodes import HOSTNAME, ZONE
 
@@ -73,7 +75,6 @@ def test_as_few_go_as_possible_and_the_least_important_ones(
 
 BUDGETED = [low("a", "n", 3), low("b", "n", 2), low("c", "n", 1), low("d", "n", 0)]
 APP = [b.labels(app="web") for b in BUDGETED]
-NO_LABELS = [PodBuilder(low(n, "n", p).pod) for n, p in (("a", 1), ("b", 0))]
 
 BUDGETS = [
     pytest.param(BUDGETED, [], 1, ["d"], 0, id="without budgets"),
@@ -140,6 +141,19 @@ def test_those_whom_a_budget_protects_are_put_back_before_the_others(
     assert victims(result) == names
 
 
+def test_a_pod_without_labels_is_under_no_budget() -> None:
+    anybody = LabelSelector(
+        match_expressions=(LabelSelectorRequirement(key="tier", operator="DoesNotExist"),)
+    )
+    over_all = replace(budget("all", None), spec=PodDisruptionBudgetSpec(selector=anybody))
+    bare = low("bare", "n", 3, cpu=2).pod
+    bare = replace(bare, metadata=replace(bare.metadata, labels={}))
+    world = cluster(nodes=[small("n")], pods=[PodBuilder(bare), low("labelled", "n", 1, cpu=2)])
+    assert victims(preempt(world, high())) == ["labelled"]
+    world.add(over_all)
+    assert by_node(preempt(world, high())) == {"n": (["bare"], 0)}
+
+
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_a_budget_can_change_and_go(one_by_one: bool) -> None:
     world = cluster(nodes=[small("n")], pods=BUDGETED, objects=[budget("d", {"app": "d"})])
@@ -170,6 +184,18 @@ def test_a_promise_alone_can_be_what_stands_in_the_way() -> None:
     assert victims(preempt(world, high(), {"n": [promised]})) == ["a"]
 
 
+def test_a_promised_pod_may_not_be_what_makes_a_node_fit() -> None:
+    world = cluster(nodes=[small("n")], pods=[low("a", "n", cpu=4)])
+    wanting = high().affinity(HOSTNAME, {"app": "friend"})
+    friend = pod("friend").labels(app="friend").priority(10)
+    refused = preempt(world, wanting, {"n": [friend]})
+    assert refused.status.message == (
+        "preemption: 0/1 nodes are available: 1 node(s) didn't match pod affinity rules."
+    )
+    world.add(friend.on("n"))
+    assert victims(preempt(world, wanting)) == ["a"]
+
+
 def test_a_node_where_the_promised_pods_leave_no_room_is_no_candidate() -> None:
     world = cluster(nodes=[small("n"), small("m")], pods=[low("a", "n", cpu=4), low("b", "m", 5, cpu=4)])
     promised = pod("other").priority(10).requests(cpu=4)
@@ -198,6 +224,12 @@ def test_who_is_in_the_way_otherwise_than_by_room_has_to_go() -> None:
     )
     wanting = high().port(80, host_port=80).anti_affinity(HOSTNAME, {"app": "rival"})
     assert by_node(preempt(world, wanting)) == {"n": (["port"], 0), "m": (["rival"], 0)}
+
+
+def test_the_only_pod_that_keeps_others_away_has_to_go() -> None:
+    hermit = low("hermit", "n", 1).anti_affinity(HOSTNAME, {"app": "high"})
+    world = cluster(nodes=[small("n")], pods=[hermit, low("other", "n")])
+    assert victims(preempt(world, high().labels(app="high"))) == ["hermit"]
 
 
 def test_spread_pods_make_way_for_one_of_their_own() -> None:
