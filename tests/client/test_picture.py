@@ -48,6 +48,7 @@ def test_what_a_handler_is_told_adds_up_to_the_picture(steps: list[tuple[str, ob
             case "replace", list() as items:
                 list(picture.replace(items))
                 assert sorted(picture.objects) == sorted(pod.key for pod in items)
+                assert not picture.unreadable
         assert handler.objects == dict(picture.objects)
 
 

@@ -21,7 +21,7 @@ def in_world(main: Callable[[World], Coroutine[Any, Any, None]], **options: Any)
     async def begin(clock: VirtualClock) -> None:
         await main(World(clock, **options))
 
-    run(begin)
+    run(begin, patience=100_000)
 
 
 @pytest.mark.parametrize("stream", [False, True])
