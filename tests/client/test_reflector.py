@@ -1,7 +1,7 @@
 """A reflector's picture, through everything a server can do to it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
@@ -10,8 +10,11 @@ import pytest
 from client.worlds import World, pod, running
 from stowplan.api import catalogue as c
 from stowplan.api import status
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
+from stowplan.client import WatchEvent
 from stowplan.clock import VirtualClock, run
 
 UNAVAILABLE = ApiError(503, "ServiceUnavailable", "down for repairs")
@@ -213,6 +216,31 @@ def test_a_stream_that_ends_before_the_first_state_is_complete_changes_nothing()
             world.client.stop_after = None
             await asyncio.sleep(30)
             world.check()
+
+    in_world(main, stream=True)
+
+
+def test_what_changes_while_the_first_state_is_streamed_is_taken_in() -> None:
+    def event(type_: str, name: str, version: str, **more: Any) -> WatchEvent[Pod]:
+        shown = Pod(metadata=ObjectMeta(name=name, uid=name, resource_version=version)) if name else None
+        return WatchEvent(type_, name, version, shown, **more)
+
+    class Server:
+        async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[WatchEvent[Pod], None]:
+            yield event("ADDED", "a", "1")
+            yield event("ADDED", "b", "2")
+            yield event("BOOKMARK", "", "2")
+            yield event("DELETED", "a", "3")
+            yield event("MODIFIED", "b", "4")
+            yield event("BOOKMARK", "", "4", synced=True)
+            await asyncio.sleep(1000)
+
+    async def main(world: World) -> None:
+        world.reflector._reader = Server()
+        async with running(world):
+            await asyncio.sleep(1)
+            assert world.handler.told == ["+b"]
+            assert world.reflector.objects["b"].metadata.resource_version == "4"
 
     in_world(main, stream=True)
 
