@@ -108,7 +108,7 @@ def test_pods_whose_victims_are_being_got_rid_of_stay_out_of_the_queue() -> None
     world = cluster(nodes=[small("n")])
     plugin, info = plugin_of(framework_of(world)), world.table.info(high().obj())
     assert plugin.pre_enqueue(info) is None
-    plugin.under_way.add(info.uid)
+    plugin.under_way[info.uid] = None
     waiting = unresolvable("waiting for the preemption for this pod to be finished")
     assert plugin.pre_enqueue(info) == waiting
 

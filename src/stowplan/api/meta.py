@@ -1,5 +1,7 @@
 """What every object carries: names, labels, owners; and label selectors as they stand in objects."""
 
+from typing import Any, Self
+
 import msgspec
 
 
@@ -75,6 +77,17 @@ class Object(Struct, frozen=True):
         """`namespace/name`, or the bare name of a cluster-scoped object."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+class AnyObject(Object, frozen=True):
+    """An object of a kind that has no type here: all its fields are in `data`."""
+
+    data: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Self:
+        """Raises msgspec.ValidationError if the metadata is not what metadata is."""
+        return msgspec.structs.replace(msgspec.convert(data, cls), data=data)
 
 
 class Namespace(Object, frozen=True):

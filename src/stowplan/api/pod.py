@@ -174,7 +174,24 @@ class RBD(Struct, frozen=True):
 class AzureDisk(Struct, frozen=True):
     disk_name: str = ""
     disk_uri: str = field(name="diskURI", default="")
+    kind: str | None = None
     read_only: bool | None = None
+
+
+class AzureFile(Struct, frozen=True):
+    """In a persistent volume the secret may be in another namespace."""
+
+    secret_name: str = ""
+    share_name: str = ""
+    secret_namespace: str | None = None
+
+
+class VsphereVirtualDisk(Struct, frozen=True):
+    volume_path: str = ""
+
+
+class PortworxVolume(Struct, frozen=True):
+    volume_id: str = field(name="volumeID", default="")
 
 
 class Cinder(Struct, frozen=True):
@@ -205,6 +222,9 @@ class Volume(Struct, frozen=True):
     rbd: RBD | None = None
     azure_disk: AzureDisk | None = None
     cinder: Cinder | None = None
+    azure_file: AzureFile | None = None
+    vsphere_volume: VsphereVirtualDisk | None = None
+    portworx_volume: PortworxVolume | None = None
     csi: CSIVolume | None = None
     image: ImageVolume | None = None
 
@@ -238,6 +258,7 @@ class PodCondition(Struct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_probe_time: str | None = None
     last_transition_time: str | None = None
     observed_generation: int | None = None
 

@@ -6,12 +6,15 @@ from stowplan.api.meta import LabelSelector, Object, Struct
 from stowplan.api.pod import (
     AWSElasticBlockStore,
     AzureDisk,
+    AzureFile,
     Cinder,
     GCEPersistentDisk,
     NodeSelector,
+    PortworxVolume,
     RawQuantity,
     ResourceList,
     ResourceRequirements,
+    VsphereVirtualDisk,
 )
 
 
@@ -47,6 +50,9 @@ class PersistentVolumeSpec(Struct, frozen=True):
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     azure_disk: AzureDisk | None = None
     cinder: Cinder | None = None
+    azure_file: AzureFile | None = None
+    vsphere_volume: VsphereVirtualDisk | None = None
+    portworx_volume: PortworxVolume | None = None
 
 
 class PersistentVolumeStatus(Struct, frozen=True):

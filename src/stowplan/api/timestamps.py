@@ -19,7 +19,8 @@ def _of_second(second: int) -> str:
 
 def micro_timestamp(seconds: float) -> str:
     """A time in microseconds, such as `2026-11-15T19:41:23.466883Z`: events and leases have these."""
-    return f"{_EPOCH + timedelta(microseconds=round(seconds * 1e6)):%Y-%m-%dT%H:%M:%S.%fZ}"
+    second, fraction = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_of_second(second)[:-1]}.{fraction:06d}Z"
 
 
 def seconds_of(text: str) -> float:

@@ -64,6 +64,11 @@ class Reflector(Generic[T]):
         self.failures = 0
 
     @property
+    def resource(self) -> Resource:
+        """What it follows."""
+        return self._resource
+
+    @property
     def objects(self) -> Mapping[str, T]:
         """The present picture, by `namespace/name`."""
         return self._picture.objects

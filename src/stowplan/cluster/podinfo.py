@@ -40,6 +40,7 @@ class PodTemplate:
         "requests",
         "taken",
         "terms",
+        "volumes",
     )
 
     def __init__(self, pod: Pod, kind: PodKind, resources: ResourceNames, groups: TermGroups) -> None:
@@ -51,6 +52,7 @@ class PodTemplate:
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
         self.taken: tuple[tuple[int, int], ...] = tuple(request_lines(self.accounted, resources))
+        self.volumes: tuple[Volume, ...] = storage_volumes(pod)
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.facts: dict[str, object] = {}
 
@@ -216,17 +218,28 @@ def _template_key(pod: Pod) -> bytes:
 
 
 def _is_read(volume: Volume) -> bool:
+    return volume.image is not None or volume.csi is not None or _is_storage(volume)
+
+
+def storage_volumes(pod: Pod) -> tuple[Volume, ...]:
+    """The volumes of a pod that are or become disks: claims, and disks it names itself."""
+    volumes = pod.spec.volumes
+    return tuple(filter(_is_storage, volumes)) if volumes else ()
+
+
+def _is_storage(volume: Volume) -> bool:
     return any(
         (
             volume.persistent_volume_claim,
             volume.ephemeral,
-            volume.image,
-            volume.csi,
             volume.gce_persistent_disk,
             volume.aws_elastic_block_store,
             volume.iscsi,
             volume.rbd,
             volume.azure_disk,
             volume.cinder,
+            volume.azure_file,
+            volume.vsphere_volume,
+            volume.portworx_volume,
         )
     )

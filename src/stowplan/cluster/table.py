@@ -28,8 +28,10 @@ from stowplan.cluster.kinds import KindRegistry
 from stowplan.cluster.lookups import Lookups
 from stowplan.cluster.matchers import Matchers, PodMatcher
 from stowplan.cluster.podinfo import PodInfo, Templates
+from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.cluster.volumesinuse import VolumesInUse
 
 Matrix = npt.NDArray[np.int64]
 
@@ -57,6 +59,7 @@ class ClusterTable:
         self.usage_log = ChangeLog()
         self.lookups = Lookups()
         self.budgets = DisruptionBudgets()
+        self.storage = Storage()
         self.images = ImageIndex()
         self.host_ports = HostPortIndex()
 
@@ -64,6 +67,7 @@ class ClusterTable:
         self.pods_on: list[dict[str, PodInfo]] = []
         self.pods: dict[str, PodInfo] = {}
         self._row_of: dict[str, int] = {}
+        self.volumes_in_use = VolumesInUse(self.storage, self.usage_log, self._row_of.get, self.capacity)
         self._free_rows: list[int] = []
         self._orphans: dict[str, dict[str, PodInfo]] = {}
 
@@ -134,16 +138,22 @@ class ClusterTable:
     # Objects around pods
 
     def put(self, obj: Object) -> None:
-        """Take in a namespace, service, controller or disruption budget, new or changed."""
+        """Take in any object that is neither a node nor a pod, new or changed."""
         if isinstance(obj, PodDisruptionBudget):
             self.budgets.put(obj)
+        elif isinstance(obj, STORAGE_TYPES):
+            self.storage.put(obj)
+            self.volumes_in_use.storage_changed(obj)
         else:
             self._around(obj, self.lookups.put)
 
     def discard(self, obj: Object) -> None:
-        """Forget a namespace, service, controller or disruption budget."""
+        """Forget an object that is neither a node nor a pod."""
         if isinstance(obj, PodDisruptionBudget):
             self.budgets.remove(obj)
+        elif isinstance(obj, STORAGE_TYPES):
+            self.storage.remove(obj)
+            self.volumes_in_use.storage_changed(obj)
         else:
             self._around(obj, self.lookups.remove)
 
@@ -174,6 +184,7 @@ class ClusterTable:
             self._uncount(info)
         if pods:
             self._orphans[name] = pods
+        self.volumes_in_use.node_removed(name, row)
         self.images.remove(row, node.status.images)
         for column in self._label_columns.values():
             column.set(row, None)
@@ -201,6 +212,7 @@ class ClusterTable:
             column.set(row, node.metadata.labels.get(key))
         self._write_node(row, node, amounts)
         self.images.add(row, node.status.images)
+        self.volumes_in_use.node_added(name, row)
         self._touch_node(row)
         for info in self.pods_on[row].values():
             self._count(info, row)
@@ -294,9 +306,9 @@ class ClusterTable:
         info.assumed = False
         return info
 
-    def forget(self, uid: str) -> None:
+    def forget(self, uid: str) -> PodInfo:
         """Take an assumed pod back."""
-        self.remove_pod(uid)
+        return self.remove_pod(uid)
 
     def remove_pod(self, uid: str) -> PodInfo:
         """Take a pod away."""
@@ -339,6 +351,8 @@ class ClusterTable:
         self.pod_count[row] += sign
         if template.ports:
             self.host_ports.add(row, template.ports, sign)
+        if template.volumes:
+            self.volumes_in_use.count(info, row, sign)
         kind = template.kind
         kind.count(row, sign, info.dying)
         for matcher in kind.matchers:
@@ -379,6 +393,7 @@ class ClusterTable:
             setattr(self, name, grown)
         for label_column in self._label_columns.values():
             label_column.resize(new)
+        self.volumes_in_use.attached.resize(new)
 
     def _grow_lines(self) -> None:
         missing = len(self.resources) - len(self.allocatable)

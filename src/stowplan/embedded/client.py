@@ -9,7 +9,7 @@ import msgspec
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.decode import DecodeError, convert
-from stowplan.api.meta import Object
+from stowplan.api.meta import AnyObject, Object
 from stowplan.api.requests import (
     EVERY_OBJECT,
     ORDINARY_DELETION,
@@ -158,6 +158,8 @@ class InProcessWatch(Generic[T]):
 
 def typed(obj: Json, cls: type[T]) -> T:
     """A stored object as a typed one; nulls are looked for only if they are in the way."""
+    if issubclass(cls, AnyObject):
+        return cls.of(obj)
     try:
         return msgspec.convert(obj, cls)
     except msgspec.ValidationError:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
@@ -23,7 +24,8 @@ class Cycle:
     terms, counters, never anything about one attempt.
 
     `evaluation` is what an attempt that found no node came to, for PostFilter plugins. `as_if` says how the
-    row at hand differs from what it is, where it is tried with other pods on it than there are.
+    row at hand differs from what it is, where it is tried with other pods on it than there are. Pods that a
+    plugin adds to `pods_to_activate` are tried again once this pod has its node, or is bound.
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class Cycle:
         "feasible_version",
         "memos",
         "pod",
+        "pods_to_activate",
         "skipped",
         "skipped_score",
         "table",
@@ -53,6 +56,7 @@ class Cycle:
         self.memos = memos
         self.as_if: AsIf | None = None
         self.evaluation: Evaluation | None = None
+        self.pods_to_activate: list[Pod] = []
         self._states: dict[str, Any] = {}
         self._score_states: dict[str, Any] = {}
         self._rows: Rows | None = None

@@ -85,16 +85,25 @@ class Decision(_Record, frozen=True):
 def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -> Decision:
     """Choose a node and record why.
 
-    `choose(n)` picks one of n equally good nodes, by its number from 0. `top` is how many of the best nodes
-    are kept with their scores. With 0 a pod that finds a node gets a short record without funnel and scores,
-    which costs next to nothing; one that finds none always gets the whole funnel.
+    `choose(n)` picks one of n equally good nodes, by its number from 0. See `record` for `top`.
     """
     if not evaluation.feasible_count:
+        return record(evaluation, None, 0, top)
+    ties = evaluation.best()[1] if evaluation.scored else 1
+    return record(evaluation, evaluation.pick(choose(ties) if ties > 1 else 0), ties, top)
+
+
+def record(evaluation: Evaluation, row: int | None, ties: int, top: int = 5) -> Decision:
+    """Record why a row was chosen, or none was.
+
+    `top` is how many of the best nodes are kept with their scores. With 0 a pod that finds a node gets a
+    short record without funnel and scores, which costs next to nothing; one that finds none always gets the
+    whole funnel.
+    """
+    if row is None:
         return _without_node(evaluation)
     table = evaluation.cycle.table
     pod = evaluation.cycle.pod.key
-    total, ties = evaluation.best() if evaluation.scored else (0, 1)
-    row = evaluation.pick(choose(ties) if ties > 1 else 0)
     node = table.name_of(row)
     message = f"Successfully assigned {pod} to {node}"
     count, nodes = evaluation.feasible_count, table.node_count
@@ -111,7 +120,7 @@ def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -
         feasible=count,
         message=message,
         ties=ties,
-        margin=_margin(evaluation, total, ties) if scored else None,
+        margin=_margin(evaluation, evaluation.best()[0], ties) if scored else None,
         nominated=nominated,
         funnel=() if nominated else _funnel(evaluation),
         best=_best(evaluation, row, top) if scored else (),

@@ -1,14 +1,15 @@
 """What an evaluation found, readable while the table stands still."""
 
 from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.feasibility import NOT_ASKED_FOR, PASSED
+from stowplan.framework.feasibility import NOT_ASKED_FOR, OVERRULED, PASSED
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.podclass import PodClass
 from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
@@ -16,6 +17,9 @@ from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
 if TYPE_CHECKING:
     from stowplan.framework.framework import Framework
+
+
+_NOT_LOOKED_AT: Final = unresolvable()
 
 
 @dataclass(slots=True)
@@ -38,12 +42,16 @@ class Evaluation:
     __slots__ = (
         "_class",
         "_framework",
+        "class_key",
         "cycle",
+        "ended",
         "nominations",
         "only_row",
         "overruled",
         "pre_filtering",
         "scored",
+        "unexamined",
+        "unsigned",
     )
 
     def __init__(
@@ -63,6 +71,16 @@ class Evaluation:
         self.nominations = nominations
         self.only_row: int | None = None
         self.scored = False
+        self.ended = False
+        """Whether scoring is over, or there was nothing to score."""
+        self.unexamined = 0
+        """How many nodes were not looked at, because enough had been found."""
+        self.class_key: Hashable = None
+        self.unsigned: Sequence[str] = ()
+
+    @property
+    def pod_class(self) -> PodClass:
+        return self._class
 
     # Filter
 
@@ -95,11 +113,24 @@ class Evaluation:
         first = int(feasibility.first[row])
         if first == NOT_ASKED_FOR:
             return self.left_out
+        if first == OVERRULED:
+            return _NOT_LOOKED_AT
         if first == PASSED:
             return SUCCESS
         column = feasibility.columns[first]
         assert column.codes is not None
         return column.status(self.cycle, self.cycle.pod, int(column.codes[row]))
+
+    def leave_out(self, rows: Rows, verdicts: Mapping[int, Status] | None = None) -> None:
+        """Take rows that passed out of the choice before `Framework.rank`.
+
+        Those with a verdict count as rejected, the others as not looked at.
+        """
+        if len(rows):
+            self._class.feasibility.overrule_many(rows)
+            self._class.preference.note(rows)
+        self.overruled.update(verdicts or {})
+        self.unexamined += len(rows) - len(verdicts or ())
 
     @property
     def left_out(self) -> Status:

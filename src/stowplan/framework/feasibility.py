@@ -15,7 +15,7 @@ PASSED = -1
 NOT_ASKED_FOR = -2
 """In `first`: a PreFilter plugin left the row out."""
 OVERRULED = -3
-"""In `first`: rejected for this attempt only, because of pods nominated to the row."""
+"""In `first`: out for this attempt only: pods are nominated to the row, or others than filters said so."""
 
 
 class Feasibility:
@@ -27,6 +27,7 @@ class Feasibility:
 
     __slots__ = (
         "_by_one",
+        "_fallible",
         "_node_position",
         "_revisit",
         "_skipped",
@@ -55,11 +56,13 @@ class Feasibility:
         self._skipped: set[str] | None = None
         self._by_one = False
         self._watching: list[FilterColumn] = []
+        self._fallible: list[FilterColumn] = []
 
     def start(self, columns: list[FilterColumn]) -> None:
         """Take in the filters that have a say about the class."""
         self.columns = columns
         self._by_one = all(column.reusable and not column.by_node for column in columns)
+        self._fallible = [column for column in columns if column.plugin.can_fail]
 
     def sync(self, cycle: Cycle) -> StaleRows | list[int]:
         """Bring codes up to date for this attempt; returns the rows that were looked at again."""
@@ -67,11 +70,23 @@ class Feasibility:
         if few is not None:
             self._usage_position = self._table.usage_log.position
             self._sync_few(cycle, few)
+            self._heed_failures(cycle)
             return few
         touched = self._sync_many(cycle)
         self._skipped = cycle.skipped
         self._watching = [column for column in self.columns if column.active and column.traits.watches]
+        self._heed_failures(cycle)
         return touched
+
+    def _heed_failures(self, cycle: Cycle) -> None:
+        """Raise the error of a plugin that failed on rows where nobody before it said no."""
+        for column in self._fallible:
+            if column.active and column.codes is not None:
+                failed = (column.codes < 0) & (self.first == column.index) & self._table.valid
+                rows = np.flatnonzero(failed).tolist()
+                if rows:
+                    names = map(self._table.name_of, rows)
+                    raise column.failure(cycle, int(column.codes[rows[0]]), *names)
 
     def _few_stale(self, cycle: Cycle) -> list[int] | None:
         """The stale rows if they are few and nothing but usage changed, else None."""
@@ -154,6 +169,16 @@ class Feasibility:
         if self.feasible[row]:
             self.feasible[row] = False
             self.count -= 1
+            self.version += 1
+
+    def overrule_many(self, rows: Rows) -> None:
+        """Take rows out for this attempt only."""
+        self.first[rows] = OVERRULED
+        self._revisit += rows.tolist()
+        passing = int(np.count_nonzero(self.feasible[rows]))
+        if passing:
+            self.feasible[rows] = False
+            self.count -= passing
             self.version += 1
 
     def _alive(self, before: int) -> BoolColumn:

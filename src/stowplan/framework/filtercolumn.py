@@ -42,6 +42,13 @@ class FilterColumn(PluginColumn):
             name, f'running "{name}" filter plugin: {message}', () if node is None else (node,)
         )
 
+    def failure(self, cycle: Cycle, code: int, *nodes: str) -> PluginError:
+        """The error that a code below zero stands for."""
+        message = self.status(cycle, cycle.pod, code).message
+        error = self.error(message)
+        error.nodes = nodes
+        return error
+
     def stop(self) -> bool:
         """The plugin does not take part this time; says whether that changes anything."""
         changed = self.codes is not None
@@ -86,8 +93,11 @@ class FilterColumn(PluginColumn):
         ask = self.traits.filter_row
         if ask is None:
             codes = self.ask(cycle, NodeRows(table, np.array([row], dtype=np.intp)), None)
-            return 0 if codes is None else int(codes[0])
-        code: int = self.call(ask, cycle, row, node=table.name_of(row))
+            code = 0 if codes is None else int(codes[0])
+        else:
+            code = self.call(ask, cycle, row, node=table.name_of(row))
+        if code < 0:
+            raise self.failure(cycle, code, table.name_of(row))
         return code
 
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:

@@ -22,13 +22,16 @@ from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, Settled
 from stowplan.framework.points import Point
 from stowplan.framework.preference import Preference
 from stowplan.framework.prefilter import ask_pre_filter
+from stowplan.framework.probe import Probe
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.scorecolumn import ScoreColumn
+from stowplan.framework.services import Services
 from stowplan.framework.status import Code, Status, unresolvable
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials, promised
 
 _serials = count()
+_SUCCESS = Code.SUCCESS.label
 
 
 class Framework:
@@ -37,7 +40,8 @@ class Framework:
     `evaluate` is the heart: which nodes can take a pod, and how good each of them is. It neither waits nor
     changes the table. With `reuse=False` every answer is computed from scratch, which is slow and must give
     the same results. `class_memory` bounds what is kept for reuse, in bytes. `rng` is the chance that plugins
-    may use; without one it is the same in every run.
+    may use; without one it is the same in every run. `services` is what plugins can use of a living
+    scheduler, `probe` watches how long everything takes.
     """
 
     def __init__(
@@ -50,12 +54,15 @@ class Framework:
         reuse: bool = True,
         class_memory: int = 512 << 20,
         rng: Random | None = None,
+        services: Services | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self.profile = profile
         self.table = table
+        self.probe = probe
         self._reuse = reuse
         self._serial = next(_serials)
-        handle = Handle(table, gates or FeatureGates(), rng or Random(0))
+        handle = Handle(table, gates or FeatureGates(), rng or Random(0), services)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.in_tree
@@ -67,6 +74,11 @@ class Framework:
         self._pre_scores = self.at(Point.PRE_SCORE)
         self._scores = self.at(Point.SCORE)
         self._weights = {use.name: use.weight for use in profile.plugins.get(Point.SCORE, ())}
+        self._pre_filter_names = tuple(plugin.name for plugin in self._pre_filters)
+        self._filter_names = tuple(plugin.name for plugin in self._filters)
+        self._pre_score_names = tuple(plugin.name for plugin in self._pre_scores)
+        self._score_names = tuple(plugin.name for plugin in self._scores)
+        self._asked_before: dict[tuple[tuple[str, ...], frozenset[str]], tuple[str, ...]] = {}
         involved = {
             plugin.name: plugin
             for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
@@ -89,7 +101,15 @@ class Framework:
     def evaluate(
         self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
     ) -> Evaluation:
-        """Filter and score every node for a pod.
+        """Filter and score every node for a pod: `screen`, then `rank` what passed."""
+        evaluation = self.screen(pod, nominations, nominated_row)
+        self.rank(evaluation)
+        return evaluation
+
+    def screen(
+        self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
+    ) -> Evaluation:
+        """Filter every node for a pod.
 
         `nominations` are pods promised to rows: a row must be able to take the pod with and without those
         that are at least as important. `nominated_row` is a row promised to this pod: if it passes, it is the
@@ -98,24 +118,90 @@ class Framework:
         key, pod_class, unsigned = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
         try:
-            evaluation = self._evaluate(cycle, pod_class, nominations, nominated_row)
+            evaluation = self._screen(cycle, pod_class, nominations, nominated_row)
         except BaseException:
             self._classes.drop(key)
             raise
-        if not self._reuse:
-            self._classes.drop(key)
-        elif unsigned:
-            self._let_go_unsigned(pod_class)
+        evaluation.class_key, evaluation.unsigned = key, unsigned
         if not evaluation.feasible_count:
             cycle.evaluation = evaluation
+            self._let_go(evaluation)
         return evaluation
 
-    def _evaluate(
+    def rank(self, evaluation: Evaluation) -> None:
+        """Score the nodes that passed, if there is a choice. Ends the evaluation: nothing more is asked.
+
+        Between `screen` and this, `Evaluation.leave_out` may take nodes out. Raises PluginError.
+        """
+        cycle, pod_class = evaluation.cycle, evaluation.pod_class
+        if evaluation.ended:
+            return
+        try:
+            if evaluation.only_row is None:
+                self._score(cycle, pod_class, evaluation)
+        except BaseException:
+            self._classes.drop(evaluation.class_key)
+            raise
+        if not evaluation.feasible_count:
+            cycle.evaluation = evaluation
+        self._let_go(evaluation)
+
+    def _score(self, cycle: Cycle, pod_class: PodClass, evaluation: Evaluation) -> None:
+        feasibility = pod_class.feasibility
+        cycle.feasible = feasibility.feasible
+        cycle.feasible_count = feasibility.count
+        cycle.feasible_version = feasibility.version
+        if feasibility.count <= 1:
+            return
+        probe = self.probe
+        began = probe.timer() if probe is not None else 0.0
+        self._pre_score(cycle, pod_class)
+        if probe is not None:
+            now = probe.timer()
+            probe.point("PreScore", _SUCCESS, now - began)
+            probe.evaluated("PreScore", self._asked(self._pre_score_names, cycle.skipped_score), 1)
+            began = now
+        pod_class.preference.sync(cycle)
+        evaluation.scored = True
+        if probe is not None:
+            probe.point("Score", _SUCCESS, probe.timer() - began)
+            asked = self._asked(self._score_names, cycle.skipped_score)
+            probe.evaluated("Score", asked, feasibility.count)
+
+    def _let_go(self, evaluation: Evaluation) -> None:
+        """Keep of an evaluation that is over only what the next pod of the class can use."""
+        evaluation.ended = True
+        if not self._reuse:
+            self._classes.drop(evaluation.class_key)
+        elif evaluation.unsigned:
+            self._let_go_unsigned(evaluation.pod_class)
+
+    def _screen(
         self, cycle: Cycle, pod_class: PodClass, nominations: Nominations, nominated_row: int | None
     ) -> Evaluation:
+        probe = self.probe
+        began = probe.timer() if probe is not None else 0.0
         pre_filtering = self._pre_filter(cycle, pod_class)
+        if probe is not None:
+            self._tell_pre_filter(probe, cycle, pre_filtering, began)
+            began = probe.timer()
         if pre_filtering.status is not None:
             return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
+        evaluation = self._filter(cycle, pod_class, pre_filtering, nominations, nominated_row)
+        if probe is not None:
+            probe.point("Filter", _SUCCESS, probe.timer() - began)
+            asked = self._asked(self._filter_names, cycle.skipped)
+            probe.evaluated("Filter", asked, self.table.node_count)
+        return evaluation
+
+    def _filter(
+        self,
+        cycle: Cycle,
+        pod_class: PodClass,
+        pre_filtering: PreFiltering,
+        nominations: Nominations,
+        nominated_row: int | None,
+    ) -> Evaluation:
         feasibility = pod_class.feasibility
         if not feasibility.columns:
             feasibility.start(self._filter_columns(pod_class))
@@ -128,16 +214,24 @@ class Framework:
             status = self._try_nominated(evaluation, feasibility, nominated_row)
             if status is None:
                 evaluation.only_row = nominated_row
-                return evaluation
-            pre_filtering.rejectors.add(status.plugin)
-        cycle.feasible = feasibility.feasible
-        cycle.feasible_count = feasibility.count
-        cycle.feasible_version = feasibility.version
-        if feasibility.count > 1:
-            self._pre_score(cycle, pod_class)
-            pod_class.preference.sync(cycle)
-            evaluation.scored = True
+            else:
+                pre_filtering.rejectors.add(status.plugin)
         return evaluation
+
+    # Watching
+
+    def _tell_pre_filter(self, probe: Probe, cycle: Cycle, found: PreFiltering, began: float) -> None:
+        code = Code.SUCCESS if found.status is None else found.status.code
+        probe.point("PreFilter", code.label, probe.timer() - began)
+        probe.evaluated("PreFilter", self._asked(self._pre_filter_names, cycle.skipped), 1)
+
+    def _asked(self, names: tuple[str, ...], skipped: set[str]) -> tuple[str, ...]:
+        """The plugins of a point but those that skip the pod; the same tuple each time."""
+        key = (names, frozenset(skipped))
+        known = self._asked_before.get(key)
+        if known is None:
+            known = self._asked_before[key] = tuple(name for name in names if name not in skipped)
+        return known
 
     # Classes
 

@@ -26,6 +26,19 @@ What the runtime may reuse between pods is declared, never guessed:
   changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
 
+Once a node is chosen, these are called in order, with the node's name::
+
+    def reserve(self, cycle, pod, node) -> Status | None      # take what the pod needs
+    def unreserve(self, cycle, pod, node) -> None             # give it back; called also if reserve was not
+    def permit(self, cycle, pod, node) -> Status | Wait | None  # now, never, or wait (see waiting.py)
+    def pre_bind_pre_flight(self, cycle, pod, node) -> Status | None   # SKIP: `pre_bind` has nothing to do
+    async def pre_bind(self, cycle, pod, node) -> Status | None
+    async def bind(self, cycle, pod, node) -> Status | None   # SKIP: the next one shall
+    def post_bind(self, cycle, pod, node) -> None
+
+`pre_bind`, `bind` and `post_bind` may be plain functions or coroutines; only coroutines may wait. PreBind
+plugins with `parallel_pre_bind = True` that stand next to each other run side by side.
+
 A plugin that rejects pods says with `events() -> Sequence[EventRegistration]` (events.py) what may help them,
 so that they are tried again when it happens and not before. Each registration can have a hint, a function
 `hint(pod, old, new) -> Hint` that looks at the event more closely. Without `events` a pod the plugin rejected
@@ -47,6 +60,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.points import Point
+from stowplan.framework.services import Services
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
@@ -99,6 +113,12 @@ class PreFilterResult(NamedTuple):
     node_names: frozenset[str]
 
 
+class Wait(NamedTuple):
+    """What `permit` returns to keep a pod waiting, for so many seconds at most (15 minutes are the limit)."""
+
+    seconds: float
+
+
 class Extremes(NamedTuple):
     """Lowest and highest raw score over the feasible nodes that count."""
 
@@ -108,11 +128,23 @@ class Extremes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a plugin may use of the scheduler it is part of. `rng` is the only chance a plugin may use."""
+    """What a plugin may use of the scheduler it is part of. `rng` is the only chance a plugin may use.
+
+    `services` is what a living scheduler offers beyond its table (services.py). There are none where
+    decisions are only worked out, as in a what-if; a plugin that needs them then fails when asked to act.
+    """
 
     table: ClusterTable
     gates: FeatureGates
     rng: Random = field(default_factory=lambda: Random(0))
+    services: Services | None = None
+
+    @property
+    def scheduler(self) -> Services:
+        """The services of the living scheduler. Raises LookupError if there is none."""
+        if self.services is None:
+            raise LookupError("this needs a running scheduler")
+        return self.services
 
 
 class Plugin:
@@ -133,6 +165,12 @@ class Plugin:
     constant_pre_score: ClassVar[bool] = False
     """What `pre_score` says, and leaves in the cycle, depends on the signature alone."""
 
+    can_fail: ClassVar[bool] = False
+    """`filter` gives some rows codes below zero: whoever gets as far as such a row fails the attempt."""
+
+    parallel_pre_bind: ClassVar[bool] = False
+    """`pre_bind` may run beside that of its neighbours."""
+
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
@@ -149,7 +187,10 @@ class Plugin:
         return UNSIGNED
 
     def reason(self, cycle: "Cycle", pod: PodInfo, code: int) -> Status:
-        """What a non-zero code of `filter` means. Asked only when somebody wants to know."""
+        """What a non-zero code of `filter` means. Asked only when somebody wants to know.
+
+        A code below zero (see `can_fail`) means an error: its status is one, and its message is what is told.
+        """
         raise LookupError(f"plugin {self.name!r} has no reason for code {code}")
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
@@ -161,6 +202,9 @@ class Plugin:
 
     def release(self, memo: Any) -> None:
         """Give back what was kept for a class of pods that is no longer needed."""
+
+    def close(self) -> None:
+        """The scheduler stops: give back what the plugin holds."""
 
 
 _METHODS: dict[Point, tuple[str, ...]] = {

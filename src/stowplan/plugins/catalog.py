@@ -13,6 +13,9 @@ from stowplan.plugins.args import (
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
     InterPodAffinityArgs,
+    MaxAzureDiskVolumeCountArgs,
+    MaxEBSVolumeCountArgs,
+    MaxGCEPDVolumeCountArgs,
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
@@ -27,7 +30,8 @@ class PluginEntry:
     """What is known of a plugin without its code.
 
     `weight` is its weight in the default profile, 0 where none is written (which counts as 1 in a score).
-    `gate` is the feature gate that puts it into the default profile; None: it is always there.
+    `gate` is the feature gate that puts it into the default profile; None: it is always there, unless it is
+    only `on_request`, when a configuration names it.
     """
 
     name: str
@@ -35,6 +39,7 @@ class PluginEntry:
     weight: int = 0
     args_type: type[PluginArgs] | None = None
     gate: str | None = None
+    on_request: bool = False
 
 
 def _entry(
@@ -44,8 +49,10 @@ def _entry(
     weight: int = 0,
     args_type: type[PluginArgs] | None = None,
     gate: str | None = None,
+    on_request: bool = False,
 ) -> PluginEntry:
-    return PluginEntry(name, frozenset(Point(point) for point in points.split()), weight, args_type, gate)
+    at = frozenset(Point(point) for point in points.split())
+    return PluginEntry(name, at, weight, args_type, gate, on_request)
 
 
 _ENTRIES = (
@@ -102,6 +109,11 @@ _ENTRIES = (
     _entry("GangScheduling", "preEnqueue permit", gate="GangScheduling"),
     _entry("TopologyPlacementGenerator", "placementGenerate", gate="TopologyAwareWorkloadScheduling"),
     _entry("PodGroupPodsCount", "placementScore", weight=1, gate="TopologyAwareWorkloadScheduling"),
+    _entry("MaxEBSVolumeCount", "preFilter filter", args_type=MaxEBSVolumeCountArgs, on_request=True),
+    _entry("MaxGCEPDVolumeCount", "preFilter filter", args_type=MaxGCEPDVolumeCountArgs, on_request=True),
+    _entry(
+        "MaxAzureDiskVolumeCount", "preFilter filter", args_type=MaxAzureDiskVolumeCountArgs, on_request=True
+    ),
 )
 
 CATALOG: Mapping[str, PluginEntry] = {entry.name: entry for entry in _ENTRIES}
@@ -122,5 +134,7 @@ REMOVED = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimit
 def default_plugins(gates: FeatureGates = DEFAULT_GATES) -> tuple[PluginUse, ...]:
     """The plugins of the default profile, to be used at every point they implement."""
     return tuple(
-        PluginUse(entry.name, entry.weight) for entry in _ENTRIES if entry.gate is None or gates[entry.gate]
+        PluginUse(entry.name, entry.weight)
+        for entry in _ENTRIES
+        if not entry.on_request and (entry.gate is None or gates[entry.gate])
     )

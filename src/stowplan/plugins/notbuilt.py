@@ -44,27 +44,6 @@ class _ForVolumes(Plugin):
         return None
 
 
-class VolumeRestrictions(_ForVolumes):
-    """Will refuse nodes where a disk is in use, and claims that allow one pod only."""
-
-    def concerns(self, volume: Volume) -> bool:
-        disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.rbd, volume.iscsi)
-        return volume.persistent_volume_claim is not None or any(disk is not None for disk in disks)
-
-
-class NodeVolumeLimits(_ForVolumes):
-    """Will refuse nodes that cannot attach more volumes of a driver."""
-
-    def concerns(self, volume: Volume) -> bool:
-        inline = (
-            volume.gce_persistent_disk,
-            volume.aws_elastic_block_store,
-            volume.azure_disk,
-            volume.cinder,
-        )
-        return super().concerns(volume) or any(disk is not None for disk in inline)
-
-
 class VolumeBinding(_ForVolumes):
     """Will find volumes for claims on each node."""
 
@@ -76,10 +55,6 @@ class VolumeBinding(_ForVolumes):
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         return None
-
-
-class VolumeZone(_ForVolumes):
-    """Will keep pods in the zones of their volumes."""
 
 
 NOT_BUILT: Final = frozenset(cls.name for cls in _ForVolumes.__subclasses__())

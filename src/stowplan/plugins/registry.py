@@ -2,6 +2,7 @@
 
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
+from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.plugins.dynamicresources import DynamicResources
 from stowplan.plugins.imagelocality import ImageLocality
@@ -13,11 +14,19 @@ from stowplan.plugins.nodeports import NodePorts
 from stowplan.plugins.noderesourcesbalancedallocation import NodeResourcesBalancedAllocation
 from stowplan.plugins.noderesourcesfit import NodeResourcesFit
 from stowplan.plugins.nodeunschedulable import NodeUnschedulable
-from stowplan.plugins.notbuilt import NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone
+from stowplan.plugins.nodevolumelimits import (
+    MaxAzureDiskVolumeCount,
+    MaxEBSVolumeCount,
+    MaxGCEPDVolumeCount,
+    NodeVolumeLimits,
+)
+from stowplan.plugins.notbuilt import VolumeBinding
 from stowplan.plugins.podtopologyspread import PodTopologySpread
 from stowplan.plugins.prioritysort import PrioritySort
 from stowplan.plugins.schedulinggates import SchedulingGates
 from stowplan.plugins.tainttoleration import TaintToleration
+from stowplan.plugins.volumerestrictions import VolumeRestrictions
+from stowplan.plugins.volumezone import VolumeZone
 
 IN_TREE: dict[str, type[Plugin]] = {
     cls.name: cls
@@ -38,9 +47,13 @@ IN_TREE: dict[str, type[Plugin]] = {
         InterPodAffinity,
         DynamicResources,
         DefaultPreemption,
+        DefaultBinder,
         NodeResourcesBalancedAllocation,
         ImageLocality,
         NodeDeclaredFeatures,
+        MaxEBSVolumeCount,
+        MaxGCEPDVolumeCount,
+        MaxAzureDiskVolumeCount,
     )
 }
 

@@ -216,11 +216,19 @@ class SchedulingQueue:
     # Pods are tried again
 
     def move_all(
-        self, event: ClusterEvent, old: Any = None, new: Any = None, at_most_priority: int | None = None
+        self,
+        event: ClusterEvent,
+        old: Any = None,
+        new: Any = None,
+        at_most_priority: int | None = None,
+        excluding: str = "",
     ) -> None:
-        """Something happened: try pods again that it may help, if their priority is at most the one given."""
+        """Something happened: try pods again that it may help, if their priority is at most the one given.
+
+        `excluding` is the uid of a pod that is left where it is.
+        """
         if self._waker.concerns_anybody(event):
-            self._waker.wake_all(event, old, new, at_most_priority)
+            self._waker.wake_all(event, old, new, at_most_priority, excluding)
             self.in_flight.record((event,), old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:

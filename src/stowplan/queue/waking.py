@@ -28,11 +28,14 @@ class Waker:
         """Whether any plugin hears of an event."""
         return event.is_wildcard or any(rules.hints.matching(event) for rules in self._profiles.values())
 
-    def wake_all(self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None) -> None:
+    def wake_all(
+        self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None, excluding: str
+    ) -> None:
         """Try pods again that an event may help, if their priority is at most the one given."""
         for group in self._concerned(event):
             for queued, strategy in self._verdicts(group, event, old, new):
-                if at_most_priority is None or queued.pod.priority <= at_most_priority:
+                low_enough = at_most_priority is None or queued.pod.priority <= at_most_priority
+                if low_enough and queued.uid != excluding:
                     self.move(queued, strategy, event)
 
     def wake_updated(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Pod, new: Pod) -> None:

@@ -5,6 +5,7 @@ bring others after it, and pods that need something not built yet still stand wh
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -118,7 +119,7 @@ class Replay:
         attempt = Attempt(
             pod=expected.pod,
             attempt=expected.attempt,
-            pre_filter=_pre_filter(evaluation),
+            pre_filter=_pre_filter(evaluation, framework.profile.names(Point.PRE_FILTER)),
             via_nominated_node=evaluation.only_row is not None,
             rejected=self._rejected(evaluation),
             feasible=sorted(names),
@@ -236,14 +237,14 @@ def _profiles(config: bytes) -> tuple[ProfileSpec, ...]:
     return build(default_config(GATES) if config == b"null" else load(config, GATES)).profiles
 
 
-def _pre_filter(evaluation: Evaluation) -> PreFilter:
-    """A plugin that rules a pod out for good ends the phase before anybody's skipping is noted."""
+def _pre_filter(evaluation: Evaluation, order: Sequence[str]) -> PreFilter:
+    """A plugin that rules a pod out for good ends the phase: who comes after it is not asked."""
     found = evaluation.pre_filtering
     status = found.status
     names = found.node_names
     skipped = evaluation.cycle.skipped
     if status is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-        skipped = set()
+        skipped = skipped.intersection(takewhile(lambda name: name != status.plugin, order))
     return PreFilter(
         code=Code.SUCCESS.label if status is None else status.code.label,
         plugin="" if status is None else status.plugin,

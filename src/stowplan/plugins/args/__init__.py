@@ -4,6 +4,12 @@ from stowplan.plugins.args.base import PluginArgs
 from stowplan.plugins.args.default_preemption import DefaultPreemptionArgs
 from stowplan.plugins.args.dynamic_resources import DynamicResourcesArgs
 from stowplan.plugins.args.inter_pod_affinity import InterPodAffinityArgs
+from stowplan.plugins.args.max_volume_count import (
+    MaxAzureDiskVolumeCountArgs,
+    MaxEBSVolumeCountArgs,
+    MaxGCEPDVolumeCountArgs,
+    MaxVolumeCountArgs,
+)
 from stowplan.plugins.args.node_affinity import NodeAffinityArgs
 from stowplan.plugins.args.node_resources_balanced_allocation import NodeResourcesBalancedAllocationArgs
 from stowplan.plugins.args.node_resources_fit import (
@@ -20,6 +26,10 @@ __all__ = [
     "DefaultPreemptionArgs",
     "DynamicResourcesArgs",
     "InterPodAffinityArgs",
+    "MaxAzureDiskVolumeCountArgs",
+    "MaxEBSVolumeCountArgs",
+    "MaxGCEPDVolumeCountArgs",
+    "MaxVolumeCountArgs",
     "NodeAffinityArgs",
     "NodeResourcesBalancedAllocationArgs",
     "NodeResourcesFitArgs",

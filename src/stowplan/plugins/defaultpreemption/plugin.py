@@ -15,15 +15,16 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from stowplan.framework.fiterror import fit_error_text
 from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.postfilter import PostFilterResult, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
-from stowplan.plugins.defaultpreemption.candidates import Candidates, VictimsByNode
+from stowplan.plugins.defaultpreemption.candidates import Candidates, VictimsByNode, from_sacrifices
 from stowplan.plugins.defaultpreemption.choice import equally_good
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
 from stowplan.plugins.defaultpreemption.eligibility import objection
 from stowplan.plugins.defaultpreemption.lineups import Lineups
 from stowplan.plugins.defaultpreemption.manyrows import judging_many
+from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 
 PREFIX = "preemption: "
 REASON_NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -35,8 +36,9 @@ REASON_BY_GROUP = "not eligible due to workload aware preemption enabled"
 class DefaultPreemption(Plugin):
     """Finds the node where the least harm makes room for a pod; it decides, and makes nobody go.
 
-    `under_way` holds the uids of pods whose victims the host is still getting rid of: until that is done they
-    stay out of the queue. With `one_by_one` every node is tried on its own, which is slow and must come to
+    `under_way` has the uids of pods whose victims the host is still telling to go: until that is done they stay
+    out of the queue. Its value is the last victim once only that one is left, and then the pod need not wait
+    longer than that one takes. With `one_by_one` every node is tried on its own, which is slow and must come to
     the same.
     """
 
@@ -46,11 +48,22 @@ class DefaultPreemption(Plugin):
         super().__init__(args, handle)
         self._groups_preempt = handle.gates["WorkloadAwarePreemption"]
         self._lineups = Lineups(handle.table)
-        self.under_way: set[str] = set()
+        self.under_way: dict[str, Pod | None] = {}
         self.one_by_one = False
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        return unresolvable(REASON_UNDER_WAY) if pod.uid in self.under_way else None
+        if pod.uid not in self.under_way:
+            return None
+        last = self.under_way[pod.uid]
+        return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
+
+    def _is_going(self, victim: Pod) -> bool:
+        """Whether the API server has told of a victim's end already, ahead of its answer to the deletion."""
+        services = self.handle.services
+        if services is None:
+            return False
+        known = services.pod(victim.key)
+        return known is None or known.is_terminating
 
     def events(self) -> Sequence[EventRegistration]:
         """Deletions, so that pods that stay out of the queue are looked at again when a victim is gone.
@@ -99,6 +112,17 @@ class DefaultPreemption(Plugin):
         args: DefaultPreemptionArgs = self.args
         share = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(share, args.min_candidate_nodes_absolute))
+
+    def among_candidates(self, victims: Mapping[str, Victims]) -> PostFilterResult:
+        """The best of some nodes with the pods that would have to go from each."""
+        table = self.handle.table
+        found: list[tuple[int, int, Sacrifice]] = []
+        for turn, (node, sacrificed) in enumerate(victims.items()):
+            row = table.row_of(node)
+            pods = [table.pods[pod.metadata.uid] for pod in sacrificed.pods if pod.metadata.uid in table.pods]
+            if row is not None and pods:
+                found.append((turn, row, Sacrifice(pods, sacrificed.violations)))
+        return self.chosen(table, from_sacrifices(found))
 
     def chosen(self, table: ClusterTable, candidates: Candidates) -> PostFilterResult:
         """The best candidate; one of the best at random if there are several."""

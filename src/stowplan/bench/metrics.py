@@ -1,0 +1,230 @@
+"""What counting and timing costs one pod that is scheduled at the first attempt.
+
+Everything is touched that kube-scheduler touches for a pod without wishes under the default profile: handlers
+of three events, PreEnqueue, the queue, a signature, ten extension points, thirteen plugins that judge it, the
+attempt as a whole, and for every tenth pod the durations of single plugins. The same is done with the classes
+of prometheus_client (`bench/metrics_client.py`).
+"""
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from time import perf_counter
+from typing import Final, Protocol
+
+from stowplan.bench.metrics_client import ClientMetrics
+from stowplan.bench.workloads import WORKLOADS
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE
+from stowplan.framework.gates import DEFAULT_GATES
+from stowplan.framework.status import SUCCESS, Status
+from stowplan.metrics import SchedulerMetrics
+from stowplan.queue.inflight import POD_POPPED
+from stowplan.queue.instrument import ACTIVE
+from stowplan.queue.queued import QueuedPod
+
+_ROUNDS: Final = 5
+_NODES: Final = 100
+_PROFILE: Final = "default-scheduler"
+_OK: Final = "Success"
+_SKIP: Final = "Skip"
+_SECONDS: Final = 0.000_04
+
+_ADD: Final = UNSCHEDULED_POD_ADD.label
+_DELETE: Final = UNSCHEDULED_POD_DELETE.label
+_ASSIGNED: Final = ASSIGNED_POD_ADD.label
+
+_PRE_ENQUEUE: Final = ("SchedulingGates", "DefaultPreemption", "DynamicResources")
+_SIGNING: Final = (
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+)
+_BEFORE: Final = ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit")
+_AFTER: Final = ("PreBind", "Bind", "PostBind")
+
+_JUDGES: Final = {
+    "PreFilter": ("NodeResourcesFit",),
+    "Filter": ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeResourcesFit"),
+    "PreScore": ("TaintToleration", "NodeResourcesFit", "NodeResourcesBalancedAllocation"),
+    "Score": (
+        "TaintToleration",
+        "NodeResourcesFit",
+        "DynamicResources",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+    ),
+}
+"""Plugins that judge such a pod; at Filter and Score once per node."""
+
+_SKIPPING: Final = {
+    "PreFilter": (
+        "NodeAffinity",
+        "NodePorts",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "DynamicResources",
+        "NodeDeclaredFeatures",
+    ),
+    "PreScore": ("NodeAffinity", "PodTopologySpread", "InterPodAffinity", "VolumeBinding"),
+    "PreBindPreFlight": ("VolumeBinding", "DynamicResources"),
+}
+_SINGLE: Final = {
+    "ScoreExtensionNormalize": ("TaintToleration",),
+    "Reserve": ("VolumeBinding", "DynamicResources"),
+    "Bind": ("DefaultBinder",),
+}
+
+_TIMED: Final = tuple(
+    (plugin, point, status)
+    for status, by_point in ((_OK, _JUDGES), (_SKIP, _SKIPPING), (_OK, _SINGLE))
+    for point, plugins in by_point.items()
+    for plugin in plugins
+)
+_SAMPLE: Final = 10
+
+
+class Batching(Protocol):
+    """Where the reuse of outcomes is counted."""
+
+    def asked(self, hinted: bool, profile: str, seconds: float) -> None: ...
+    def attempted(self, profile: str, result: str) -> None: ...
+    def stored(self, profile: str, seconds: float) -> None: ...
+    def flushed(self, profile: str, reason: str) -> None: ...
+
+
+class Touched(Protocol):
+    """What is touched: the scheduler's own metrics, or something like them."""
+
+    @property
+    def batches(self) -> Batching: ...
+    def event_handled(self, label: str, seconds: float) -> None: ...
+    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None: ...
+    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None: ...
+    def incoming(self, queued: QueuedPod, queue: str, event: str) -> None: ...
+    def in_flight(self, event: str, change: int) -> None: ...
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None: ...
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None: ...
+    def goroutines(self, operation: str, change: int) -> None: ...
+    def algorithm(self, seconds: float) -> None: ...
+    def attempt(self, result: str, profile: str, seconds: float) -> None: ...
+    def bound(self, attempts: int, sli_seconds: float | None, after_flush: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsFigures:
+    """What was measured: microseconds per pod, the best of some rounds."""
+
+    us_per_pod: float
+    us_per_pod_prometheus_client: float
+
+
+def measure_metrics(pods: int) -> MetricsFigures:
+    """Count and time so many pods, with our metrics and with those of prometheus_client, in turn."""
+    queued = QueuedPod(ClusterTable().info(WORKLOADS["basic"].pod(0)), 0.0)
+    ours = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
+    theirs = ClientMetrics(perf_counter, Random(0))
+    count_ours, count_theirs = tallying(ours), counting(theirs)
+    our_times: list[float] = []
+    their_times: list[float] = []
+    for _ in range(_ROUNDS):
+        our_times.append(_seconds(ours, count_ours, queued, pods))
+        their_times.append(_seconds(theirs, count_theirs, queued, pods))
+    return MetricsFigures(_micros(our_times, pods), _micros(their_times, pods))
+
+
+def _micros(times: list[float], pods: int) -> float:
+    return round(min(times) / pods * 1e6, 2)
+
+
+def _seconds(metrics: Touched, count: Callable[[], None], queued: QueuedPod, pods: int) -> float:
+    gc.collect()
+    started = perf_counter()
+    for number in range(pods):
+        touch(metrics, count, queued, number % _SAMPLE == 0)
+    return perf_counter() - started
+
+
+def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sampled: bool) -> None:
+    """Everything one pod touches; `count` counts the plugins that judge it."""
+    metrics.event_handled(_ADD, _SECONDS)
+    for plugin in _PRE_ENQUEUE:
+        metrics.before_pre_enqueue(plugin, queued)
+        metrics.after_pre_enqueue(plugin, queued, SUCCESS)
+    metrics.incoming(queued, ACTIVE, _ADD)
+    metrics.in_flight(POD_POPPED, 1)
+    metrics.in_flight(_ASSIGNED, 1)
+    _sign(metrics)
+    for operation in ("Filter", "Score", "Score", "Score"):
+        metrics.goroutines(operation, 16)
+        metrics.goroutines(operation, -16)
+    count()
+    metrics.batches.stored(_PROFILE, _SECONDS)
+    metrics.batches.flushed(_PROFILE, "pod_not_batchable")
+    metrics.algorithm(_SECONDS)
+    for point in _BEFORE:
+        metrics.point(point, _OK, _PROFILE, _SECONDS)
+    metrics.goroutines("binding", 1)
+    metrics.point("PreBindPreFlight", _SKIP, _PROFILE, _SECONDS)
+    for point in _AFTER:
+        metrics.point(point, _OK, _PROFILE, _SECONDS)
+    metrics.attempt("scheduled", _PROFILE, _SECONDS)
+    metrics.bound(1, _SECONDS, False)
+    metrics.goroutines("binding", -1)
+    metrics.in_flight(_ASSIGNED, -1)
+    metrics.in_flight(POD_POPPED, -1)
+    metrics.event_handled(_DELETE, _SECONDS)
+    metrics.event_handled(_ASSIGNED, _SECONDS)
+    if sampled:
+        for plugin, point, status in _TIMED:
+            metrics.plugin(plugin, point, status, _SECONDS)
+
+
+def _sign(metrics: Touched) -> None:
+    """The signature, and the attempt to reuse the outcome of the pod before; no sample, but every time."""
+    for plugin in _SIGNING:
+        metrics.plugin(plugin, "Sign", _OK, _SECONDS)
+    metrics.point("Sign", _OK, _PROFILE, _SECONDS)
+    metrics.batches.asked(False, _PROFILE, _SECONDS)
+    metrics.batches.attempted(_PROFILE, "no_hint")
+
+
+def tallying(metrics: SchedulerMetrics) -> Callable[[], None]:
+    """Counts the plugins that judge a pod as a scheduler does: a tally per extension point."""
+    pre_filter, filters, pre_score, scores = (
+        metrics.evaluations(_PROFILE, [(plugin, point) for plugin in plugins])
+        for point, plugins in _JUDGES.items()
+    )
+
+    def count() -> None:
+        pre_filter.times += 1
+        filters.times += _NODES
+        pre_score.times += 1
+        scores.times += _NODES
+
+    return count
+
+
+def counting(metrics: ClientMetrics) -> Callable[[], None]:
+    """Counts the plugins that judge a pod one by one, a point's nodes at once."""
+    judges = [
+        (plugin, point, _NODES if point in ("Filter", "Score") else 1)
+        for point, plugins in _JUDGES.items()
+        for plugin in plugins
+    ]
+
+    def count() -> None:
+        for plugin, point, times in judges:
+            metrics.evaluated(plugin, point, _PROFILE, times)
+
+    return count

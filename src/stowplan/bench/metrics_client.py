@@ -1,0 +1,155 @@
+"""The metrics one scheduled pod touches, made of the classes of prometheus_client, for comparison.
+
+Series are kept by their label values, so that none is looked up twice: what is left are their locks.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from stowplan.framework.status import Status
+from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS
+from stowplan.metrics.description import Description
+from stowplan.metrics.queueing import PRE_ENQUEUE, SAMPLED_SHARE
+from stowplan.queue.queued import QueuedPod
+
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+
+
+class Series(dict[tuple[str, ...], Kind], Generic[Kind]):
+    """The series of one family; one that is asked for comes into being."""
+
+    def __init__(self, family: Kind) -> None:
+        super().__init__()
+        self.family = family
+
+    def __missing__(self, labels: tuple[str, ...]) -> Kind:
+        made = self[labels] = self.family.labels(*labels)
+        return made
+
+
+class ClientBatches:
+    """Reuse of outcomes."""
+
+    def __init__(self, make: "Maker") -> None:
+        self._attempts = make.counter("batch_attempts_total")
+        self._flushes = make.counter("batch_cache_flushed_total")
+        self._asked = make.histogram("get_node_hint_duration_seconds")
+        self._stored = make.histogram("store_schedule_results_duration_seconds")
+
+    def asked(self, hinted: bool, profile: str, seconds: float) -> None:
+        self._asked["hint" if hinted else "no_hint", profile].observe(seconds)
+
+    def attempted(self, profile: str, result: str) -> None:
+        self._attempts[profile, result].inc()
+
+    def stored(self, profile: str, seconds: float) -> None:
+        self._stored[profile,].observe(seconds)
+
+    def flushed(self, profile: str, reason: str) -> None:
+        self._flushes[profile, reason].inc()
+
+
+class ClientMetrics:
+    """The methods of the scheduler's metrics that a scheduled pod needs."""
+
+    def __init__(self, timer: Callable[[], float], rng: Random) -> None:
+        make = Maker()
+        self.registry = make.registry
+        self.batches = ClientBatches(make)
+        self._timer = timer
+        self._random = rng.random
+        self._events = make.histogram("event_handling_duration_seconds")
+        self._incoming = make.counter("queue_incoming_pods_total")
+        self._in_flight = make.gauge("inflight_events")
+        self._points = make.histogram("framework_extension_point_duration_seconds")
+        self._plugins = make.histogram("plugin_execution_duration_seconds")
+        self._evaluated = make.counter("plugin_evaluation_total")
+        self._goroutines = make.gauge("goroutines")
+        self._algorithm = make.histogram("scheduling_algorithm_duration_seconds").family
+        self._attempts = make.counter("schedule_attempts_total")
+        self._attempt_seconds = make.histogram("scheduling_attempt_duration_seconds")
+        self._needed = make.histogram("pod_scheduling_attempts").family
+        self._sli = make.histogram("pod_scheduling_sli_duration_seconds")
+        self._after_flush = make.counter("pod_scheduled_after_flush_total").family
+        self._asked: QueuedPod | None = None
+        self._sampled = False
+        self._asked_at = self._plugin_asked_at = self._answered_at = 0.0
+
+    def event_handled(self, label: str, seconds: float) -> None:
+        self._events[label,].observe(seconds)
+
+    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None:
+        if queued is not self._asked:
+            self._asked = queued
+            self._sampled = self._random() < SAMPLED_SHARE
+            self._asked_at = self._timer()
+        if self._sampled:
+            self._plugin_asked_at = self._timer()
+
+    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None:
+        self._answered_at = self._timer()
+        if self._sampled:
+            seconds = self._answered_at - self._plugin_asked_at
+            self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
+        self._incoming[queue, event].inc()
+        if queued is self._asked:
+            self._asked = None
+            seconds = self._answered_at - self._asked_at
+            self._points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)
+
+    def in_flight(self, event: str, change: int) -> None:
+        self._in_flight[event,].inc(change)
+
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        self._points[point, status, profile].observe(seconds)
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self._plugins[plugin, point, status].observe(seconds)
+
+    def evaluated(self, plugin: str, point: str, profile: str, times: int) -> None:
+        self._evaluated[plugin, point, profile].inc(times)
+
+    def goroutines(self, operation: str, change: int) -> None:
+        self._goroutines[operation,].inc(change)
+
+    def algorithm(self, seconds: float) -> None:
+        self._algorithm.observe(seconds)
+
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        labels = (result, profile)
+        self._attempts[labels].inc()
+        self._attempt_seconds[labels].observe(seconds)
+
+    def bound(self, attempts: int, sli_seconds: float | None, after_flush: bool) -> None:
+        self._needed.observe(attempts)
+        if sli_seconds is not None:
+            self._sli[str(attempts),].observe(sli_seconds)
+        if after_flush:
+            self._after_flush.inc()
+
+
+class Maker:
+    """Makes families of the catalogue in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._described = {described.name: described for described in (*COUNTERS, *GAUGES, *HISTOGRAMS)}
+
+    def counter(self, name: str) -> Series[Counter]:
+        found = self._described[name]
+        return Series(Counter(found.full_name, found.text, found.labels, registry=self.registry))
+
+    def gauge(self, name: str) -> Series[Gauge]:
+        found = self._described[name]
+        return Series(Gauge(found.full_name, found.text, found.labels, registry=self.registry))
+
+    def histogram(self, name: str) -> Series[Histogram]:
+        found: Description = self._described[name]
+        return Series(
+            Histogram(found.full_name, found.text, found.labels, registry=self.registry, buckets=found.bounds)
+        )

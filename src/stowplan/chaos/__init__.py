@@ -1,0 +1,1 @@
+"""Schedulers on bad days: random clusters, random faults, and what must hold whatever happens."""

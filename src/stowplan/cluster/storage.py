@@ -1,0 +1,173 @@
+"""Volumes, claims, classes and what CSI drivers say about nodes, as plugins look them up."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from stowplan.api.meta import Object
+from stowplan.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from stowplan.cluster.assumptions import Assumptions
+from stowplan.cluster.capacitypools import CapacityPools
+from stowplan.cluster.volumegroups import VolumeGroups
+
+STORAGE_TYPES: Final = (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+)
+
+
+class Storage:
+    """Storage objects by key (`namespace/name`, or the name where there is no namespace).
+
+    The dictionaries hold what the API server told. `volume` and `claim` give an object as it will be once
+    what was decided about it is written; `groups` has the volumes that are free, seen that way.
+
+    `version` changes with every object, `assumed_version` with every assumption, `classes_version` with
+    storage classes and CSI drivers and `nodes_version` with CSI nodes, so that whoever worked something out
+    can tell that it may be old.
+    """
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.claims: dict[str, PersistentVolumeClaim] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.csi_nodes: dict[str, CSINode] = {}
+        self.csi_drivers: dict[str, CSIDriver] = {}
+        self.capacities: dict[str, CSIStorageCapacity] = {}
+        self.attachments: dict[str, VolumeAttachment] = {}
+        self.groups = VolumeGroups()
+        self.pools = CapacityPools()
+        self.version = 0
+        self.classes_version = 0
+        self.nodes_version = 0
+        self._volumes = Assumptions(self.volumes, "persistentvolumes")
+        self._claims = Assumptions(self.claims, "persistentvolumeclaims")
+        self._waiting: dict[tuple[type[Object], str], list[asyncio.Future[None]]] = {}
+
+    def put(self, obj: Object) -> None:
+        """Take in an object, new or changed."""
+        match obj:
+            case PersistentVolume():
+                self.volumes[obj.key] = obj
+                self._volume_changed(obj.key)
+            case PersistentVolumeClaim():
+                self.claims[obj.key] = obj
+                self._claims.told(obj.key)
+            case StorageClass():
+                self.classes[obj.key] = obj
+                self.classes_version += 1
+            case CSINode():
+                self.csi_nodes[obj.key] = obj
+                self.nodes_version += 1
+            case CSIDriver():
+                self.csi_drivers[obj.key] = obj
+                self.classes_version += 1
+            case CSIStorageCapacity():
+                self.capacities[obj.key] = obj
+                self.pools.put(obj)
+            case VolumeAttachment():
+                self.attachments[obj.key] = obj
+        self._told(obj)
+
+    def remove(self, obj: Object) -> None:
+        """Forget an object."""
+        match obj:
+            case PersistentVolume():
+                self.volumes.pop(obj.key, None)
+                self._volume_changed(obj.key)
+            case PersistentVolumeClaim():
+                self.claims.pop(obj.key, None)
+                self._claims.told(obj.key)
+            case StorageClass():
+                self.classes.pop(obj.key, None)
+                self.classes_version += 1
+            case CSINode():
+                self.csi_nodes.pop(obj.key, None)
+                self.nodes_version += 1
+            case CSIDriver():
+                self.csi_drivers.pop(obj.key, None)
+                self.classes_version += 1
+            case CSIStorageCapacity():
+                self.capacities.pop(obj.key, None)
+                self.pools.remove(obj.key)
+            case VolumeAttachment():
+                self.attachments.pop(obj.key, None)
+        self._told(obj)
+
+    # What is assumed
+
+    @property
+    def assumed_version(self) -> int:
+        return self._volumes.version + self._claims.version
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """A volume as it is assumed to be."""
+        return self._volumes.get(name)
+
+    def claim(self, key: str) -> PersistentVolumeClaim | None:
+        """A claim as it is assumed to be."""
+        return self._claims.get(key)
+
+    def assume_volume(self, volume: PersistentVolume) -> None:
+        """Take a volume to be as given until the API server tells otherwise. Raises AssumeError."""
+        self._volumes.assume(volume)
+        self.groups.put(volume)
+
+    def restore_volume(self, volume: PersistentVolume) -> None:
+        """Take back what was assumed of a volume, unless the API server has told of it since."""
+        if self._volumes.restore(volume):
+            self.groups.put(self.volumes[volume.key])
+
+    def assume_claim(self, claim: PersistentVolumeClaim) -> None:
+        """Take a claim to be as given until the API server tells otherwise. Raises AssumeError."""
+        self._claims.assume(claim)
+
+    def restore_claim(self, claim: PersistentVolumeClaim) -> None:
+        """Take back what was assumed of a claim, unless the API server has told of it since."""
+        self._claims.restore(claim)
+
+    def _volume_changed(self, key: str) -> None:
+        self._volumes.told(key)
+        volume = self._volumes.get(key)
+        if volume is None:
+            self.groups.remove(key)
+        else:
+            self.groups.put(volume)
+
+    # Waiting
+
+    async def changed(self, volumes: Iterable[str], claims: Iterable[str]) -> None:
+        """Wait until the API server tells of one of these volumes and claims."""
+        keys = [
+            *((PersistentVolume, name) for name in volumes),
+            *((PersistentVolumeClaim, key) for key in claims),
+        ]
+        future = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._waiting.setdefault(key, []).append(future)
+        try:
+            await future
+        finally:
+            for key in keys:
+                self._waiting[key].remove(future)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def _told(self, obj: Object) -> None:
+        self.version += 1
+        for future in self._waiting.get((type(obj), obj.key), ()):
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,206 @@
+"""Asking several extenders: who is asked, in which order, and what a failure means."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from stowplan.api.fielderrors import quote
+from stowplan.api.int64 import wrap_int64
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.extenders.interface import Extender, ExtenderError, Filtered, FindPod
+from stowplan.framework.postfilter import Victims
+from stowplan.framework.status import Status, unresolvable, unschedulable
+
+SCORE_FACTOR: Final = 10
+"""Extenders score up to 10, plugins up to 100."""
+
+LEFT_OUT: Final = unresolvable()
+"""The verdict on a node that an extender left out without a word."""
+
+Ignored = Sequence[tuple[str, ExtenderError]]
+"""Failures that were passed over, with the names of the extenders: for a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRound:
+    """What all extenders left of the nodes.
+
+    `kept` are names in the order of the last answer. `verdicts` has every node that was asked about and is
+    not kept. An extender's answer can name more nodes than it was asked about, and then those are in it too:
+    kube-scheduler lets such a verdict replace what a plugin said. `fresh` are the kept nodes that came back
+    as objects; kube-scheduler scores them as if no pod were on them.
+    """
+
+    kept: tuple[str, ...]
+    verdicts: Mapping[str, Status]
+    fresh: Mapping[str, Node]
+    ignored: Ignored = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderScores:
+    """What an extender adds to the scores of nodes, weighted, and on the scale of the plugins' scores."""
+
+    extender: str
+    scores: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizeRound:
+    """The scores of every extender that gave some, in calling order."""
+
+    scores: tuple[ExtenderScores, ...]
+    ignored: Ignored = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BindRound:
+    """Which extender bound the pod; None: none did, and a plugin has to."""
+
+    binder: str | None
+    ignored: Ignored = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptRound:
+    """The candidates all extenders agree to; there may be none."""
+
+    candidates: Mapping[str, Victims]
+    ignored: Ignored = ()
+
+
+async def filter_round(
+    extenders: Iterable[Extender],
+    pod: Pod,
+    nodes: Sequence[Node],
+    left_out: Status = LEFT_OUT,
+) -> FilterRound:
+    """Ask one extender after the other, each about the nodes that the ones before it kept.
+
+    `left_out` is the verdict on nodes that an extender does not mention: without a reason, unless PreFilter
+    chose the nodes to look at, in which case it is what is said of all the others. Raises ExtenderError.
+    """
+    left = {node.name: node for node in nodes}
+    fresh: dict[str, Node] = {}
+    verdicts: dict[str, Status] = {}
+    ignored: list[tuple[str, ExtenderError]] = []
+    for extender in extenders:
+        if not left:
+            break
+        if not extender.is_interested(pod):
+            continue
+        try:
+            answer = await extender.filter(pod, list(left.values()))
+            _check_names(extender, answer, left)
+        except ExtenderError as error:
+            _pass_over(extender, error, ignored)
+            continue
+        verdicts.update({name: unschedulable(reason) for name, reason in answer.failed.items()})
+        verdicts.update({name: unresolvable(reason) for name, reason in answer.unresolvable.items()})
+        if answer.nodes is not None:
+            fresh = {node.name: node for node in answer.nodes}
+        left = {name: fresh.get(name, left[name]) for name in answer.kept}
+    for node in nodes:
+        if node.name not in left:
+            verdicts.setdefault(node.name, left_out)
+    return FilterRound(
+        tuple(left),
+        {name: verdict for name, verdict in verdicts.items()},
+        {name: node for name, node in fresh.items() if name in left},
+        ignored,
+    )
+
+
+async def prioritize_round(extenders: Iterable[Extender], pod: Pod, nodes: Sequence[Node]) -> PrioritizeRound:
+    """Ask all extenders at once. One that fails gives no scores; nothing else comes of it."""
+    asked = [extender for extender in extenders if extender.is_interested(pod)]
+    answers = await asyncio.gather(*(_prioritize(extender, pod, nodes) for extender in asked))
+    scores: list[ExtenderScores] = []
+    ignored: list[tuple[str, ExtenderError]] = []
+    for extender, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, ExtenderError):
+            ignored.append((extender.name, answer))
+        elif answer:
+            scores.append(ExtenderScores(extender.name, answer))
+    return PrioritizeRound(tuple(scores), ignored)
+
+
+async def bind_round(extenders: Iterable[Extender], pod: Pod, node: str) -> BindRound:
+    """Let the first extender bind that can and is interested. Raises ExtenderError.
+
+    If an ignorable one fails the next has its turn.
+    """
+    ignored: list[tuple[str, ExtenderError]] = []
+    for extender in extenders:
+        if not extender.is_binder or not extender.is_interested(pod):
+            continue
+        try:
+            await extender.bind(pod, node)
+        except ExtenderError as error:
+            _pass_over(extender, error, ignored)
+            continue
+        return BindRound(extender.name, ignored)
+    return BindRound(None, ignored)
+
+
+async def preempt_round(
+    extenders: Iterable[Extender], pod: Pod, candidates: Mapping[str, Victims], find: FindPod
+) -> PreemptRound:
+    """Ask one extender after the other, each about the candidates the ones before it agreed to.
+
+    A candidate without victims makes no sense: it is an error, or dropped if the extender is ignorable.
+    Candidates stay in the order they were given in. Raises ExtenderError.
+    """
+    order = {name: place for place, name in enumerate(candidates)}
+    left = dict(candidates)
+    ignored: list[tuple[str, ExtenderError]] = []
+    for extender in extenders:
+        if not left:
+            break
+        if not extender.supports_preemption or not extender.is_interested(pod):
+            continue
+        try:
+            answer = await extender.preempt(pod, left, find)
+        except ExtenderError as error:
+            _pass_over(extender, error, ignored)
+            continue
+        left = {}
+        for name in sorted(answer, key=lambda name: (order.get(name, len(order)), name)):
+            if answer[name].pods:
+                left[name] = answer[name]
+            else:
+                _pass_over(extender, _no_victims(name), ignored)
+    return PreemptRound(left, ignored)
+
+
+async def _prioritize(
+    extender: Extender, pod: Pod, nodes: Sequence[Node]
+) -> Mapping[str, int] | ExtenderError:
+    try:
+        raw = await extender.prioritize(pod, nodes)
+    except ExtenderError as error:
+        return error
+    factor = extender.weight * SCORE_FACTOR if extender.is_prioritizer else 0
+    return {node.name: wrap_int64(raw[node.name] * factor) for node in nodes if node.name in raw}
+
+
+def _pass_over(extender: Extender, error: ExtenderError, ignored: list[tuple[str, ExtenderError]]) -> None:
+    """Go on without an extender that may fail; for the others a failure ends the attempt."""
+    if not extender.is_ignorable:
+        raise error
+    ignored.append((extender.name, error))
+
+
+def _check_names(extender: Extender, answer: Filtered, asked: Mapping[str, Node]) -> None:
+    for name in answer.kept:
+        if name not in asked:
+            raise ExtenderError(
+                f"extender {quote(extender.name)} claims a filtered node {quote(name)} "
+                "which is not found in the input node list"
+            )
+
+
+def _no_victims(node: str) -> ExtenderError:
+    return ExtenderError(f"expected at least one victim pod on node {quote(node)}")

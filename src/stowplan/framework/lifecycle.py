@@ -1,0 +1,238 @@
+"""From the choice of a node to the binding: Reserve, Permit, PreBind, Bind and PostBind of one profile."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from stowplan.api.status import ApiError
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.framework import Framework
+from stowplan.framework.plugin import Plugin, Wait
+from stowplan.framework.points import Point
+from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
+
+Waits = dict[str, float]
+"""How long plugins want a pod to wait at Permit, in seconds by plugin."""
+
+_WAIT: Final = Status(Code.WAIT, ("one or more plugins asked to wait and no plugin rejected pod",))
+
+
+class Lifecycle:
+    """The plugins of a profile that act on a decision, run in order with what each answer means.
+
+    A plugin that raises has failed; the attempt ends with an error that names it. Answers are never raised
+    here: every method returns a status.
+    """
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._reserve = self._having(Point.RESERVE, "reserve")
+        self._unreserve = list(reversed(self._having(Point.RESERVE, "unreserve")))
+        self._permit = self._having(Point.PERMIT, "permit")
+        self._pre_bind = self._having(Point.PRE_BIND, "pre_bind")
+        self._bind = self._having(Point.BIND, "bind")
+        self._post_bind = self._having(Point.POST_BIND, "post_bind")
+
+    def _having(self, point: Point, method: str) -> list[Any]:
+        """The plugins of a point that have its method; a profile may name others, and they have no say."""
+        return [plugin for plugin in self._framework.at(point) if hasattr(plugin, method)]
+
+    # In the scheduling cycle
+
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Have plugins take what the pod needs; the first that will not ends it."""
+        began = self._begin()
+        status = SUCCESS
+        for plugin in self._reserve:
+            status = _status("Reserve", plugin, plugin.reserve, cycle, pod, node)
+            if not status.is_success:
+                break
+        self._end("Reserve", status, began)
+        return status
+
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> list[str]:
+        """Have plugins give back what they took, last first; returns what went wrong."""
+        began = self._begin()
+        problems = []
+        for plugin in self._unreserve:
+            try:
+                plugin.unreserve(cycle, pod, node)
+            except Exception as cause:  # noqa: BLE001 - the others have to give back theirs all the same
+                problems.append(f'running Unreserve plugin "{plugin.name}": {_told(cause)}')
+        self._end("Unreserve", SUCCESS, began)
+        return problems
+
+    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
+        """Ask plugins for leave to bind: success, a rejection, or WAIT with how long for whom."""
+        began = self._begin()
+        waits: Waits = {}
+        status = SUCCESS
+        for plugin in self._permit:
+            answer = _answer(plugin.permit, cycle, pod, node)
+            if isinstance(answer, Wait):
+                waits[plugin.name] = answer.seconds
+                continue
+            status = _judge("Permit", plugin, answer)
+            if not status.is_success:
+                break
+        else:
+            status = _WAIT if waits else SUCCESS
+        self._end("Permit", status, began)
+        return status, waits
+
+    # In the binding cycle
+
+    def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Sequence[Plugin]]:
+        """Which PreBind plugins have work to do: success and those plugins, SKIP if none has, or an error."""
+        if not self._pre_bind:
+            return SKIP, ()
+        began = self._begin()
+        busy: list[Plugin] = []
+        status = SKIP
+        for plugin in self._pre_bind:
+            ask: Callable[..., Any] | None = getattr(plugin, "pre_bind_pre_flight", None)
+            answer = SUCCESS if ask is None else _pre_flight(plugin, ask, cycle, pod, node)
+            if answer.is_success:
+                busy.append(plugin)
+                status = SUCCESS
+            elif answer.code is not Code.SKIP:
+                status = answer
+                break
+        self._end("PreBindPreFlight", status, began)
+        return status, busy
+
+    async def pre_bind(self, plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Run PreBind plugins; neighbours that allow it run side by side."""
+        began = self._begin()
+        status = SUCCESS
+        for parallel, group in groupby(plugins, key=lambda plugin: plugin.parallel_pre_bind):
+            run = _side_by_side if parallel else _one_by_one
+            status = await run(group, cycle, pod, node)
+            if not status.is_success:
+                break
+        self._end("PreBind", status, began)
+        return status
+
+    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Have the first plugin that does not skip the pod bind it."""
+        began = self._begin()
+        status = SKIP
+        for plugin in self._bind:
+            status = await _waited_for("Bind", plugin, plugin.bind, cycle, pod, node)
+            if status.code is not Code.SKIP:
+                break
+        self._end("Bind", status, began)
+        return status
+
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[str]:
+        """Tell plugins that the pod is bound. Returns what went wrong; it changes nothing any more."""
+        if not self._post_bind:
+            return []
+        began = self._begin()
+        problems = []
+        for plugin in self._post_bind:
+            status = await _waited_for("PostBind", plugin, plugin.post_bind, cycle, pod, node)
+            if not status.is_success:
+                problems.append(status.message)
+        self._end("PostBind", SUCCESS, began)
+        return problems
+
+    # How long it took
+
+    def _begin(self) -> float:
+        probe = self._framework.probe
+        return 0.0 if probe is None else probe.timer()
+
+    def _end(self, point: str, status: Status, began: float) -> None:
+        probe = self._framework.probe
+        if probe is not None:
+            probe.point(point, status.code.label, probe.timer() - began)
+
+
+def _answer(method: Callable[..., Any], *args: Any) -> Any:
+    """What a plugin says; what it raises becomes an error status."""
+    try:
+        return method(*args)
+    except PluginError as cause:
+        return error(str(cause))
+    except Exception as cause:  # noqa: BLE001 - a plugin that fails must not take the scheduler along
+        return error(_told(cause))
+
+
+def _status(point: str, plugin: Plugin, method: Callable[..., Any], *args: Any) -> Status:
+    return _judge(point, plugin, _answer(method, *args))
+
+
+async def _waited_for(point: str, plugin: Plugin, method: Callable[..., Any], *args: Any) -> Status:
+    answer = _answer(method, *args)
+    if inspect.isawaitable(answer):
+        try:
+            answer = await answer
+        except Exception as cause:  # noqa: BLE001 - see _answer
+            answer = error(_told(cause))
+    return _judge(point, plugin, answer)
+
+
+def _judge(point: str, plugin: Plugin, said: object) -> Status:
+    """The status an answer amounts to: none is success, an error says where it happened."""
+    if said is None:
+        return SUCCESS
+    answer = (
+        said if isinstance(said, Status) else error(f"expected a Status or None, got {type(said).__name__}")
+    )
+    if answer.is_success or answer.code is Code.SKIP:
+        return answer
+    if answer.code.is_rejection:
+        return answer.by(plugin.name)
+    return error(f'running {point} plugin "{plugin.name}": {answer.message}')
+
+
+def _pre_flight(plugin: Plugin, ask: Callable[..., Any], *args: Any) -> Status:
+    answer = _answer(ask, *args)
+    if answer is None:
+        return SUCCESS
+    if isinstance(answer, Status) and answer.code in (Code.SUCCESS, Code.SKIP):
+        return SUCCESS if answer.is_success else SKIP
+    if isinstance(answer, Status) and answer.code is Code.ERROR:
+        return error(f'running PreBindPreFlight "{plugin.name}": {answer.message}')
+    said = answer.code.label if isinstance(answer, Status) else type(answer).__name__
+    return error(
+        f'PreBindPreFlight {plugin.name} returned "{said}", which is unsupported. '
+        "It is supposed to return Success, Skip, or Error status"
+    )
+
+
+async def _pre_bind(plugin: Any, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    status = await _waited_for("PreBind", plugin, plugin.pre_bind, cycle, pod, node)
+    return SUCCESS if status.code is Code.SKIP else status
+
+
+async def _one_by_one(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    for plugin in plugins:
+        status = await _pre_bind(plugin, cycle, pod, node)
+        if not status.is_success:
+            return status
+    return SUCCESS
+
+
+async def _side_by_side(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    """Run all at the same time; the first failure ends the others."""
+    tasks = [asyncio.ensure_future(_pre_bind(plugin, cycle, pod, node)) for plugin in plugins]
+    try:
+        for done in asyncio.as_completed(tasks):
+            status = await done
+            if not status.is_success:
+                return status
+        return SUCCESS
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _told(cause: BaseException) -> str:
+    """An exception in one line. What an API server said is said as it is."""
+    return str(cause) if isinstance(cause, ApiError) else f"{type(cause).__name__}: {cause}"

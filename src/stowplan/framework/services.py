@@ -1,0 +1,38 @@
+"""What a living scheduler offers its plugins."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from stowplan.api.pod import Pod
+from stowplan.client import Client
+from stowplan.clock import Clock
+from stowplan.framework.waiting import WaitingPods
+
+
+class Services(Protocol):
+    """The scheduler as its plugins see it. Everything is on the scheduler's event loop."""
+
+    @property
+    def client(self) -> Client:
+        """The API server."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """Pods of all profiles that wait at Permit, to be let go or turned away."""
+        ...
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Try pods again now that wait in the queue."""
+        ...
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as the API server last told of it, by `namespace/name`."""
+        ...
+
+    def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
+        """Record an event about a pod, in the name of its profile."""
+        ...

@@ -1,0 +1,158 @@
+"""What is counted and timed while pods are scheduled: the one object that everybody tells."""
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from stowplan.framework.gates import FeatureGates
+from stowplan.metrics.accumulators import UNLABELLED
+from stowplan.metrics.evaluations import Evaluations, Tally
+from stowplan.metrics.exposition import exposition
+from stowplan.metrics.families import Families
+from stowplan.metrics.optional import (
+    AsyncCallMetrics,
+    BatchMetrics,
+    DeviceMetrics,
+    PodGroupMetrics,
+    VolumeMetrics,
+)
+from stowplan.metrics.queueing import QueueMetrics
+from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE
+
+SCHEDULED: Final = "scheduled"
+UNSCHEDULABLE_RESULT: Final = "unschedulable"
+ERROR: Final = "error"
+"""Results of an attempt."""
+
+BINDING: Final = "binding"
+PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
+"""Operations that run beside the scheduling of pods and have no name of their own."""
+
+_QUEUES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
+_CACHED: Final = ("nodes", "pods", "assumed_pods")
+
+MOST_ATTEMPTS: Final = 15
+_ATTEMPTS: Final = (*((str(number),) for number in range(MOST_ATTEMPTS)), (f"{MOST_ATTEMPTS}+",))
+"""Label values for the number of attempts; from a limit on it is always the same."""
+
+
+class SchedulerMetrics(QueueMetrics):
+    """All metrics of one scheduler, and an instrument for its queue.
+
+    `timer` gives seconds; it is asked for what the queue does, all other durations come from the callers.
+    `rng` decides which runs of PreEnqueue plugins are sampled. Others may add their collectors to `registry`.
+    """
+
+    def __init__(self, timer: Callable[[], float], gates: FeatureGates, rng: Random) -> None:
+        families = Families(gates)
+        super().__init__(families, timer, rng)
+        self.registry = CollectorRegistry()
+        self.registry.register(families)
+        self._families = families
+        self.batches = BatchMetrics(families)
+        self.devices = DeviceMetrics(families)
+        self.volumes = VolumeMetrics(families)
+        self.async_calls = AsyncCallMetrics(families)
+        self.pod_groups = PodGroupMetrics(families)
+        self._attempts = families.counter("schedule_attempts_total")
+        self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
+        self._algorithm = families.distribution("scheduling_algorithm_duration_seconds")
+        self._events = families.histogram("event_handling_duration_seconds")
+        self._preemptions = families.counter("preemption_attempts_total")
+        self._victims = families.distribution("preemption_victims")
+        self._preemption_runs = families.counter("preemption_goroutines_execution_total")
+        self._preemption_seconds = families.histogram("preemption_goroutines_duration_seconds")
+        self._sli = families.histogram("pod_scheduling_sli_duration_seconds")
+        self._needed_attempts = families.distribution("pod_scheduling_attempts")
+        self._after_flush = families.counter("pod_scheduled_after_flush_total")
+        self._permit_waits = families.histogram("permit_wait_duration_seconds")
+        self._goroutines = families.gauge("goroutines")
+        self._evaluated = families.counter("plugin_evaluation_total")
+        self._evaluations = Evaluations(self._evaluated)
+        families.before_showing(self._evaluations.settle)
+        self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
+        self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
+
+    def watch_queue(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Whom to ask how many pods wait: `active`, `backoff`, `unschedulable` and `gated` ones."""
+        self._families.read_gauge("pending_pods").read_from(counts)
+
+    def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
+        """Whom to ask how many `nodes`, `pods` and `assumed_pods` are known."""
+        self._families.read_gauge("cache_size").read_from(sizes)
+
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt to place a pod is over: `scheduled` (bound), `unschedulable` or `error`."""
+        labels = (result, profile)
+        self._attempts[labels] += 1
+        self._attempt_seconds[labels].observe(seconds)
+
+    def algorithm(self, seconds: float) -> None:
+        """A node was looked for, found or not."""
+        self._algorithm.observe(seconds)
+
+    def event_handled(self, label: str, seconds: float) -> None:
+        """A change of the cluster was taken in; `label` is that of the event."""
+        self._events[label,].observe(seconds)
+
+    def preemption_attempted(self) -> None:
+        """A pod that fits nowhere asks whether others should make room."""
+        self._preemptions[UNLABELLED] += 1
+
+    def preempted(self, victims: int) -> None:
+        """So many pods have to go."""
+        self._victims.observe(victims)
+
+    def preemption_executed(self, result: str, seconds: float) -> None:
+        """The victims were told to go; kube-scheduler always says `success`, after no time."""
+        labels = (result,)
+        self._preemption_runs[labels] += 1
+        self._preemption_seconds[labels].observe(seconds)
+
+    def bound(self, attempts: int, sli_seconds: float | None, after_flush: bool) -> None:
+        """A pod is bound, `sli_seconds` after it first became ready, unless that is not known."""
+        self._needed_attempts.observe(attempts)
+        if sli_seconds is not None:
+            self._sli[_ATTEMPTS[attempts if attempts < MOST_ATTEMPTS else MOST_ATTEMPTS]].observe(sli_seconds)
+        if after_flush:
+            self._after_flush[UNLABELLED] += 1
+
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """All plugins of an extension point were run: `PreFilter`, ...; the status is a code's label."""
+        self._points[point, status, profile].observe(seconds)
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One plugin was run at an extension point; to be told in the cycles that are sampled."""
+        self._plugins[plugin, point, status].observe(seconds)
+
+    def evaluated(self, plugin: str, point: str, profile: str, times: int = 1) -> None:
+        """A plugin was asked at PreFilter, Filter, PreScore or Score and did not skip."""
+        self._evaluated[plugin, point, profile] += times
+
+    def evaluations(self, profile: str, pairs: Iterable[tuple[str, str]]) -> Tally:
+        """A tally for a bundle of (plugin, extension point) that are always asked together.
+
+        Each is shown from now on, if only as 0: kube-scheduler shows all plugins of its profiles at once.
+        """
+        return self._evaluations.tally(profile, pairs)
+
+    def permit_waited(self, result: str, seconds: float) -> None:
+        """A pod waited for a permission; the result is a code's label."""
+        self._permit_waits[result,].observe(seconds)
+
+    def goroutines(self, operation: str, change: int) -> None:
+        """So many tasks more or fewer work on something, such as `binding`."""
+        self._goroutines[operation,] += change
+
+    def text(self) -> bytes:
+        """Everything in the registry in Prometheus's text format."""
+        return exposition(self.registry)
+
+    def reset(self) -> None:
+        """Let figures with labels start anew.
+
+        As in kube-scheduler those without labels go on. Gauges tell what is there now, so they go on, too.
+        """
+        self._families.reset()

@@ -1,0 +1,17 @@
+"""Binds a pod by telling the API server."""
+
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.storage import ObjectReference
+from stowplan.api.writes import Binding
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Plugin
+
+
+class DefaultBinder(Plugin):
+    """Writes the Binding of a pod. It carries the pod's uid, so no other of that name is bound."""
+
+    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        metadata = ObjectMeta(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        target = ObjectReference(kind="Node", name=node)
+        await self.handle.scheduler.client.bind(Binding(metadata=metadata, target=target))

@@ -1,0 +1,218 @@
+"""What every node has for pods of one demand, kept current as volumes, classes and nodes change."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
+from stowplan.api.requirement import IN
+from stowplan.cluster.columns import IntColumn
+from stowplan.cluster.table import ClusterTable
+from stowplan.plugins.volumebinding.demand import BoundVolume, Demand, Wish
+from stowplan.plugins.volumebinding.partition import EVERYWHERE, Migrated, Partition, PassingRows
+from stowplan.plugins.volumebinding.placement import BoundTests, Placement, Provisioning, Question, place
+from stowplan.plugins.volumebinding.provisioning import offering
+from stowplan.plugins.volumebinding.scoring import CapacityScorer
+from stowplan.plugins.volumebinding.stock import Stock
+
+ConflictColumn = npt.NDArray[np.int8]
+
+_FEW_NODES: Final = 32
+"""Up to this many changed nodes are sorted again one by one."""
+
+
+class Survey:
+    """Answers by row for one demand: `conflicts` are the codes of `Conflict`, `scores` only with a scorer.
+
+    Each distinct kind of row is worked out once. Both columns are replaced, never written to, when an answer
+    changes: whoever has an older one can compare.
+    """
+
+    def __init__(
+        self, table: ClusterTable, passing: PassingRows, demand: Demand, scorer: CapacityScorer | None
+    ) -> None:
+        self._table = table
+        self._passing = passing
+        self._demand = demand
+        self._scorer = scorer
+        self._begin()
+
+    def _begin(self) -> None:
+        """Work everything out from scratch."""
+        table, wishes = self._table, self._demand.wishes
+        self._partition = partition = Partition(table, self._passing)
+        self._question = question = _question(self._demand, partition)
+        self._stock = Stock(wishes, question.by_size, partition)
+        self._answers: ConflictColumn = np.zeros(16, dtype=np.int8)
+        self._marks: IntColumn = np.zeros(16, dtype=np.int64)
+        self._answered: set[int] = set()
+        self._provisioning = self._what_can_be_made()
+        groups = table.storage.groups
+        for class_name in dict.fromkeys(wishes[number].class_name for number in question.by_size):
+            for group in groups.of_class(class_name):
+                self._stock.update(group.number, group)
+        self._note_versions()
+        self._sorted_anew()
+        self._tell()
+
+    def _note_versions(self) -> None:
+        table, storage = self._table, self._table.storage
+        self._topology = table.topology_version
+        self._node_position = table.node_log.position
+        self._csi_nodes = storage.nodes_version
+        self._makers = (storage.classes_version, storage.pools.version)
+        self._group_position = storage.groups.log.position
+
+    def sync(self) -> None:
+        """Take in what changed since."""
+        table, storage = self._table, self._table.storage
+        stands = (
+            self._topology == table.topology_version
+            and self._csi_nodes == storage.nodes_version
+            and self._makers == (storage.classes_version, storage.pools.version)
+            and self._group_position == storage.groups.log.position
+        )
+        if stands:
+            return
+        kinds_known = len(self._partition.kinds)
+        stale: set[int] = set()
+        moved = self._follow_nodes()
+        if moved is None or not self._follow_groups(stale):
+            self._begin()
+            return
+        self._follow_makers(stale)
+        self._note_versions()
+        if moved or kinds_known != len(self._partition.kinds):
+            self._sorted_anew()
+        elif not stale:
+            return
+        self._answered -= stale
+        self._tell()
+
+    def placement(self, row: int) -> Placement:
+        """What would come of the pod on a row, as things are now."""
+        self.sync()
+        return self._place(int(self._partition.ids[row]))
+
+    def _place(self, kind: int) -> Placement:
+        return place(self._question, self._stock, self._provisioning, self._partition.kinds[kind])
+
+    # What changed
+
+    def _follow_nodes(self) -> bool | None:
+        """Whether rows may be of another kind now; None if all have to be sorted from scratch."""
+        table = self._table
+        if self._csi_nodes != table.storage.nodes_version:
+            return None
+        if self._topology == table.topology_version:
+            return False
+        rows = table.node_log.since(self._node_position)
+        if rows is None or len(rows) > _FEW_NODES:
+            return None
+        self._partition.sort_again(rows)
+        return True
+
+    def _follow_groups(self, stale: set[int]) -> bool:
+        """Add the kinds of rows for which other volumes are free now; False if it is too long ago to say."""
+        groups = self._table.storage.groups
+        changed = groups.log.since(self._group_position)
+        if changed is None:
+            return False
+        if self._question.by_size:
+            for number in sorted(changed.tolist()):
+                test = self._stock.update(number, groups.by_number.get(number))
+                if test is not None:
+                    stale.update(self._kinds_with(test))
+        return True
+
+    def _follow_makers(self, stale: set[int]) -> None:
+        """Add the kinds of rows for which other volumes can be made now."""
+        storage = self._table.storage
+        if self._makers == (storage.classes_version, storage.pools.version):
+            return
+        before, self._provisioning = self._provisioning, self._what_can_be_made()
+        for old, new in zip(before, self._provisioning, strict=True):
+            if old == new:
+                continue
+            if old.topologies != new.topologies or old.pools is None or new.pools is None:
+                stale.update(range(len(self._partition.kinds)))
+                return
+            for _, test in set(old.pools) ^ set(new.pools):
+                stale.update(self._kinds_with(test))
+
+    def _kinds_with(self, test: int) -> Iterable[int]:
+        if test == EVERYWHERE:
+            return range(len(self._partition.kinds))
+        return self._partition.kinds_with(test)
+
+    def _what_can_be_made(self) -> list[Provisioning]:
+        return [_provisioning(wish, self._table, self._partition) for wish in self._demand.wishes]
+
+    # Answers
+
+    def _sorted_anew(self) -> None:
+        """The kinds there are may be others than before."""
+        self._present = np.unique(self._partition.ids[: self._table.rows_in_use]).tolist()
+        size = len(self._partition.kinds)
+        if size > len(self._answers):
+            for name in ("_answers", "_marks"):
+                old = getattr(self, name)
+                grown = np.zeros(2 * size, dtype=old.dtype)
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+
+    def _tell(self) -> None:
+        """Answer for the kinds of rows that have no answer, and write the columns."""
+        for kind in self._present:
+            if kind not in self._answered:
+                placement = self._place(kind)
+                self._answers[kind] = placement.conflicts
+                if self._scorer is not None and not placement.conflicts:
+                    self._marks[kind] = self._scorer.score(self._demand.wishes, placement)
+                self._answered.add(kind)
+        ids = self._partition.ids
+        self.conflicts: ConflictColumn = self._answers[ids]
+        self.scores: IntColumn | None = None if self._scorer is None else self._marks[ids]
+
+
+def _question(demand: Demand, partition: Partition) -> Question:
+    wishes = demand.wishes
+    selected = {
+        number: partition.number(_named(wish.selected_node))
+        for number, wish in enumerate(wishes)
+        if wish.selected_node is not None
+    }
+    looking = [number for number in range(len(wishes)) if number not in selected]
+    return Question(
+        [_bound_tests(volume, partition) for volume in demand.bound],
+        wishes,
+        selected,
+        {n: partition.number(promised.reach) for n in looking if (promised := wishes[n].promised) is not None},
+        sorted(looking, key=lambda number: wishes[number].size),
+    )
+
+
+def _bound_tests(volume: BoundVolume, partition: Partition) -> BoundTests:
+    test = partition.number(volume.reach)
+    if volume.migration is None:
+        return BoundTests(test, missing=volume.missing)
+    plugin, reach = volume.migration
+    return BoundTests(test, partition.number(Migrated(plugin)), partition.number(reach))
+
+
+def _named(node: str) -> RequiredNodeAffinity:
+    """The test that a single node passes."""
+    name = FieldRequirement("metadata.name", IN, node)
+    return RequiredNodeAffinity(None, CompiledNodeSelector((Term(fields=(name,)),)))
+
+
+def _provisioning(wish: Wish, table: ClusterTable, partition: Partition) -> Provisioning:
+    found = offering(wish, table.storage)
+    if found is None:
+        return Provisioning()
+    topologies = partition.number(found.topologies)
+    if found.pools is None:
+        return Provisioning(topologies)
+    return Provisioning(topologies, tuple((pool, partition.number(pool.reach)) for pool in found.pools))

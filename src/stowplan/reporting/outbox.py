@@ -1,0 +1,133 @@
+"""A bounded queue of things to be written, and the tasks that write them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+LIMIT: Final = 1000
+"""How much may wait to be written."""
+
+WRITERS: Final = 64
+"""How many writes may be under way."""
+
+
+class Outbox(Generic[T]):
+    """Writes what is put into it, in the order in which it was put, several things at a time.
+
+    Putting never waits. A writer takes one thing after the other as long as there are any; before it
+    begins with one while more are waiting it calls another writer. So where a write does not wait (a store
+    in this process) one writer does everything in one go, and where it does there are as many as needed.
+    """
+
+    def __init__(
+        self, write: Callable[[T], Awaitable[None]], *, limit: int = LIMIT, writers: int = WRITERS
+    ) -> None:
+        self._write = write
+        self._limit = limit
+        self._most_writers = writers
+        self._waiting: deque[T] = deque()
+        self._writers: set[asyncio.Task[None]] = set()
+        self._idle: list[asyncio.Future[None]] = []
+        self._called = False
+        self._under_way = 0
+        self._written_all = asyncio.Event()
+        self._end: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        """How much is waiting."""
+        return len(self._waiting)
+
+    @property
+    def is_running(self) -> bool:
+        return self._end is not None
+
+    def put(self, item: T) -> bool:
+        """Have something written; False if too much is waiting already."""
+        if len(self._waiting) >= self._limit:
+            return False
+        self._waiting.append(item)
+        if not self._called:
+            self._call_writer()
+        return True
+
+    async def run(self) -> None:
+        """Write until cancelled. What goes wrong in a writer goes wrong here."""
+        self._end = asyncio.get_running_loop().create_future()
+        try:
+            if self._waiting:
+                self._call_writer()
+            await self._end
+        finally:
+            self._end = None
+            await self._dismiss()
+
+    async def drain(self) -> None:
+        """Come back when everything has been written, also if nobody runs this."""
+        while self.is_running and (self._waiting or self._under_way):
+            self._written_all.clear()
+            await self._written_all.wait()
+        while self._waiting:
+            await self._write(self._waiting.popleft())
+
+    def _call_writer(self) -> None:
+        """Wake an idle writer or hire one. One at a time: whoever comes calls the next if there is need."""
+        if self._end is None:
+            return
+        if self._idle:
+            self._called = True
+            self._idle.pop().set_result(None)
+        elif len(self._writers) < self._most_writers:
+            self._called = True
+            writer = asyncio.get_running_loop().create_task(self._work(), name="event writer")
+            self._writers.add(writer)
+            writer.add_done_callback(self._ended)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._called = False
+            await self._write_all()
+            self._written_all.set()
+            idle: asyncio.Future[None] = loop.create_future()
+            self._idle.append(idle)
+            await idle
+
+    async def _write_all(self) -> None:
+        """Write what is waiting, then let others have their turn before going on with what has come since.
+
+        However much they put in theirs, it is written before their next one.
+        """
+        waiting = self._waiting
+        while waiting:
+            left = len(waiting)
+            while waiting and left:
+                left -= 1
+                item = waiting.popleft()
+                if waiting and not self._called:
+                    self._call_writer()
+                self._under_way += 1
+                try:
+                    await self._write(item)
+                finally:
+                    self._under_way -= 1
+            if waiting:
+                await asyncio.sleep(0)
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        self._writers.discard(writer)
+        if not writer.cancelled() and self._end is not None and not self._end.done():
+            error = writer.exception()
+            if error is not None:
+                self._end.set_exception(error)
+
+    async def _dismiss(self) -> None:
+        writers = list(self._writers)
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+        self._idle.clear()
+        self._called = False
+        self._written_all.set()

@@ -1,0 +1,148 @@
+"""Finding a node for one pod: filters, extenders, scores, and the choice among the best."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+
+from stowplan.api.node import Node
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import IntColumn
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.extenders import Extender, ExtenderError
+from stowplan.extenders.rounds import ExtenderScores, Ignored, filter_round, prioritize_round
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.framework import Framework
+from stowplan.framework.status import unresolvable
+from stowplan.framework.trials import NO_NOMINATIONS, Nominations
+from stowplan.scheduler import emptynodes
+from stowplan.scheduler.journal import Journal
+from stowplan.scheduler.sampler import Sampler
+
+
+@dataclass(slots=True)
+class Found:
+    """What came of the search: the row, None if no node can take the pod.
+
+    `ties` is how many rows were as good. Where extenders had a say, `extender_scores` is what they added,
+    `shifts` how far plugins' scores moved because nodes came back empty, and `totals` the totals of the
+    feasible rows with all of that.
+    """
+
+    evaluation: Evaluation
+    row: int | None = None
+    ties: int = 0
+    extender_scores: Sequence[ExtenderScores] = ()
+    shifts: emptynodes.Difference = field(default_factory=dict)
+    totals: IntColumn | None = None
+    extenders_rejected: bool = False
+
+
+class Algorithm:
+    """The search for a node, the same for every profile. Ties are broken by `rng`, fairly."""
+
+    def __init__(
+        self, sampler: Sampler, extenders: Sequence[Extender], rng: Random, journal: Journal
+    ) -> None:
+        self._sampler = sampler
+        self._extenders = extenders
+        self._rng = rng
+        self._journal = journal
+
+    def find(
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        nominations: Nominations = NO_NOMINATIONS,
+        nominated_row: int | None = None,
+    ) -> Found:
+        """Search without asking extenders. Raises PluginError."""
+        evaluation = framework.screen(pod, nominations, nominated_row)
+        self._sample(framework, evaluation)
+        framework.rank(evaluation)
+        return self._choose(evaluation)
+
+    async def find_with_extenders(
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        nominations: Nominations = NO_NOMINATIONS,
+        nominated_row: int | None = None,
+    ) -> Found:
+        """Search with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
+        evaluation = framework.screen(pod, nominations, nominated_row)
+        if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
+            evaluation.only_row = None
+        rejected = False
+        fresh: Mapping[str, Node] = {}
+        if evaluation.only_row is None and evaluation.feasible_count:
+            self._sample(framework, evaluation)
+            rejected, fresh = await self._filter(evaluation)
+        framework.rank(evaluation)
+        found = await self._prioritize(evaluation, fresh) if evaluation.scored else self._choose(evaluation)
+        found.extenders_rejected = rejected
+        return found
+
+    def _sample(self, framework: Framework, evaluation: Evaluation) -> None:
+        percentage = framework.profile.percentage_of_nodes_to_score
+        if percentage is not None and evaluation.only_row is None and evaluation.rejected_outright is None:
+            self._sampler.narrow(evaluation, percentage)
+
+    def _choose(self, evaluation: Evaluation) -> Found:
+        if not evaluation.feasible_count:
+            return Found(evaluation)
+        if not evaluation.scored:
+            return Found(evaluation, evaluation.pick(0), 1)
+        ties = evaluation.best()[1]
+        return Found(evaluation, evaluation.pick(self._rng.randrange(ties) if ties > 1 else 0), ties)
+
+    # Extenders
+
+    async def _nominated_passes(self, evaluation: Evaluation) -> bool:
+        """Do extenders accept the node promised to the pod? One that fails stands for no."""
+        row = evaluation.only_row
+        assert row is not None
+        try:
+            left = await filter_round(self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, [row]))
+        except ExtenderError as failure:
+            self._journal.problem("Evaluation failed on nominated node", err=failure)
+            return False
+        return bool(left.kept)
+
+    async def _filter(self, evaluation: Evaluation) -> tuple[bool, Mapping[str, Node]]:
+        """Leave out what extenders reject. Returns whether there was any, and the nodes that came back."""
+        table = evaluation.cycle.table
+        rows = evaluation.feasible_rows.tolist()
+        left_out = unresolvable() if evaluation.pre_filtering.node_names is None else evaluation.left_out
+        left = await filter_round(
+            self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, rows), left_out
+        )
+        self._tell(left.ignored)
+        verdicts = {table.row_of(name): verdict for name, verdict in left.verdicts.items()}
+        known = {row: verdict for row, verdict in verdicts.items() if row is not None}
+        evaluation.leave_out(np.array(list(known), dtype=np.intp), known)
+        return len(left.kept) != len(rows), left.fresh
+
+    async def _prioritize(self, evaluation: Evaluation, fresh: Mapping[str, Node]) -> Found:
+        """Add what extenders think of the nodes, and choose."""
+        rows = evaluation.feasible_rows
+        nodes = _nodes(evaluation, rows.tolist())
+        asked = await prioritize_round(self._extenders, evaluation.cycle.pod.pod, nodes)
+        self._tell(asked.ignored)
+        shifts = emptynodes.differences(evaluation, rows, fresh) if fresh else {}
+        totals = evaluation.totals()[rows] + emptynodes.total(shifts, len(rows))
+        for given in asked.scores:
+            totals += np.array([given.scores.get(node.name, 0) for node in nodes], dtype=np.int64)
+        best: Rows = rows[totals == totals.max()]
+        row = int(best[self._rng.randrange(len(best)) if len(best) > 1 else 0])
+        return Found(evaluation, row, len(best), asked.scores, shifts, totals)
+
+    def _tell(self, ignored: Ignored) -> None:
+        for name, failure in ignored:
+            self._journal.info(0, "Skipping extender as it returned error", extender=name, err=failure)
+
+
+def _nodes(evaluation: Evaluation, rows: Sequence[int]) -> list[Node]:
+    nodes = evaluation.cycle.table.nodes
+    return [node for node in (nodes[row] for row in rows) if node is not None]

@@ -1,0 +1,181 @@
+"""The binding cycle: carrying out a decision, in the background, while the next pods are being placed."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stowplan.api.status import ApiError
+from stowplan.extenders import ExtenderError
+from stowplan.extenders.rounds import bind_round
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.metrics.scheduling import BINDING, SCHEDULED
+from stowplan.queue.queued import QueuedPod
+from stowplan.reporting import NORMAL, nomination_patch, patch_status
+from stowplan.scheduler.context import Context, Profile
+from stowplan.scheduler.failure import FailureHandling, failed_on_node
+
+
+class Chosen(NamedTuple):
+    """A pod and the node that is held for it. `began` is when its attempt did."""
+
+    profile: Profile
+    queued: QueuedPod
+    cycle: Cycle
+    node: str
+    began: float
+    feasible: int
+    evaluated: int
+
+
+class BindingCycle:
+    """Binds pods, each in a task of its own: waits at Permit, prepares, binds, and tells of it.
+
+    Whatever fails gives the node back and hands the pod to failure handling.
+    """
+
+    def __init__(self, context: Context, failures: FailureHandling) -> None:
+        self._context = context
+        self._failures = failures
+
+    def begin(self, chosen: Chosen) -> None:
+        self._context.tasks.start(self._run(chosen), "binding")
+
+    async def _run(self, chosen: Chosen) -> None:
+        metrics = self._context.metrics
+        metrics.goroutines(BINDING, 1)
+        try:
+            status = await self._bind(chosen)
+            if status.is_success:
+                await self._bound(chosen)
+            else:
+                await self._context.still.free()
+                self._give_back(chosen, status)
+        finally:
+            metrics.goroutines(BINDING, -1)
+
+    async def _bind(self, chosen: Chosen) -> Status:
+        context = self._context
+        pod, uid = chosen.queued.pod, chosen.queued.uid
+        lifecycle = chosen.profile.lifecycle
+        ready, busy = lifecycle.pre_flight(chosen.cycle, pod, chosen.node)
+        if ready.code is Code.ERROR:
+            return ready
+        waiting = context.waiting.get(uid)
+        if busy or waiting is not None:
+            await self._announce(chosen)
+        if waiting is not None:
+            status = await self._wait(chosen)
+            if not status.is_success:
+                return status
+        context.queue.done(uid)
+        if busy:
+            status = await self._pre_bind(chosen, busy)
+            if not status.is_success:
+                return status
+        if context.extenders:
+            try:
+                bound = await bind_round(context.extenders, pod.pod, chosen.node)
+            except ExtenderError as failure:
+                return error(str(failure))
+            if bound.binder is not None:
+                return SUCCESS
+        return await lifecycle.bind(chosen.cycle, pod, chosen.node)
+
+    async def _announce(self, chosen: Chosen) -> None:
+        """Say where the pod is going, since it will be a while: others may want to know."""
+        context, pod = self._context, chosen.queued.pod.pod
+        try:
+            await patch_status(context.client, pod, nomination_patch(pod, chosen.node), context.rng)
+        except ApiError as failure:
+            context.journal.problem(
+                "Failed to update the nominated node name in the binding cycle", pod=pod.key, err=failure
+            )
+
+    async def _wait(self, chosen: Chosen) -> Status:
+        context, uid = self._context, chosen.queued.uid
+        waiting = context.waiting.get(uid)
+        assert waiting is not None
+        began = context.timer()
+        try:
+            status = await waiting.verdict()
+        finally:
+            context.waiting.remove(uid)
+        context.metrics.permit_waited(status.code.label, context.timer() - began)
+        if status.is_success or status.code.is_rejection:
+            return status
+        return error(f"waiting on permit for pod: {status.message}")
+
+    async def _pre_bind(self, chosen: Chosen, busy: Sequence[Plugin]) -> Status:
+        """Run PreBind plugins in a task that preemption can cancel."""
+        context, uid = self._context, chosen.queued.uid
+        work = asyncio.ensure_future(
+            chosen.profile.lifecycle.pre_bind(busy, chosen.cycle, chosen.queued.pod, chosen.node)
+        )
+        context.pre_binding.add(uid, work)
+        why = None
+        try:
+            status = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not work.cancelled():
+                work.cancel()
+                raise
+            status = SUCCESS
+        finally:
+            why = context.pre_binding.remove(uid)
+        return status if why is None else error(why)
+
+    # What came of it
+
+    async def _bound(self, chosen: Chosen) -> None:
+        context, queued = self._context, chosen.queued
+        pod = queued.pod.pod
+        if context.journal.shows(2):
+            context.journal.info(
+                2,
+                "Successfully bound pod to node",
+                pod=queued.key,
+                node=chosen.node,
+                evaluatedNodes=chosen.evaluated,
+                feasibleNodes=chosen.feasible,
+            )
+        note = f"Successfully assigned {queued.key} to {chosen.node}"
+        context.event(pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
+        self._measure(chosen)
+        context.decisions.update(queued.uid, "bound", note)
+        for problem in await chosen.profile.lifecycle.post_bind(chosen.cycle, queued.pod, chosen.node):
+            context.journal.problem(problem, pod=queued.key)
+        if chosen.cycle.pods_to_activate:
+            context.queue.activate(chosen.cycle.pods_to_activate)
+            context.stir()
+
+    def _measure(self, chosen: Chosen) -> None:
+        context, queued = self._context, chosen.queued
+        context.metrics.attempt(SCHEDULED, chosen.profile.name, context.timer() - chosen.began)
+        first = queued.first_attempt
+        waited = None if first is None else context.clock.now() - first
+        context.metrics.bound(queued.attempts, waited, queued.flushed)
+
+    def _give_back(self, chosen: Chosen, status: Status) -> None:
+        """The pod does not get its node after all.
+
+        The room it leaves may be what others wait for; the pod itself must not be woken by its own leaving
+        if it was rejected.
+        """
+        context, queued = self._context, chosen.queued
+        context.waiting.remove(queued.uid)
+        for problem in chosen.profile.lifecycle.unreserve(chosen.cycle, queued.pod, chosen.node):
+            context.journal.problem(problem, pod=queued.key)
+        forgotten = context.cache.forget(queued.uid)
+        failure = failed_on_node(status)
+        pod = queued.pod.pod
+        if forgotten and not failure.rejected:
+            context.queue.move_all(ASSIGNED_POD_DELETE, pod)
+        outcome = "unschedulable" if failure.rejected else "error"
+        context.decisions.update(queued.uid, outcome, failure.message)
+        self._failures.handle(queued, failure, chosen.began)
+        if forgotten and failure.rejected:
+            context.queue.move_all(ASSIGNED_POD_DELETE, pod, excluding=queued.uid)
+        context.stir()

@@ -1,0 +1,136 @@
+"""What the scheduler believes of nodes and pods: the table, and which of its pods are only assumed."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from stowplan.api.meta import Object
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.api.quantity import QuantityError
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+
+
+class CacheCorruptedError(RuntimeError):
+    """What the API server says cannot have come from what is believed: going on would be guessing."""
+
+
+class Cache:
+    """The table, kept by the rules of a scheduler that runs ahead of the API server.
+
+    A pod that was given a node is *assumed* there until the API server says so itself, or until it is
+    forgotten because its binding failed. Objects with amounts that cannot be read are left out and reported;
+    what was known of them before stays.
+    """
+
+    def __init__(self, table: ClusterTable, report: Callable[[str], None]) -> None:
+        self.table = table
+        self._report = report
+        self._assumed: dict[str, str] = {}
+        self.skipped = 0
+
+    # Assumed pods
+
+    @property
+    def assumed(self) -> Mapping[str, str]:
+        """The nodes of assumed pods, by the pods' uids."""
+        return self._assumed
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def assumed_pod(self, pod: Pod) -> Pod | None:
+        """A pod as it was assumed; None if it is not."""
+        if pod.metadata.uid not in self._assumed:
+            return None
+        return self.table.pods[pod.metadata.uid].pod
+
+    def assume(self, info: PodInfo, node: str) -> None:
+        """Put a pod on a node ahead of the API server's word. Raises ValueError if it is known already."""
+        uid = info.uid
+        if uid in self.table.pods:
+            raise ValueError(f"pod {uid}({info.key}) is in the cache, so can't be assumed")
+        self.table.assume(info, node)
+        self._assumed[uid] = node
+
+    def forget(self, uid: str) -> bool:
+        """Take an assumed pod back; False if it is not assumed (any more)."""
+        if self._assumed.pop(uid, None) is None:
+            return False
+        self.table.forget(uid).assumed = False
+        return True
+
+    # The API server's word
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod that has a node is there, or changed."""
+        uid = pod.metadata.uid
+        try:
+            if uid in self._assumed:
+                self._confirm(pod)
+                return
+            known = self.table.pods.get(uid)
+            if known is not None and known.pod.spec.node_name != pod.spec.node_name:
+                raise CacheCorruptedError(
+                    f"pod {pod.key} was on node {known.pod.spec.node_name!r} "
+                    f"and is said to be on {pod.spec.node_name!r}"
+                )
+            self.table.put_pod(pod)
+        except QuantityError as error:
+            self._skip(f"pod {pod.key}: {error}")
+
+    def _confirm(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        node = self._assumed[uid]
+        if node != pod.spec.node_name:
+            self._report(f"pod {pod.key} was assumed on node {node} but was bound to {pod.spec.node_name}")
+        self.table.confirm(pod)
+        del self._assumed[uid]
+
+    def remove_pod(self, pod: Pod) -> None:
+        """A pod that has a node is gone; one that is not known is none of our business."""
+        uid = pod.metadata.uid
+        known = self.table.pods.get(uid)
+        if known is None:
+            return
+        node = self._assumed.pop(uid, None)
+        if node is None and pod.spec.node_name and known.pod.spec.node_name != pod.spec.node_name:
+            raise CacheCorruptedError(
+                f"pod {pod.key} was on node {known.pod.spec.node_name!r} and is said to have left "
+                f"{pod.spec.node_name!r}"
+            )
+        self.table.remove_pod(uid)
+
+    def put_node(self, node: Node) -> None:
+        try:
+            self.table.put_node(node)
+        except QuantityError as error:
+            self._skip(f"node {node.name}: {error}")
+
+    def remove_node(self, node: Node) -> None:
+        if self.table.row_of(node.name) is not None:
+            self.table.remove_node(node.name)
+
+    def put(self, obj: Object) -> None:
+        """Any other object is there, or changed."""
+        self.table.put(obj)
+
+    def remove(self, obj: Object) -> None:
+        self.table.discard(obj)
+
+    # Looking
+
+    def sizes(self) -> dict[str, int]:
+        """How much is known, by what metrics call it."""
+        return {
+            "nodes": self.table.node_count,
+            "pods": len(self.table.pods),
+            "assumed_pods": len(self._assumed),
+        }
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes that are known, in no particular order."""
+        return (node for node in self.table.nodes if node is not None)
+
+    def _skip(self, problem: str) -> None:
+        self.skipped += 1
+        self._report(f"{problem}; the object is left out")

@@ -1,0 +1,148 @@
+"""What becomes of a pod whose attempt failed: it is told why, and waits for its next try."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from stowplan.api.pod import Pod
+from stowplan.api.status import ApiError
+from stowplan.framework.fiterror import fit_error_text
+from stowplan.framework.rejectors import Rejectors
+from stowplan.framework.status import Code, Status
+from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
+from stowplan.queue.places import AlreadyQueuedError
+from stowplan.queue.queued import QueuedPod
+from stowplan.reporting import SCHEDULER_ERROR, UNSCHEDULABLE, WARNING, failure_patch, patch_status
+from stowplan.scheduler.context import Context
+
+_NOBODY: Final = Rejectors()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed.
+
+    `rejected`: the pod does not fit, as opposed to something having gone wrong. `nominated_node` is the node
+    it is promised from now on, "" to take a promise back, None to leave it as it is.
+    """
+
+    message: str
+    rejected: bool
+    rejectors: Rejectors = _NOBODY
+    nominated_node: str | None = ""
+
+
+def failed_on_node(status: Status) -> Failure:
+    """The failure of a pod that had its node already when a plugin said no or failed."""
+    if not status.code.is_rejection:
+        return Failure(status.message, rejected=False)
+    pending = frozenset((status.plugin,)) if status.code is Code.PENDING else frozenset()
+    counts = dict.fromkeys(status.reasons, 1)
+    return Failure(fit_error_text(1, counts), True, Rejectors(frozenset((status.plugin,)), pending))
+
+
+class FailureHandling:
+    """Puts failed pods back and writes down why, in this order: queue, nomination, event, status."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._statuses = StatusWriter(context)
+
+    def handle(self, queued: QueuedPod, failure: Failure, began: float) -> None:
+        context = self._context
+        profile = queued.profile
+        result = UNSCHEDULABLE_RESULT if failure.rejected else ERROR
+        context.metrics.attempt(result, profile, context.timer() - began)
+        self._log(queued, failure)
+        pod = self._requeue(queued, failure)
+        if pod is None:
+            return
+        context.queue.nominator.add(queued.pod, failure.nominated_node)
+        context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=failure.message)
+        reason = UNSCHEDULABLE if failure.rejected else SCHEDULER_ERROR
+        self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
+        context.stir()
+
+    def _requeue(self, queued: QueuedPod, failure: Failure) -> Pod | None:
+        """Put the pod back as it is now, if it still wants a node. None if another has its name by now."""
+        context, queue = self._context, self._context.queue
+        known = context.find(queued.key)
+        if known is None or known.spec.node_name:
+            queue.done(queued.uid)
+            return queued.pod.pod
+        if known.metadata.uid != queued.uid:
+            queue.done(queued.uid)
+            return None
+        try:
+            queue.add_unschedulable_if_not_present(
+                queued, failure.rejectors.unschedulable, failure.rejectors.pending, known
+            )
+        except AlreadyQueuedError as error:
+            context.journal.problem("Error occurred", err=error)
+        return known
+
+    def _log(self, queued: QueuedPod, failure: Failure) -> None:
+        journal = self._context.journal
+        if failure.rejected:
+            journal.info(2, "Unable to schedule pod; no fit; waiting", pod=queued.key, err=failure.message)
+        else:
+            journal.problem("Error scheduling pod; retrying", pod=queued.key, err=failure.message)
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What a pod's status shall say."""
+
+    pod: Pod
+    reason: str
+    message: str
+    nominated_node: str | None
+
+
+class StatusWriter:
+    """Writes why pods could not be placed, without anybody waiting for it.
+
+    One write per pod is under way at a time. What is wanted meanwhile is written after it, and only the last
+    of it; a nomination is not lost by that.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._under_way: dict[str, _Wanted | None] = {}
+
+    def submit(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
+        wanted = _Wanted(pod, reason, message, nominated_node)
+        uid = pod.metadata.uid
+        if uid in self._under_way:
+            later = self._under_way[uid]
+            if later is not None and wanted.nominated_node is None:
+                wanted.nominated_node = later.nominated_node
+            self._under_way[uid] = wanted
+        else:
+            self._under_way[uid] = None
+            self._context.tasks.start(self._write(uid, wanted), "pod status")
+
+    async def _write(self, uid: str, first: _Wanted) -> None:
+        context = self._context
+        wanted: _Wanted | None = first
+        try:
+            while wanted is not None:
+                pod = self._latest(wanted.pod)
+                patch = failure_patch(
+                    pod,
+                    reason=wanted.reason,
+                    message=wanted.message,
+                    now=context.clock.now(),
+                    nominated_node=wanted.nominated_node,
+                )
+                try:
+                    await patch_status(context.client, pod, patch, context.rng)
+                except ApiError as error:
+                    context.journal.problem("Error updating pod", pod=pod.key, err=error)
+                wanted, self._under_way[uid] = self._under_way[uid], None
+        finally:
+            del self._under_way[uid]
+
+    def _latest(self, pod: Pod) -> Pod:
+        """The pod as it was last told of, if it is still the same."""
+        known = self._context.find(pod.key)
+        return known if known is not None and known.metadata.uid == pod.metadata.uid else pod

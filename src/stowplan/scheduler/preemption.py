@@ -1,0 +1,154 @@
+"""Making room: having victims go, in the background, while the pod they go for stays out of the queue."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from stowplan.api.catalogue import PODS
+from stowplan.api.pod import Pod
+from stowplan.api.status import ApiError
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.extenders.rounds import preempt_round
+from stowplan.framework.postfilter import PostFilterResult
+from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.reporting import NORMAL, nomination_patch, patch_status, victim_patch
+from stowplan.scheduler.context import Context, Profile
+
+PLUGIN: Final = DefaultPreemption.name
+
+
+class Preemption:
+    """Carries out what the preemption plugins of all profiles decide.
+
+    Per victim: it is marked as a target of disruption, deleted, and an event tells of it. A victim that is
+    not bound yet just does not get its node. All but the last victim go at the same time; the last one
+    follows, and its going is what lets the preemptor try again.
+    """
+
+    def __init__(self, context: Context, *, asynchronous: bool = True) -> None:
+        self._context = context
+        self._asynchronous = asynchronous
+
+    async def with_extenders(
+        self, profile: Profile, pod: PodInfo, result: PostFilterResult
+    ) -> PostFilterResult:
+        """Let extenders with a say in it take candidates out, and choose among the rest."""
+        context = self._context
+        asked = [one for one in context.extenders if one.supports_preemption and one.is_interested(pod.pod)]
+        plugin = profile.framework.plugins.get(PLUGIN)
+        if not asked or not isinstance(plugin, DefaultPreemption):
+            return result
+        left = await preempt_round(asked, pod.pod, dict(result.candidates), self._victim_on)
+        return plugin.among_candidates(left.candidates)
+
+    def _victim_on(self, node: str, uid: str) -> Pod | None:
+        table = self._context.cache.table
+        row = table.row_of(node)
+        if row is None:
+            raise LookupError(node)
+        info = table.pods_on[row].get(uid)
+        return None if info is None else info.pod
+
+    async def make_room(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Have the victims go. Those already going need no telling."""
+        context = self._context
+        staying = [victim for victim in victims if not victim.is_terminating]
+        if not staying:
+            return
+        context.metrics.preempted(len(victims))
+        evicting = self._evict(preemptor, node, staying)
+        if self._asynchronous:
+            gate = self._gate(preemptor)
+            if gate is not None:
+                gate.under_way[preemptor.metadata.uid] = None
+            context.tasks.start(evicting, "preemption")
+        else:
+            await evicting
+
+    async def _evict(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        context, uid = self._context, preemptor.metadata.uid
+        gate = self._gate(preemptor)
+        cleared = await self._clear_nominations(preemptor, node)
+        *others, last = victims
+        gone = await asyncio.gather(*(self._preempt(preemptor, node, victim) for victim in others))
+        succeeded = all(gone)
+        if succeeded:
+            if gate is not None and uid in gate.under_way:
+                gate.under_way[uid] = last
+            succeeded = await self._preempt(preemptor, node, last)
+        if gate is not None:
+            gate.under_way.pop(uid, None)
+        context.metrics.preemption_executed("success", 0.0)
+        if not (succeeded and cleared):
+            context.queue.activate((preemptor,))
+        context.stir()
+
+    async def _clear_nominations(self, preemptor: Pod, node: str) -> bool:
+        """Take back promises of the node to less important pods: they find another one the sooner."""
+        context = self._context
+        lower = [
+            info.pod
+            for info in context.queue.nominator.pods_for(node)
+            if info.priority < preemptor.priority and info.uid != preemptor.metadata.uid
+        ]
+        succeeded = True
+        for pod in lower:
+            try:
+                await patch_status(context.client, pod, nomination_patch(pod, ""), context.rng)
+            except ApiError as failure:
+                succeeded = False
+                context.journal.problem(
+                    "Cannot clear 'NominatedNodeName' field from lower priority pods on the same target node",
+                    node=node,
+                    err=failure,
+                )
+        return succeeded
+
+    async def _preempt(self, preemptor: Pod, node: str, victim: Pod) -> bool:
+        """Have one victim go; False if that failed. One that is gone already is as good."""
+        context = self._context
+        note = f"Preempted by pod {preemptor.metadata.uid} on node {node}"
+        if self._stop_in_memory(victim):
+            note += " (in kube-scheduler memory)."
+        else:
+            try:
+                await self._delete(preemptor, victim)
+            except ApiError as failure:
+                if failure.is_not_found:
+                    return True
+                context.journal.problem(
+                    "Tried to preempted pod", pod=victim.key, preemptor=preemptor.key, err=failure
+                )
+                return False
+        context.recorder.event(
+            victim,
+            type=NORMAL,
+            reason="Preempted",
+            action="Preempting",
+            note=note,
+            controller=preemptor.spec.scheduler_name,
+        )
+        return True
+
+    def _stop_in_memory(self, victim: Pod) -> bool:
+        """Have a victim give up its place that is not bound to it yet."""
+        context, uid = self._context, victim.metadata.uid
+        waiting = context.waiting.get(uid)
+        if waiting is not None:
+            return waiting.preempt(PLUGIN, "preempted")
+        return context.pre_binding.cancel(uid, f"preempted by {PLUGIN}")
+
+    async def _delete(self, preemptor: Pod, victim: Pod) -> None:
+        context = self._context
+        patch = victim_patch(victim, scheduler_name=preemptor.spec.scheduler_name, now=context.clock.now())
+        await patch_status(context.client, victim, patch, context.rng)
+        await context.client.delete(PODS, victim.namespace, victim.name)
+        context.journal.info(
+            2, "Preemptor Pod preempted victim Pod", preemptor=preemptor.key, victim=victim.key
+        )
+
+    def _gate(self, preemptor: Pod) -> DefaultPreemption | None:
+        """The plugin that keeps the pod out of the queue while its victims are being told to go."""
+        profile = self._context.profiles.get(preemptor.spec.scheduler_name)
+        plugin = None if profile is None else profile.framework.plugins.get(PLUGIN)
+        return plugin if isinstance(plugin, DefaultPreemption) else None

@@ -1,0 +1,36 @@
+"""The metrics of one profile's extension points."""
+
+from collections.abc import Callable
+
+from stowplan.framework.framework import Framework
+from stowplan.framework.points import Point
+from stowplan.metrics import SchedulerMetrics, Tally
+
+_COUNTED = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
+
+
+class ProfileProbe:
+    """Passes on to the metrics what a profile does."""
+
+    def __init__(self, metrics: SchedulerMetrics, profile: str, timer: Callable[[], float]) -> None:
+        self.timer = timer
+        self._metrics = metrics
+        self._profile = profile
+        self._tallies: dict[tuple[str, tuple[str, ...]], Tally] = {}
+
+    def show_all(self, framework: Framework) -> None:
+        """Show every plugin that will be counted, if only as 0."""
+        for point in _COUNTED:
+            label = f"{point.value[0].upper()}{point.value[1:]}"
+            self._metrics.evaluations(self._profile, [(plugin.name, label) for plugin in framework.at(point)])
+
+    def point(self, point: str, status: str, seconds: float) -> None:
+        self._metrics.point(point, status, self._profile, seconds)
+
+    def evaluated(self, point: str, plugins: tuple[str, ...], times: int) -> None:
+        key = (point, plugins)
+        tally = self._tallies.get(key)
+        if tally is None:
+            pairs = [(plugin, point) for plugin in plugins]
+            tally = self._tallies[key] = self._metrics.evaluations(self._profile, pairs)
+        tally.times += times

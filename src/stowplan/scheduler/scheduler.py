@@ -1,0 +1,267 @@
+"""The scheduler itself: its parts put together, and its loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, Final
+
+from stowplan.api.pod import Pod
+from stowplan.client import Client
+from stowplan.clock import Clock
+from stowplan.cluster.table import ClusterTable
+from stowplan.extenders import Extender
+from stowplan.framework.events import Action
+from stowplan.framework.framework import Framework
+from stowplan.framework.waiting import WaitingPods
+from stowplan.metrics import SchedulerMetrics
+from stowplan.queue.build import queue_for, rules_of
+from stowplan.queue.handlers import Handlers
+from stowplan.reporting import EventRecorder
+from stowplan.scheduler.algorithm import Algorithm
+from stowplan.scheduler.attempt import SchedulingCycle
+from stowplan.scheduler.binding import BindingCycle
+from stowplan.scheduler.cache import Cache
+from stowplan.scheduler.context import Context, Profile
+from stowplan.scheduler.decisions import LastDecisions
+from stowplan.scheduler.failure import FailureHandling
+from stowplan.scheduler.informers import Informers, kinds_to_watch
+from stowplan.scheduler.journal import Journal
+from stowplan.scheduler.news import News
+from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.probes import ProfileProbe
+from stowplan.scheduler.sampler import Sampler
+from stowplan.scheduler.settings import Settings
+
+FLUSH_BACKOFF_EVERY: Final = 1.0
+FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
+
+
+class Scheduler:
+    """A scheduler of one or more profiles against one API server.
+
+    `clock` says what time it is and `rng` is all the chance there is: with the same of both, the same client
+    and the same news a run repeats itself. `timer` measures durations for metrics (default: the clock).
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        *,
+        clock: Clock,
+        rng: Random,
+        timer: Callable[[], float] | None = None,
+        extenders: Sequence[Extender] = (),
+        journal: Journal | None = None,
+    ) -> None:
+        self.settings = settings
+        gates = settings.gates
+        journal = Journal() if journal is None else journal
+        timer = clock.now if timer is None else timer
+        table = ClusterTable()
+        metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)))
+        self._woken = asyncio.Event()
+        self._services = _Services(self)
+        self.waiting = WaitingPods()
+        frameworks = [
+            Framework(
+                profile,
+                table,
+                settings.registry,
+                gates,
+                rng=Random(rng.getrandbits(64)),
+                services=self._services,
+                probe=ProfileProbe(metrics, profile.scheduler_name, timer),
+            )
+            for profile in settings.config.profiles
+        ]
+        config = settings.config.config
+        self.context = context = Context(
+            client=client,
+            clock=clock,
+            timer=timer,
+            rng=Random(rng.getrandbits(64)),
+            cache=Cache(table, journal.problem),
+            queue=queue_for(
+                frameworks,
+                clock,
+                gates,
+                initial_backoff=config.pod_initial_backoff_seconds,
+                max_backoff=config.pod_max_backoff_seconds,
+                longest_wait=settings.longest_wait,
+                extenders=bool(extenders),
+                find=self.pod,
+                instrument=metrics,
+            ),
+            waiting=self.waiting,
+            metrics=metrics,
+            recorder=EventRecorder(
+                client,
+                clock,
+                Random(rng.getrandbits(64)),
+                settings.hostname,
+                journal.problem,
+            ),
+            journal=journal,
+            decisions=LastDecisions(settings.kept_decisions),
+            find=self.pod,
+            stir=self._woken.set,
+            extenders=extenders,
+            profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
+        )
+        metrics.watch_queue(context.queue.counts)
+        metrics.watch_cache(context.cache.sizes)
+        sampler = Sampler(table)
+        watched = self._events_of_interest(frameworks)
+        news = News(
+            Handlers(
+                lambda pod: pod.spec.scheduler_name in context.profiles,
+                context.cache.assumed_pod,
+                gangs=gates["GangScheduling"],
+                declared_features=gates["NodeDeclaredFeatures"],
+            ),
+            context,
+            sampler,
+            watched,
+        )
+        self.informers = Informers(
+            client,
+            news,
+            kinds_to_watch(watched, groups=gates["GenericWorkload"]),
+            clock=clock,
+            rng=Random(rng.getrandbits(64)),
+            report=journal.problem,
+        )
+        failures = FailureHandling(context)
+        self._cycle = SchedulingCycle(
+            context,
+            Algorithm(sampler, extenders, Random(rng.getrandbits(64)), journal),
+            Preemption(context, asynchronous=gates["SchedulerAsyncPreemption"]),
+            failures,
+            BindingCycle(context, failures),
+        )
+        for framework in frameworks:
+            if isinstance(framework.probe, ProfileProbe):
+                framework.probe.show_all(framework)
+
+    # Running
+
+    async def run(self) -> None:
+        """Watch and schedule until cancelled. Raises what must not be survived, as `CacheCorruptedError`."""
+        async with self.running():
+            await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Scheduler"]:
+        """Run for as long as the block takes. Entered when the cluster is known and scheduling begins."""
+        context = self.context
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                context.tasks.begin(group)
+                self._begin_watching()
+                await self.informers.synced()
+                self._begin_scheduling()
+                try:
+                    yield self
+                    await context.recorder.drain()
+                except BaseException as cause:  # noqa: BLE001 - raised again below, when all has ended
+                    failure = cause
+                self._stop()
+        except BaseExceptionGroup as several:
+            raise _first(several) from None
+        if failure is not None:
+            raise failure
+
+    def _begin_watching(self) -> None:
+        tasks = self.context.tasks
+        tasks.start(self.context.recorder.run(), "event recorder")
+        for reflector in self.informers.all:
+            tasks.start(reflector.run(), f"reflector {reflector.resource.qualified}")
+
+    def _begin_scheduling(self) -> None:
+        tasks = self.context.tasks
+        tasks.start(self._flush_backoff(), "backoff flush")
+        tasks.start(self._flush_unschedulable(), "unschedulable flush")
+        tasks.start(self._schedule(), "scheduling")
+
+    async def _schedule(self) -> None:
+        queue, cycle, woken = self.context.queue, self._cycle, self._woken
+        while True:
+            queued = queue.pop()
+            if queued is None:
+                woken.clear()
+                await woken.wait()
+                continue
+            await cycle.run(queued)
+            await asyncio.sleep(0)
+
+    async def _flush_backoff(self) -> None:
+        """Whole seconds are when backoffs end."""
+        clock = self.context.clock
+        while True:
+            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.now() % FLUSH_BACKOFF_EVERY)
+            self.context.queue.flush_backoff()
+            self._woken.set()
+
+    async def _flush_unschedulable(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_UNSCHEDULABLE_EVERY)
+            self.context.queue.flush_unschedulable()
+            self._woken.set()
+
+    def _stop(self) -> None:
+        self.context.tasks.stop()
+        for profile in self.context.profiles.values():
+            for plugin in profile.framework.plugins.values():
+                plugin.close()
+
+    # Looking
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as the API server last told of it, by `namespace/name`."""
+        return self.informers.pods.objects.get(key)
+
+    @staticmethod
+    def _events_of_interest(frameworks: Iterable[Framework]) -> dict[str, Action]:
+        found: dict[str, Action] = {}
+        for framework in frameworks:
+            for resource, action in rules_of(framework).hints.watched().items():
+                found[resource] = found.get(resource, Action(0)) | action
+        return found
+
+
+def _first(several: BaseExceptionGroup[Any]) -> BaseException:
+    """The exception that ended everything."""
+    one: BaseException = several.exceptions[0]
+    return _first(one) if isinstance(one, BaseExceptionGroup) else one
+
+
+class _Services:
+    """The scheduler as its plugins see it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    @property
+    def client(self) -> Client:
+        return self._scheduler.context.client
+
+    @property
+    def clock(self) -> Clock:
+        return self._scheduler.context.clock
+
+    @property
+    def waiting(self) -> WaitingPods:
+        return self._scheduler.waiting
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        self._scheduler.context.queue.activate(pods)
+        self._scheduler.context.stir()
+
+    def pod(self, key: str) -> Pod | None:
+        return self._scheduler.pod(key)
+
+    def event(self, pod: Pod, **about: Any) -> None:
+        self._scheduler.context.event(pod, **about)

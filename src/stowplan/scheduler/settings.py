@@ -1,0 +1,48 @@
+"""What a scheduler is set up with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stowplan.config import LoadedConfig, default_config
+from stowplan.config.build import BuiltConfig, build
+from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.registry import Registry
+from stowplan.plugins.catalog import IN_TREE_POINTS
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.queue.scheduling_queue import LONGEST_WAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A configuration ready for use, and what is not in a configuration file.
+
+    `longest_wait` is how long, in seconds, a pod waits for an event before it is tried again without one.
+    `hostname` appears in events. `kept_decisions` is how many pods' last decisions are kept to be explained.
+    """
+
+    config: BuiltConfig
+    gates: FeatureGates = DEFAULT_GATES
+    registry: Registry = field(default_factory=in_tree_registry)
+    longest_wait: float = LONGEST_WAIT
+    hostname: str = "localhost"
+    kept_decisions: int = 10_000
+
+    @classmethod
+    def of(
+        cls,
+        loaded: LoadedConfig | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+        *,
+        longest_wait: float = LONGEST_WAIT,
+        hostname: str = "localhost",
+        kept_decisions: int = 10_000,
+    ) -> "Settings":
+        """Settings from a loaded configuration (none: the defaults) and plugins from outside the tree.
+
+        Raises ConfigError, or ProfileError for a plugin whose name is taken.
+        """
+        loaded = default_config() if loaded is None else loaded
+        registry = in_tree_registry().with_plugins(plugins)
+        built = build(loaded, {**IN_TREE_POINTS, **registry.added})
+        return cls(built, loaded.gates, registry, longest_wait, hostname, kept_decisions)

@@ -1,0 +1,47 @@
+"""The benchmark of the metrics: it runs, and both sides count the same; how fast they are is not tested."""
+
+import json
+from random import Random
+from time import perf_counter
+
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+
+from stowplan.bench.metrics import counting, tallying, touch
+from stowplan.bench.metrics_client import ClientMetrics
+from stowplan.bench.workloads import WORKLOADS
+from stowplan.cli.bench import bench
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.gates import DEFAULT_GATES
+from stowplan.metrics import SchedulerMetrics
+from stowplan.queue.queued import QueuedPod
+
+
+def counted(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """All figures but those of time, and those that are 0 on both sides."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if not sample.name.endswith(("_sum", "_bucket", "_created")) and sample.value
+    }
+
+
+def test_both_sides_count_the_same() -> None:
+    ours = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
+    theirs = ClientMetrics(perf_counter, Random(0))
+    queued = QueuedPod(ClusterTable().info(WORKLOADS["basic"].pod(0)), 0.0)
+    for metrics, count in ((ours, tallying(ours)), (theirs, counting(theirs))):
+        for sampled in (True, False, False):
+            touch(metrics, count, queued, sampled)
+    assert counted(ours.registry) == counted(theirs.registry)
+
+
+def test_the_command_prints_both_figures() -> None:
+    result = CliRunner().invoke(bench, ["metrics", "--pods", "3", "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output.splitlines()[-1])
+    assert figures["pods"] == 3
+    assert figures["us_per_pod"] > 0
+    assert figures["us_per_pod_prometheus_client"] > 0
+    assert "µs" in result.output

@@ -1,0 +1,127 @@
+"""Which events are the same again."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from effort import examples
+from stowplan.reporting.aggregation import QUIET, Aggregation
+from stowplan.reporting.event import Event, Series
+
+
+def event(time: float = 0.0, **fields: str) -> Event:
+    known = {
+        "name": f"p.{time}",
+        "pod_namespace": "d",
+        "pod_name": "p",
+        "uid": "u",
+        "resource_version": "1",
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "action": "Scheduling",
+        "note": "no",
+        "controller": "mine",
+        "instance": "mine-vm",
+    }
+    return Event(**{**known, **fields}, time=time)
+
+
+def count(written: Event | Series | None) -> int | None:
+    return 1 if isinstance(written, Event) else None if written is None else written.count
+
+
+def test_the_second_makes_a_series_of_the_first_and_further_ones_are_counted() -> None:
+    aggregation = Aggregation()
+    seen = [aggregation.observe(event(time, note=f"note {time}")) for time in (1.0, 2.0, 3.0, 4.0)]
+    assert list(map(count, seen)) == [1, 2, None, None]
+    assert seen[1] == Series(event(1.0, note="note 1.0"), 2, 2.0)
+    assert aggregation.series == [Series(event(1.0, note="note 1.0"), 4, 4.0)]
+
+
+def test_everything_but_the_note_and_the_time_makes_an_event_another_one() -> None:
+    aggregation = Aggregation()
+    others = [
+        event(**{field: "other"})
+        for field in (
+            "pod_namespace",
+            "pod_name",
+            "uid",
+            "resource_version",
+            "type",
+            "reason",
+            "action",
+            "controller",
+        )
+    ]
+    assert [count(aggregation.observe(each)) for each in (event(), *others)] == [1] * 9
+    assert count(aggregation.observe(event(5.0, note="other", name="other"))) == 2
+
+
+def test_many_events_of_one_reason_push_out_each_other_but_nothing_else() -> None:
+    aggregation = Aggregation(kept=10)
+    aggregation.observe(event(uid="pending"))
+    for number in range(1000):
+        aggregation.observe(event(uid=str(number), reason="Scheduled"))
+        assert len(aggregation) <= 11
+    assert count(aggregation.observe(event(uid="pending"))) == 2
+    for recent in range(995, 1000):
+        assert count(aggregation.observe(event(uid=str(recent), reason="Scheduled"))) == 2
+    assert count(aggregation.observe(event(uid="0", reason="Scheduled"))) == 1
+
+
+def test_at_least_half_of_what_may_be_kept_is_kept() -> None:
+    aggregation = Aggregation(kept=10)
+    for number in range(26):
+        aggregation.observe(event(uid=str(number)))
+    assert [count(aggregation.observe(event(uid=str(number)))) for number in range(20, 26)] == [2] * 6
+
+
+def test_of_too_many_series_the_one_that_was_quiet_longest_is_forgotten() -> None:
+    aggregation = Aggregation(kept=10)
+    for number in range(10):
+        aggregation.observe(event(uid=str(number)))
+        aggregation.observe(event(uid=str(number)))
+    aggregation.observe(event(uid="0"))
+    aggregation.observe(event(uid="new"))
+    aggregation.observe(event(uid="new"))
+    assert [series.event.uid for series in aggregation.series] == [*"23456789", "0", "new"]
+
+
+def test_a_series_whose_end_could_not_be_written_goes_on() -> None:
+    aggregation = Aggregation()
+    for time in (1.0, 2.0):
+        aggregation.observe(event(time))
+    (over,) = aggregation.end_quiet(2.1 + QUIET)
+    aggregation.resume(over)
+    assert aggregation.observe(event(500.0)) is None
+    assert aggregation.series[0].count == 3
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("abc"), st.floats(0, 250, allow_nan=False), st.booleans()), max_size=30
+)
+
+
+@settings(max_examples=examples(80))
+@given(steps)
+def test_it_says_what_a_plain_list_of_events_says(steps: list[tuple[str, float, bool]]) -> None:
+    aggregation = Aggregation()
+    now = 0.0
+    known: dict[str, list[float]] = {}
+    for uid, gap, check in steps:
+        now += gap
+        if check:
+            over = {key: times for key, times in known.items() if times[-1] < now - QUIET}
+            known = {key: times for key, times in known.items() if key not in over}
+            ended = {series.event.uid: series for series in aggregation.end_quiet(now)}
+            assert {key: (len(times), times[-1]) for key, times in over.items() if len(times) > 1} == {
+                key: (series.count, series.last) for key, series in ended.items()
+            }
+        times = known.setdefault(uid, [])
+        times.append(now)
+        written = aggregation.observe(event(now, uid=uid))
+        assert count(written) == (len(times) if len(times) < 3 else None)
+        assert len(aggregation) == len(known)
+        if isinstance(written, Series):
+            written.count = 99  # Whoever writes it may keep and change it.
+            assert msgspec.structs.asdict(aggregation.series[-1])["count"] == 2
