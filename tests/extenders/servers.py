@@ -38,9 +38,10 @@ class Server:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         verb = request.path.rpartition("/")[2]
-        body = json.loads(await request.read() or b"null")
-        self.heard.append(Heard(request.method, verb, dict(request.headers), body, request.transport))
-        answer = self.answer(verb, body)
+        text = await request.read() or b"null"
+        headers = dict(request.headers)
+        self.heard.append(Heard(request.method, verb, headers, json.loads(text), request.transport))
+        answer = self.answer(verb, json.loads(text))
         if isinstance(answer, Awaitable):
             answer = await answer
         if isinstance(answer, web.StreamResponse):
@@ -72,7 +73,10 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
 async def raw_server(reply: bytes, *, close: bool = True) -> AsyncIterator[str]:
     """A server that reads a request and sends these bytes, whatever they are."""
 
+    open_ends: list[asyncio.StreamWriter] = []
+
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ends.append(writer)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(reply)
         await writer.drain()
@@ -84,7 +88,10 @@ async def raw_server(reply: bytes, *, close: bool = True) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{port}/ext"
     finally:
+        for writer in open_ends:
+            writer.close()
         server.close()
+        await server.wait_closed()
 
 
 def config(url: str, **changes: Any) -> Extender:

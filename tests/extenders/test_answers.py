@@ -35,6 +35,8 @@ NOTHING = FilterAnswer(None, None, {}, {}, "")
         (b'{"error": "a", "Error": "b"}', NOTHING._replace(error="b")),
         (b'{"error": "x"} trailing', NOTHING._replace(error="x")),
         (b'{"error": "x"}{"error": "y"}', NOTHING._replace(error="x")),
+        (b'{"error": "\xff"}', NOTHING._replace(error="\ufffd")),
+        (b'{"error": "\\ud800!"}', NOTHING._replace(error="\ufffd!")),
         (b'{"nodes": {}}', NOTHING._replace(nodes=[])),
         (b'{"nodes": {"items": null}}', NOTHING._replace(nodes=[])),
     ],
@@ -59,6 +61,11 @@ def test_nodes_come_with_their_text() -> None:
         (b" \n", "EOF"),
         (b"{", "unexpected EOF"),
         (b'{"Error": "x', "unexpected EOF"),
+        (b"NaN", "invalid character 'N' looking for beginning of value"),
+        pytest.param(b"[" * 100_000, "exceeded max depth", id="depths"),
+        pytest.param(
+            b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"} .", "exceeded max depth", id="more depths"
+        ),
         (b"<html>", "invalid character '<' looking for beginning of value"),
         (b'{"Error": }', "invalid character '}' looking for beginning of value"),
         (b"[]", "json: cannot unmarshal array into Go value of type v1.ExtenderFilterResult"),

@@ -1,6 +1,7 @@
 """Everything that can go wrong between us and an extender, over real sockets, in kube-scheduler's words."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from extenders.servers import Answer, Server, extender, raw_server, run, serving
 from stowplan.api.durations import Duration
+from stowplan.extenders.failures import describe
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
 from stowplan.framework.postfilter import Victims
@@ -147,6 +149,19 @@ def test_an_address_nothing_can_be_sent_to(url: str, problem: str) -> None:
         assert (await fail_at(url)).startswith(problem)
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionResetError(errno.ECONNRESET, ""), "read: connection reset by peer"),
+        (BrokenPipeError(errno.EPIPE, ""), "write: broken pipe"),
+        (OSError("strange"), "strange"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_what_breaks_underneath_is_told_in_the_usual_words(error: Exception, text: str) -> None:
+    assert describe(error) == text
 
 
 @pytest.mark.parametrize("verb", ["filter", "bind"])

@@ -183,6 +183,23 @@ def test_a_certificate_in_files_is_read_again_when_it_changes(tmp_path: Path) ->
     run(main())
 
 
+def test_a_key_of_another_certificate_is_noticed(tmp_path: Path) -> None:
+    mismatch = ExtenderTLS(insecure=True, cert_data=CLIENT.certificate, key_data=BY_NAME.key)
+    problem = "tls: private key does not match public key"
+    assert outcome(server_context(BY_ADDRESS, tmp_path), tls_config=mismatch) == problem
+
+
+def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path) -> None:
+    key = serialization.load_pem_private_key(CLIENT.key, None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    locked = ExtenderTLS(insecure=True, cert_data=CLIENT.certificate, key_data=key)
+    problem = outcome(server_context(BY_ADDRESS, tmp_path), tls_config=locked)
+    assert problem.startswith("tls: failed to parse certificate or private key: ")
+
+
 def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     context = server_context(BY_ADDRESS, tmp_path)
     gone = str(tmp_path / "gone.pem")

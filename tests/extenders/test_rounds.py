@@ -194,6 +194,11 @@ def test_scores_are_weighted_and_shown_by_extender() -> None:
     assert result.ignored == [("2", DOWN)]
 
 
+def test_scores_out_of_all_proportion_wrap_around_as_they_do_in_kubernetes() -> None:
+    result = done(prioritize_round([Fake("1", prioritize={"a": 2**62})], POD, [A]))
+    assert result.scores == (ExtenderScores("1", {"a": -(2**63)}),)
+
+
 def test_the_first_interested_binder_binds() -> None:
     gpu = (ExtenderManagedResource(name="example.com/gpu"),)
     first, second = Fake("2", bind=None), Fake("3", bind=None)

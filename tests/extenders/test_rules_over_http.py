@@ -139,6 +139,34 @@ def test_what_an_extender_writes_into_a_node_reaches_the_next_one_whole() -> Non
     run(main())
 
 
+def test_an_extender_that_was_sent_objects_has_to_give_objects_back() -> None:
+    async def main() -> None:
+        async with serving(lambda verb, body: {"nodeNames": [NODES[0].name]}) as server:
+            ext = HttpExtender(whole_nodes(server.url), environ={})
+            assert await ext.filter(PODS[0], NODES) == Filtered([], nodes=[])
+            await ext.close()
+
+    run(main())
+
+
+def test_an_extender_that_was_sent_names_may_give_objects_back() -> None:
+    async def main() -> None:
+        async with serving(lambda verb, body: {"nodes": {"items": [{"metadata": {"name": "x"}}]}}) as server:
+            ext = HttpExtender(config(server.url), environ={})
+            answer = await ext.filter(PODS[0], NODES)
+            assert answer.kept == ["x"]
+            assert answer.nodes == [convert({"metadata": {"name": "x"}}, Node)]
+            await ext.close()
+
+    run(main())
+
+
+def test_an_object_the_host_does_not_know_is_sent_as_far_as_it_is_typed() -> None:
+    typed, asked = WireObjects(), WireObjects(lambda pod: None, lambda node: None)
+    assert asked.nodes(NODES) == typed.nodes(NODES)
+    assert asked.pod(PODS[0]) == typed.pod(PODS[0])
+
+
 def test_the_text_of_a_node_is_made_once_and_again_when_it_changes() -> None:
     made: list[str] = []
 

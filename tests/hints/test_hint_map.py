@@ -11,7 +11,6 @@ from stowplan.framework.events import Action, ClusterEvent, EventRegistration, H
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.hintmap import HintMap, build_hint_map
 from stowplan.framework.plugin import Plugin
-from stowplan.plugins.notbuilt import NOT_BUILT
 from stowplan.testing import cluster
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "hint-map.json").read_text(encoding="utf-8"))
@@ -30,7 +29,7 @@ def default_map(*plugins: type[Plugin], **options: Any) -> HintMap:
 
 
 def built(plugins: list[str], resource: str) -> set[str]:
-    known = cluster().frameworks["default-scheduler"].plugins.keys() - NOT_BUILT
+    known = cluster().frameworks["default-scheduler"].plugins.keys()
     return {plugin for plugin in plugins if plugin in known and (plugin, resource) not in UNBUILT_EVENTS}
 
 

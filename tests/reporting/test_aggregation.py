@@ -1,5 +1,7 @@
 """Which events are the same again."""
 
+from typing import Any
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from stowplan.reporting.aggregation import QUIET, Aggregation
 from stowplan.reporting.event import Event, Series
 
 
-def event(time: float = 0.0, **fields: str) -> Event:
+def event(time: float = 0.0, **fields: Any) -> Event:
     known = {
         "name": f"p.{time}",
         "pod_namespace": "d",
@@ -41,7 +43,7 @@ def test_the_second_makes_a_series_of_the_first_and_further_ones_are_counted() -
 def test_everything_but_the_note_and_the_time_makes_an_event_another_one() -> None:
     aggregation = Aggregation()
     others = [
-        event(**{field: "other"})
+        event(0.0, **{field: "other"})
         for field in (
             "pod_namespace",
             "pod_name",

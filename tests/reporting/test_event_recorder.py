@@ -167,6 +167,21 @@ def test_what_waits_when_the_recorder_is_stopped_can_still_be_flushed() -> None:
     run(begin)
 
 
+def test_a_recorder_stopped_while_it_had_nothing_to_do_can_be_run_again() -> None:
+    async def begin(clock: VirtualClock) -> None:
+        office = Office(clock)
+        for number in (1, 2):
+            running = asyncio.create_task(office.recorder.run())
+            await asyncio.sleep(1)
+            office.fail(pod(version=str(number)))
+            await asyncio.sleep(1)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert office.recorder.written == number
+
+    run(begin)
+
+
 def test_a_recorder_can_be_stopped_in_the_middle_of_writing_and_run_again() -> None:
     async def begin(clock: VirtualClock) -> None:
         office = Office(clock, seconds=1.0)

@@ -129,6 +129,12 @@ def test_what_a_condition_no_longer_says_becomes_null() -> None:
     assert patch["status"]["conditions"] == [{"type": "PodScheduled", "message": None, "lastProbeTime": None}]
 
 
+def test_a_probe_time_alone_is_reason_enough_to_write() -> None:
+    patch = failed(pod_with(scheduled(last_probe_time=EARLIER)))
+    assert patch is not None
+    assert patch["status"]["conditions"] == [{"type": "PodScheduled", "lastProbeTime": None}]
+
+
 def test_the_order_of_conditions_is_kept_and_a_new_one_comes_last() -> None:
     pod = pod_with(PodCondition(type="B"), PodCondition(type="A"))
     patch = victim_patch(pod, scheduler_name="mine", now=LATER)

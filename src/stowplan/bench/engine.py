@@ -1,4 +1,4 @@
-"""How long one pod takes through the engine: filter, score, choose, assume, confirm.
+"""How long one pod takes through the engine: filter, score, choose, reserve, assume, confirm.
 
 Pods and nodes are decoded before the clock starts, and so is the bound pod that the API server would send
 back: decoding is left out. After the table is built, garbage is collected once and what is alive is frozen
@@ -19,6 +19,7 @@ from stowplan.bench.workloads import WORKLOADS, Workload, node
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
 from stowplan.framework.framework import Framework
+from stowplan.framework.lifecycle import Lifecycle
 from stowplan.plugins.registry import in_tree_registry
 
 
@@ -55,8 +56,10 @@ def measure(run: EngineRun) -> EngineFigures:
         pod for number in range(run.nodes) for pod in workload.existing(number, run.existing_per_node)
     ]
     pods = [workload.pod(number) for number in range(run.pods)]
+    around = workload.objects(run.nodes, run.existing_per_node, run.pods)
     table = ClusterTable()
     started = perf_counter()
+    load(table, around)
     load(table, nodes)
     load(table, existing)
     build_s = perf_counter() - started
@@ -75,6 +78,7 @@ def _place(
 ) -> tuple[list[int], int]:
     """Nanoseconds of each pod, and how many found no node."""
     table = framework.table
+    lifecycle = Lifecycle(framework)
     times: list[int] = []
     unschedulable = 0
     for number, pod in enumerate(pods):
@@ -87,6 +91,7 @@ def _place(
             continue
         ties = evaluation.best()[1] if evaluation.scored else 1
         name = table.name_of(evaluation.pick(rng.randrange(ties)))
+        lifecycle.reserve(evaluation.cycle, info, name)
         table.assume(info, name)
         assumed = perf_counter_ns()
         bound = workload.pod(number, name)

@@ -6,13 +6,17 @@ shared between two pods of a watch.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from stowplan.api.decode import decode
+from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.bench.boundclaims import bound_claim, csi_node
+from stowplan.bench.waitingclaims import free_volume, waiting_claim, waiting_class
 
 Document = dict[str, Any]
 
@@ -28,10 +32,14 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tells one kind of pod from another: its labels and its wishes."""
+    """What tells one kind of pod from another: its labels and its wishes.
+
+    With `own_claim` every pod has a volume, through a claim that has the pod's name.
+    """
 
     labels: dict[str, str]
     spec: Document = field(default_factory=dict)
+    own_claim: bool = False
 
 
 Kind = Callable[[int, str], Shape]
@@ -77,12 +85,44 @@ def node_affinity(number: int, own: str) -> Shape:
     return Shape({"app": f"x{own}"}, {"affinity": {"nodeAffinity": required}})
 
 
+def own_volume(number: int, own: str) -> Shape:
+    return Shape({"app": f"x{own}"}, own_claim=True)
+
+
+Around = Callable[["Workload", int, int, int], Iterator[Object]]
+"""Objects around the pods of a workload, given how many nodes, pods on each and pods to place there are."""
+
+
+def bound_claims(workload: "Workload", nodes: int, existing_per_node: int, pods: int) -> Iterator[Object]:
+    """A limit of volumes for each node, and a bound claim for each pod that has one."""
+    for number in range(nodes):
+        yield csi_node(node_name(number))
+    running = (pod for number in range(nodes) for pod in workload.existing(number, existing_per_node))
+    for pod in chain(running, map(workload.pod, range(pods))):
+        if pod.spec.volumes:
+            yield from bound_claim(NAMESPACE, pod.name)
+
+
+def waiting_claims(workload: "Workload", nodes: int, existing_per_node: int, pods: int) -> Iterator[Object]:
+    """As bound claims, but those of pods to place wait for a node; for each there is a volume in a zone."""
+    yield from bound_claims(workload, nodes, existing_per_node, 0)
+    yield waiting_class()
+    for number in range(pods):
+        yield waiting_claim(NAMESPACE, workload.pod(number).name)
+        yield free_volume(f"free-{number}", ZONE, ZONES[number % len(ZONES)])
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Pods of some kinds in turn. With `every_pod_its_own` no two pods are made from one template."""
 
     kinds: tuple[Kind, ...]
     every_pod_its_own: bool = False
+    around: Around | None = None
+
+    def objects(self, nodes: int, existing_per_node: int, pods: int) -> list[Object]:
+        """What there is beside nodes and pods."""
+        return [] if self.around is None else list(self.around(self, nodes, existing_per_node, pods))
 
     def pod(self, number: int, node_name: str = "") -> Pod:
         """The pod to place with this number (from 0), or the same as the API server sees it once bound."""
@@ -115,8 +155,10 @@ WORKLOADS: dict[str, Workload] = {
     "anti-affinity": Workload((anti_affinity,)),
     "preferred-affinity": Workload((preferred_affinity,)),
     "node-affinity": Workload((node_affinity,)),
+    "volumes": Workload((own_volume,), around=waiting_claims),
     "mixed": Workload(_FIVE),
     "many-classes": Workload(_FIVE, every_pod_its_own=True),
+    "csi-limits": Workload((own_volume,), around=bound_claims),
 }
 
 
@@ -151,6 +193,8 @@ def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
         "resources": {"requests": amounts, "limits": amounts},
     }
     spec: Document = {"schedulerName": "default-scheduler", "containers": [container], **shape.spec}
+    if shape.own_claim:
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     if on:
         spec["nodeName"] = on
     document: Document = {

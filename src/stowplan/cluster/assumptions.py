@@ -31,6 +31,10 @@ class Assumptions(Generic[T]):
         """An object as it is assumed to be, or else as it is; None if there is none."""
         return self._assumed.get(key) or self._known.get(key)
 
+    def all(self) -> list[T]:
+        """What is assumed at present."""
+        return list(self._assumed.values())
+
     def told(self, key: str) -> None:
         """The API server told of an object, or that it is gone."""
         assumed, known = self._assumed.get(key), self._known.get(key)
@@ -44,9 +48,7 @@ class Assumptions(Generic[T]):
         if known is None:
             raise AssumeError(f'{self._plural} "{key}" not found')
         if _version(known) != _version(obj):
-            raise AssumeError(
-                f'"{key}" is out of sync (stored: {_version(known)}, assume: {_version(obj)})'
-            )
+            raise AssumeError(f'"{key}" is out of sync (stored: {_version(known)}, assume: {_version(obj)})')
         self._assumed[key] = obj
         self.version += 1
 

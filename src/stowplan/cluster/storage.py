@@ -139,6 +139,23 @@ class Storage:
         """Take back what was assumed of a claim, unless the API server has told of it since."""
         self._claims.restore(claim)
 
+    def exchange_assumed(self, objects: Iterable[Object]) -> list[Object]:
+        """Assume these objects and no others; returns what was assumed until now. Raises AssumeError."""
+        before: list[Object] = [*self._volumes.all(), *self._claims.all()]
+        for obj in before:
+            match obj:
+                case PersistentVolume():
+                    self.restore_volume(obj)
+                case PersistentVolumeClaim():
+                    self.restore_claim(obj)
+        for obj in objects:
+            match obj:
+                case PersistentVolume():
+                    self.assume_volume(obj)
+                case PersistentVolumeClaim():
+                    self.assume_claim(obj)
+        return before
+
     def _volume_changed(self, key: str) -> None:
         self._volumes.told(key)
         volume = self._volumes.get(key)
@@ -151,10 +168,8 @@ class Storage:
 
     async def changed(self, volumes: Iterable[str], claims: Iterable[str]) -> None:
         """Wait until the API server tells of one of these volumes and claims."""
-        keys = [
-            *((PersistentVolume, name) for name in volumes),
-            *((PersistentVolumeClaim, key) for key in claims),
-        ]
+        keys: list[tuple[type[Object], str]] = [(PersistentVolume, name) for name in volumes]
+        keys += [(PersistentVolumeClaim, key) for key in claims]
         future = asyncio.get_running_loop().create_future()
         for key in keys:
             self._waiting.setdefault(key, []).append(future)

@@ -13,7 +13,6 @@ from stowplan.config.decode import Cursor
 from stowplan.config.jsontext import parse_json
 from stowplan.config.tree import TextError
 
-_LENIENT = json.JSONDecoder()
 _HOST_PRIORITY = ("Host", "Score")
 _RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -21,6 +20,14 @@ _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 class AnswerError(ValueError):
     """An answer that cannot be read."""
+
+
+def _no_number(name: str) -> float:
+    """NaN and the infinities, which Python would read, are no JSON."""
+    raise ValueError(name)
+
+
+_LENIENT = json.JSONDecoder(parse_constant=_no_number)
 
 
 class FilterAnswer(NamedTuple):
@@ -134,17 +141,27 @@ def _reasons(values: dict[str, Any], name: str, at: dict[str, Cursor]) -> dict[s
 def _value(body: bytes) -> msgspec.Raw:
     """The first JSON value of a body; whatever follows it is not looked at."""
     try:
+        body.decode()
         return msgspec.json.decode(body, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        pass
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return _odd_value(body)
+    except RecursionError:
+        raise AnswerError("exceeded max depth") from None
+
+
+def _odd_value(body: bytes) -> msgspec.Raw:
+    """A value with something behind it, or with text that is not quite Unicode, which is mended."""
     text = body.decode("utf-8", "replace").lstrip(" \t\r\n")
     if not text:
         raise AnswerError("EOF")
     try:
-        _, end = _LENIENT.raw_decode(text)
-        return msgspec.json.decode(text[:end], type=msgspec.Raw)
-    except (ValueError, RecursionError):
+        value, _ = _LENIENT.raw_decode(text)
+    except ValueError:
         raise AnswerError(_syntax_error(body)) from None
+    except RecursionError:
+        raise AnswerError("exceeded max depth") from None
+    written = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return msgspec.Raw(written.decode("utf-16", "replace").encode())
 
 
 def _syntax_error(body: bytes) -> str:

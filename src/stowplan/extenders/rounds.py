@@ -107,7 +107,7 @@ async def filter_round(
             verdicts.setdefault(node.name, left_out)
     return FilterRound(
         tuple(left),
-        {name: verdict for name, verdict in verdicts.items()},
+        {name: verdict for name, verdict in verdicts.items() if name not in left},
         {name: node for name, node in fresh.items() if name in left},
         ignored,
     )
@@ -182,7 +182,7 @@ async def _prioritize(
         raw = await extender.prioritize(pod, nodes)
     except ExtenderError as error:
         return error
-    factor = extender.weight * SCORE_FACTOR if extender.is_prioritizer else 0
+    factor = extender.weight * SCORE_FACTOR
     return {node.name: wrap_int64(raw[node.name] * factor) for node in nodes if node.name in raw}
 
 

@@ -46,7 +46,7 @@ class ClientTls:
                 self._context = self._make()
             self._reload(self._context)
         except ssl.SSLError as error:
-            raise TlsSettingsError(f"tls: {error.reason or error}") from None
+            raise TlsSettingsError(_problem(error)) from None
         except OSError as error:
             raise TlsSettingsError(describe_os_error(error, str(error.filename))) from None
         return self._context
@@ -85,8 +85,19 @@ class ClientTls:
         files = self._settings.cert_file, self._settings.key_file
         versions = tuple(_version(Path(file)) for file in files)
         if versions != self._loaded:
-            context.load_cert_chain(*files)
+            context.load_cert_chain(*files, password=_no_password)
             self._loaded = versions
+
+
+def _no_password() -> str:
+    """Keys with a password are not supported; without this OpenSSL would ask for it at the terminal."""
+    return ""
+
+
+def _problem(error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "tls: private key does not match public key"
+    return f"tls: failed to parse certificate or private key: {(error.reason or str(error)).lower()}"
 
 
 def _version(file: Path) -> _Version:
@@ -109,4 +120,4 @@ def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         files[0].write_bytes(certificate)
         files[1].touch(mode=0o600)
         files[1].write_bytes(key)
-        context.load_cert_chain(*files)
+        context.load_cert_chain(*files, password=_no_password)

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.cluster.changes import Rows
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.fiterror import fit_error
 from stowplan.framework.status import Status
@@ -82,70 +81,110 @@ class Decision(_Record, frozen=True):
         return document
 
 
+class Record:
+    """What a decision is made of, as it is found: making a `Decision` of it can wait until somebody asks.
+
+    Every pod that is placed leaves one, so it is little work to make.
+    """
+
+    __slots__ = (
+        "feasible",
+        "funnel",
+        "message",
+        "names",
+        "node",
+        "nodes",
+        "nominated",
+        "pod",
+        "scores",
+        "ties",
+        "totals",
+        "weights",
+    )
+
+    def __init__(self, evaluation: Evaluation, row: int | None, ties: int, top: int) -> None:
+        table = evaluation.cycle.table
+        self.pod = evaluation.cycle.pod.key
+        self.node = None if row is None else table.name_of(row)
+        self.nodes = table.node_count
+        self.feasible = evaluation.feasible_count
+        self.ties = ties
+        self.nominated = evaluation.only_row is not None
+        self.message = ""
+        self.funnel: tuple[Rejection, ...] = ()
+        self.names: list[str] = []
+        self.totals: list[int] = []
+        self.scores: dict[str, list[int]] = {}
+        self.weights: dict[str, int] = {}
+        if row is None:
+            self.message = fit_error(evaluation)
+            outright = evaluation.rejected_outright
+            self.funnel = _funnel(evaluation) if outright is None else (_rejection(outright, self.nodes),)
+        elif top and not self.nominated:
+            self.funnel = _funnel(evaluation)
+        if row is not None and top and evaluation.scored:
+            rows = evaluation.top_rows(min(top, self.feasible), row)
+            self.names = [table.name_of(best) for best in rows.tolist()]
+            self.totals = evaluation.totals()[rows].tolist()
+            self.scores = evaluation.scores(rows)
+            self.weights = evaluation.weights()
+
+    def decision(self) -> Decision:
+        totals = self.totals
+        margin = None
+        if totals:
+            margin = 0 if self.ties > 1 else totals[0] - totals[1]
+        best = tuple(
+            Candidate(
+                node=name,
+                total=totals[place],
+                scores={plugin: values[place] for plugin, values in self.scores.items()},
+            )
+            for place, name in enumerate(self.names)
+        )
+        return Decision(
+            pod=self.pod,
+            node=self.node,
+            nodes=self.nodes,
+            feasible=self.feasible,
+            message=self.message or f"Successfully assigned {self.pod} to {self.node}",
+            ties=self.ties,
+            margin=margin if len(totals) > 1 else None,
+            nominated=self.nominated,
+            funnel=self.funnel,
+            best=best,
+            weights=self.weights,
+        )
+
+
 def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -> Decision:
     """Choose a node and record why.
 
-    `choose(n)` picks one of n equally good nodes, by its number from 0. See `record` for `top`.
+    `choose(n)` picks one of n equally good nodes, by its number from 0. `top` is how many of the best nodes
+    are kept with their scores. With 0 a pod that finds a node gets a short record without funnel and scores;
+    one that finds none always gets the whole funnel.
     """
     if not evaluation.feasible_count:
-        return record(evaluation, None, 0, top)
+        return Record(evaluation, None, 0, top).decision()
     ties = evaluation.best()[1] if evaluation.scored else 1
-    return record(evaluation, evaluation.pick(choose(ties) if ties > 1 else 0), ties, top)
-
-
-def record(evaluation: Evaluation, row: int | None, ties: int, top: int = 5) -> Decision:
-    """Record why a row was chosen, or none was.
-
-    `top` is how many of the best nodes are kept with their scores. With 0 a pod that finds a node gets a
-    short record without funnel and scores, which costs next to nothing; one that finds none always gets the
-    whole funnel.
-    """
-    if row is None:
-        return _without_node(evaluation)
-    table = evaluation.cycle.table
-    pod = evaluation.cycle.pod.key
-    node = table.name_of(row)
-    message = f"Successfully assigned {pod} to {node}"
-    count, nodes = evaluation.feasible_count, table.node_count
-    nominated = evaluation.only_row is not None
-    if not top:
-        return Decision(
-            pod=pod, node=node, nodes=nodes, feasible=count, message=message, ties=ties, nominated=nominated
-        )
-    scored = evaluation.scored
-    return Decision(
-        pod=pod,
-        node=node,
-        nodes=nodes,
-        feasible=count,
-        message=message,
-        ties=ties,
-        margin=_margin(evaluation, evaluation.best()[0], ties) if scored else None,
-        nominated=nominated,
-        funnel=() if nominated else _funnel(evaluation),
-        best=_best(evaluation, row, top) if scored else (),
-        weights=evaluation.weights() if scored else {},
-    )
-
-
-def _without_node(evaluation: Evaluation) -> Decision:
-    table = evaluation.cycle.table
-    outright = evaluation.rejected_outright
-    if outright is None:
-        funnel = _funnel(evaluation)
-    else:
-        funnel = (_rejection(outright, table.node_count),)
-    return Decision(
-        pod=evaluation.cycle.pod.key,
-        node=None,
-        nodes=table.node_count,
-        feasible=0,
-        message=fit_error(evaluation),
-        funnel=funnel,
-    )
+    row = evaluation.pick(choose(ties) if ties > 1 else 0)
+    return Record(evaluation, row, ties, max(top, 2) if top else 0).decision()
 
 
 def _funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
+    """Why nodes are out of the question; the same as for the pod before where nothing about that changed."""
+    pod_class = evaluation.pod_class
+    version = pod_class.feasibility.rejections_version
+    kept = pod_class.funnel
+    if kept is not None and kept[0] == version and not evaluation.overruled:
+        known: tuple[Rejection, ...] = kept[1]
+        return known
+    found = _made_funnel(evaluation)
+    pod_class.funnel = None if evaluation.overruled else (version, found)
+    return found
+
+
+def _made_funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
     rejections = evaluation.rejections()
     if not rejections:
         return ()
@@ -186,38 +225,3 @@ def _plugins_against(evaluation: Evaluation) -> "np.ndarray[tuple[int], np.dtype
     for codes in evaluation.codes().values():
         against += codes != 0
     return against
-
-
-def _margin(evaluation: Evaluation, highest: int, ties: int) -> int | None:
-    if ties > 1:
-        return 0
-    totals = evaluation.totals()
-    second = int(totals[totals != highest].max())
-    return highest - second if second >= 0 else None
-
-
-def _best(evaluation: Evaluation, chosen: int, top: int) -> tuple[Candidate, ...]:
-    """The chosen node, then the next best ones; among equals in row order."""
-    totals = evaluation.totals()
-    rows = _top_rows(totals, min(top, evaluation.feasible_count), chosen)
-    name_of = evaluation.cycle.table.name_of
-    by_plugin = evaluation.scores(rows)
-    return tuple(
-        Candidate(
-            node=name_of(row),
-            total=int(totals[row]),
-            scores={plugin: values[place] for plugin, values in by_plugin.items()},
-        )
-        for place, row in enumerate(rows.tolist())
-    )
-
-
-def _top_rows(totals: "np.ndarray[tuple[int], np.dtype[np.int64]]", count: int, chosen: int) -> Rows:
-    """`count` rows with the highest totals, best first, beginning with the chosen one."""
-    lowest = np.partition(totals, -count)[-count]
-    better = np.flatnonzero(totals > lowest)
-    equal = np.flatnonzero(totals == lowest)[:count]
-    rows = np.concatenate((better, equal))
-    rows = rows[rows != chosen]
-    ordered = rows[np.argsort(-totals[rows], kind="stable")]
-    return np.concatenate((np.array([chosen], dtype=np.intp), ordered))[:count]

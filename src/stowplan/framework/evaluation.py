@@ -42,6 +42,7 @@ class Evaluation:
     __slots__ = (
         "_class",
         "_framework",
+        "_rejections",
         "class_key",
         "cycle",
         "ended",
@@ -65,6 +66,7 @@ class Evaluation:
     ) -> None:
         self._framework = framework
         self._class = pod_class
+        self._rejections: dict[Status, Rows] | None = None
         self.cycle = cycle
         self.pre_filtering = pre_filtering
         self.overruled = overruled or {}
@@ -130,6 +132,7 @@ class Evaluation:
             self._class.feasibility.overrule_many(rows)
             self._class.preference.note(rows)
         self.overruled.update(verdicts or {})
+        self._rejections = None
         self.unexamined += len(rows) - len(verdicts or ())
 
     @property
@@ -141,6 +144,11 @@ class Evaluation:
 
     def rejections(self) -> dict[Status, Rows]:
         """Rejected rows by verdict. Each distinct verdict is put into words once."""
+        if self._rejections is None:
+            self._rejections = self._find_rejections()
+        return self._rejections
+
+    def _find_rejections(self) -> dict[Status, Rows]:
         table = self.cycle.table
         feasibility = self._class.feasibility
         used = table.rows_in_use
@@ -221,6 +229,12 @@ class Evaluation:
             return self.feasible_rows
         ranking = self._class.preference.ranking
         return ranking.ties(ranking.best()[0])
+
+    def top_rows(self, count: int, chosen: int) -> Rows:
+        """So many of the best rows: the chosen one, then the next best, equal ones in row order."""
+        rows = self._class.preference.ranking.top_rows(count)
+        others = rows[rows != chosen]
+        return np.concatenate((np.array([chosen], dtype=np.intp), others[: count - 1]))
 
     def pick(self, nth: int) -> int:
         """The nth (from 0) of the best rows."""

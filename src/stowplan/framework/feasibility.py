@@ -22,7 +22,7 @@ class Feasibility:
     """All Filter plugins of a profile over all rows, for one class of pods.
 
     `first` holds, by row, the first plugin that rejects it (or PASSED and the like); `feasible` the rows
-    where none does.
+    where none does. `version` changes with the latter, `rejections_version` with what is rejected and why.
     """
 
     __slots__ = (
@@ -39,6 +39,7 @@ class Feasibility:
         "count",
         "feasible",
         "first",
+        "rejections_version",
         "version",
     )
 
@@ -50,6 +51,7 @@ class Feasibility:
         self.asked_for: BoolColumn | None = None
         self.count = 0
         self.version = 0
+        self.rejections_version = 0
         self._revisit: list[int] = []
         self._node_position = -1
         self._usage_position = -1
@@ -165,6 +167,7 @@ class Feasibility:
     def overrule(self, row: int) -> None:
         """Take a row out for this attempt only."""
         self.first[row] = OVERRULED
+        self.rejections_version += 1
         self._revisit.append(row)
         if self.feasible[row]:
             self.feasible[row] = False
@@ -174,6 +177,7 @@ class Feasibility:
     def overrule_many(self, rows: Rows) -> None:
         """Take rows out for this attempt only."""
         self.first[rows] = OVERRULED
+        self.rejections_version += 1
         self._revisit += rows.tolist()
         passing = int(np.count_nonzero(self.feasible[rows]))
         if passing:
@@ -200,6 +204,7 @@ class Feasibility:
             self._merge_rows(touched)
 
     def _merge_all(self) -> None:
+        self.rejections_version += 1
         used = self._table.rows_in_use
         first = self.first[:used]
         first.fill(PASSED)
@@ -222,7 +227,9 @@ class Feasibility:
                 break
         if self.asked_for is not None and not self.asked_for[row]:
             found = NOT_ASKED_FOR
-        self.first[row] = found
+        if found != PASSED or self.first.item(row) != PASSED:
+            self.rejections_version += 1
+            self.first[row] = found
         feasible = found == PASSED and bool(self._table.valid[row])
         if feasible != bool(self.feasible[row]):
             self.feasible[row] = feasible
@@ -236,6 +243,7 @@ class Feasibility:
                 np.putmask(found, column.codes[rows] != 0, column.index)
         if self.asked_for is not None:
             found[~self.asked_for[rows]] = NOT_ASKED_FOR
+        self.rejections_version += 1
         self.first[rows] = found
         feasible = (found == PASSED) & self._table.valid[rows]
         before = self.feasible[rows]

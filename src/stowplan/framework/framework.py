@@ -85,6 +85,7 @@ class Framework:
         }
         self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
+        self._by_plain_pod = [plugin for plugin in self._by_pod if not plugin.signs_volumes]
 
     def at(self, point: Point) -> list[Plugin]:
         """The plugins of an extension point, in the order they run."""
@@ -246,9 +247,10 @@ class Framework:
         """The class of a pod, and the plugins that could not say what they read of it."""
         key, by_template = self._template_key(pod)
         unsigned = list(by_template)
-        if self._by_pod:
+        signing = self._by_pod if pod.template.volumes else self._by_plain_pod
+        if signing:
             fragments = []
-            for plugin in self._by_pod:
+            for plugin in signing:
                 fragment = _signature(plugin, pod)
                 if isinstance(fragment, Unsigned):
                     unsigned.append(plugin.name)
@@ -351,7 +353,12 @@ class Framework:
     def _settle(cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], constant: str) -> Settled:
         """What plugins whose answer depends on the signature alone said, for the next pods of the class."""
         unsigned = pod_class.unsigned
-        fixed = [plugin for plugin in plugins if getattr(plugin, constant) and plugin.name not in unsigned]
+        plain = not cycle.pod.template.volumes
+        fixed = [
+            plugin
+            for plugin in plugins
+            if plugin.name not in unsigned and (getattr(plugin, constant) or (plain and plugin.signs_volumes))
+        ]
         scoring = constant == "constant_pre_score"
         skipped = cycle.skipped_score if scoring else cycle.skipped
         read = cycle.read_score if scoring else cycle.read

@@ -160,6 +160,8 @@ class Plugin:
     row_local: ClassVar[bool] = True
     signs_template: ClassVar[bool] = False
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
+    signs_volumes: ClassVar[bool] = False
+    """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

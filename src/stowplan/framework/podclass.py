@@ -33,6 +33,7 @@ class PodClass:
     __slots__ = (
         "capacity",
         "feasibility",
+        "funnel",
         "memos",
         "preference",
         "released",
@@ -50,6 +51,8 @@ class PodClass:
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False
+        self.funnel: tuple[int, Any] | None = None
+        """What decision.py last found to say of rejected nodes, and the version of the rejections then."""
         self.settled_pre_filters: Settled | None = None
         self.settled_pre_scores: Settled | None = None
 

@@ -85,6 +85,20 @@ class Ranking:
                 nth -= ties
         raise IndexError(f"fewer rows have the total {top}")
 
+    def top_rows(self, count: int) -> Rows:
+        """So many rows with the highest totals, best first, equal ones in row order."""
+        size = self._block
+        blocks = sorted(range(len(self._tops)), key=self._tops.__getitem__, reverse=True)[:count]
+        rows = np.concatenate([np.arange(block * size, (block + 1) * size) for block in sorted(blocks)])
+        totals = self.totals[rows]
+        if len(rows) > count:
+            lowest = np.partition(totals, -count)[-count]
+            equal = np.flatnonzero(totals == lowest)
+            better = np.flatnonzero(totals > lowest)
+            rows = rows[np.concatenate((better, equal[: count - len(better)]))]
+            totals = self.totals[rows]
+        return rows[np.argsort(-totals, kind="stable")]
+
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""
         return np.flatnonzero(self.totals == top)

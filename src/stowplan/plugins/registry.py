@@ -20,11 +20,11 @@ from stowplan.plugins.nodevolumelimits import (
     MaxGCEPDVolumeCount,
     NodeVolumeLimits,
 )
-from stowplan.plugins.notbuilt import VolumeBinding
 from stowplan.plugins.podtopologyspread import PodTopologySpread
 from stowplan.plugins.prioritysort import PrioritySort
 from stowplan.plugins.schedulinggates import SchedulingGates
 from stowplan.plugins.tainttoleration import TaintToleration
+from stowplan.plugins.volumebinding import VolumeBinding
 from stowplan.plugins.volumerestrictions import VolumeRestrictions
 from stowplan.plugins.volumezone import VolumeZone
 

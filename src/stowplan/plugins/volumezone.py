@@ -39,10 +39,11 @@ class VolumeZone(Plugin):
     """
 
     reads = Reads.NODE
+    signs_volumes = True
     constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:
-        return self._places(pod) if pod.template.volumes else ()
+        return self._places(pod)
 
     def events(self) -> Sequence[EventRegistration]:
         classes = ClusterEvent(Resource.STORAGE_CLASS, Action.ADD)

@@ -4,7 +4,7 @@ from stowplan.api.fielderrors import quote
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import ExtenderError
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.decision import Decision, record
+from stowplan.framework.decision import Record
 from stowplan.framework.errors import PluginError
 from stowplan.framework.fiterror import NO_NODES, fit_error
 from stowplan.framework.hintmap import EXTENDER
@@ -128,7 +128,7 @@ class SchedulingCycle:
         rejectors = rejectors_of(evaluation)
         if found.extenders_rejected:
             rejectors = Rejectors(rejectors.unschedulable | {EXTENDER}, rejectors.pending)
-        decision = record(evaluation, None, 0)
+        decision = Record(evaluation, None, 0, TOP)
         if not profile.post_filters:
             message = fit_error(evaluation)
             self._keep(queued, decision, "unschedulable", message)
@@ -169,8 +169,7 @@ class SchedulingCycle:
         node = context.cache.table.name_of(row)
         evaluation = found.evaluation
         if context.decisions.wanted:
-            decision = record(evaluation, row, found.ties, TOP)
-            self._keep(queued, decision, "binding", decision.message)
+            self._keep(queued, Record(evaluation, row, found.ties, TOP), "binding", f"binding to {node}")
         pod, cycle = queued.pod, evaluation.cycle
         try:
             context.cache.assume(pod, node)
@@ -214,7 +213,7 @@ class SchedulingCycle:
     def _keep(
         self,
         queued: QueuedPod,
-        decision: Decision | None,
+        record: Record | None,
         outcome: str,
         message: str,
         preempting: Preempting | None = None,
@@ -226,7 +225,7 @@ class SchedulingCycle:
                 queued.uid,
                 context.clock.now(),
                 queued.attempts,
-                decision,
+                record,
                 outcome,
                 message,
                 preempting,

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.framework.decision import Decision
+from stowplan.framework.decision import Record
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Preempting:
 class LastDecision:
     """What came of a pod's last attempt.
 
-    `decision` is None where it never came to one, because something went wrong before. `outcome` is where the
+    `record` is None where it never came to one, because something went wrong before. `outcome` is where the
     attempt stands: `binding`, `bound`, `unschedulable` or `error`; `message` what was last said about it.
     """
 
@@ -37,7 +37,7 @@ class LastDecision:
     uid: str
     time: float
     attempts: int
-    decision: Decision | None
+    record: Record | None
     outcome: str
     message: str
     preempting: Preempting | None = None

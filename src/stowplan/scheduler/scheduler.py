@@ -36,6 +36,9 @@ from stowplan.scheduler.settings import Settings
 FLUSH_BACKOFF_EVERY: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
 
+BREATH: Final = 8
+"""After so many pods in a row everybody else gets a turn: news are taken in, pods are bound."""
+
 
 class Scheduler:
     """A scheduler of one or more profiles against one API server.
@@ -188,6 +191,7 @@ class Scheduler:
 
     async def _schedule(self) -> None:
         queue, cycle, woken = self.context.queue, self._cycle, self._woken
+        in_a_row = 0
         while True:
             queued = queue.pop()
             if queued is None:
@@ -195,7 +199,10 @@ class Scheduler:
                 await woken.wait()
                 continue
             await cycle.run(queued)
-            await asyncio.sleep(0)
+            in_a_row += 1
+            if in_a_row >= BREATH:
+                in_a_row = 0
+                await asyncio.sleep(0)
 
     async def _flush_backoff(self) -> None:
         """Whole seconds are when backoffs end."""

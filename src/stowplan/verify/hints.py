@@ -18,7 +18,6 @@ from stowplan.framework.events import Action, ClusterEvent, Hint, Resource
 from stowplan.framework.framework import Framework
 from stowplan.framework.hintmap import Answer, HintMap, build_hint_map
 from stowplan.framework.profile import ProfileSpec
-from stowplan.plugins.notbuilt import NOT_BUILT
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.queue.changes import node_events, pod_events
 from stowplan.queue.handlers import AddToQueue, Call, DeleteFromQueue, Handlers, MoveAll, UpdateInQueue
@@ -66,7 +65,7 @@ class _Setting:
         load(self.table, objects)
         plugins = Framework(profile, self.table, in_tree_registry()).plugins
         self.hints: HintMap = build_hint_map(plugins.values())
-        self._built = plugins.keys() - NOT_BUILT
+        self._built = plugins.keys()
 
     def is_built(self, plugin: str, event: ClusterEvent) -> bool:
         return plugin in self._built and event.resource not in _PARTLY_BUILT.get(plugin, ())

@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from msgspec.structs import replace
 
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster import table
 from stowplan.cluster.podinfo import PodInfo
@@ -22,6 +23,7 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.fiterror import fit_error
 from stowplan.framework.framework import Framework
 from stowplan.framework.gates import FeatureGates
+from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.points import Point
 from stowplan.framework.postfilter import PostFilterResult, Victims, run_post_filters
 from stowplan.framework.profile import ProfileSpec
@@ -68,6 +70,9 @@ class Replay:
         }
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
+        self._evaluated: tuple[str, Evaluation] | None = None
+        self._at_work = ""
+        self._reserved: dict[str, list[Object]] = {}
         self._promised = {
             key: info.pod.status.nominated_node_name
             for key, info in self._pods.items()
@@ -91,7 +96,18 @@ class Replay:
         info = self._pod(key)
         promised = self._promised.get(key)
         nominated_row = None if promised is None else self._table.row_of(promised)
-        return self._framework(info).evaluate(info, self._nominations(), nominated_row)
+        self._evaluated = None
+        self._recall(info.spec.scheduler_name)
+        evaluation = self._framework(info).evaluate(info, self._nominations(), nominated_row)
+        self._evaluated = key, evaluation
+        return evaluation
+
+    def _recall(self, profile: str) -> None:
+        """kube-scheduler's profiles do not know which volumes the others reserved; those of stowplan do."""
+        if profile != self._at_work:
+            reserved = self._table.storage.exchange_assumed(self._reserved.pop(profile, ()))
+            self._reserved[self._at_work] = reserved
+            self._at_work = profile
 
     def _framework(self, info: PodInfo) -> Framework:
         name = info.spec.scheduler_name
@@ -196,9 +212,16 @@ class Replay:
             spec=replace(pod.spec, node_name=node),
             status=replace(pod.status, phase="Running", start_time=started),
         )
+        self._reserve(info, node)
         self._table.assume(info, node)
         self._table.confirm(running)
         self._running[info.key] = info.uid
+
+    def _reserve(self, info: PodInfo, node: str) -> None:
+        """What the pod needs beside room is taken; recordings end there, nothing of it is ever bound."""
+        if self._evaluated is None or self._evaluated[0] != info.key:
+            return
+        Lifecycle(self._framework(info)).reserve(self._evaluated[1].cycle, info, node)
 
     def _make_room(self, info: PodInfo, outcome: Preemption) -> None:
         node = outcome.nominated_node

@@ -54,6 +54,7 @@ class _MaxVolumeCount(Plugin):
     resource: ClassVar[str]
     args: MaxVolumeCountArgs
 
+    signs_volumes = True
     can_fail = True
 
     def limit_of_machine(self, machine: str) -> int:

@@ -31,17 +31,17 @@ class NodeVolumeLimits(Plugin):
     """
 
     reads = Reads.USAGE
+    signs_volumes = True
     can_fail = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._insist = handle.gates["VolumeLimitScaling"]
         self._in_use = handle.table.volumes_in_use
+        self._looked_at: tuple[PodInfo, int, int, Wanted] | None = None
 
     def sign(self, pod: PodInfo) -> Hashable:
-        if not pod.template.volumes or not any(map(concerns, pod.template.volumes)):
-            return _SKIPPED
-        return self._wanted(pod)
+        return self._wanted(pod) if any(map(concerns, pod.template.volumes)) else _SKIPPED
 
     def events(self) -> Sequence[EventRegistration]:
         return REGISTRATIONS
@@ -115,7 +115,15 @@ class NodeVolumeLimits(Plugin):
         return unresolvable(problem.message) if code > 0 else error(problem.message)
 
     def _wanted(self, pod: PodInfo) -> Wanted:
-        return wanted_by(pod, self.handle.table, insist=self._insist)
+        """What a pod wants, worked out once as long as neither storage nor pods on nodes change."""
+        table = self.handle.table
+        version, position = table.storage.version, table.usage_log.position
+        kept = self._looked_at
+        if kept is not None and kept[0] is pod and kept[1] == version and kept[2] == position:
+            return kept[3]
+        wanted = wanted_by(pod, table, insist=self._insist)
+        self._looked_at = (pod, version, position, wanted)
+        return wanted
 
     def _fault(self, row: int) -> int:
         """The code of a pod of a row whose volumes cannot be told."""

@@ -14,8 +14,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IdColumn
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable
-
-MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+from stowplan.plugins.volumebinding.migration import is_migrated
 
 
 class Migrated(NamedTuple):
@@ -76,10 +75,7 @@ class PassingRows:
         return np.flatnonzero(matching_affinity(test, nodes) & table.valid[: nodes.count])
 
     def _is_migrated(self, plugin: str, node: str) -> bool:
-        found = self._table.storage.csi_nodes.get(node)
-        return found is not None and plugin in found.metadata.annotations.get(MIGRATED_PLUGINS, "").split(
-            ","
-        )
+        return is_migrated(plugin, self._table.storage.csi_nodes.get(node))
 
 
 def _only_values(test: RequiredNodeAffinity) -> tuple[str, tuple[str, ...]] | None:

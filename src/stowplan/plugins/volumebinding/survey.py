@@ -1,7 +1,7 @@
 """What every node has for pods of one demand, kept current as volumes, classes and nodes change."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,7 @@ class Survey:
             for group in groups.of_class(class_name):
                 self._stock.update(group.number, group)
         self._note_versions()
-        self._sorted_anew()
-        self._tell()
+        self._tell(self._unanswered())
 
     def _note_versions(self) -> None:
         table, storage = self._table, self._table.storage
@@ -84,12 +83,11 @@ class Survey:
             return
         self._follow_makers(stale)
         self._note_versions()
-        if moved or kinds_known != len(self._partition.kinds):
-            self._sorted_anew()
-        elif not stale:
-            return
         self._answered -= stale
-        self._tell()
+        if moved or kinds_known != len(self._partition.kinds):
+            self._tell(self._unanswered())
+        elif stale:
+            self._tell(stale & self._present)
 
     def placement(self, row: int) -> Placement:
         """What would come of the pod on a row, as things are now."""
@@ -152,29 +150,34 @@ class Survey:
 
     # Answers
 
-    def _sorted_anew(self) -> None:
-        """The kinds there are may be others than before."""
-        self._present = np.unique(self._partition.ids[: self._table.rows_in_use]).tolist()
+    def _unanswered(self) -> set[int]:
+        """The kinds of rows without an answer, after rows were sorted: there may be others than before."""
+        self._present = set(np.unique(self._partition.ids[: self._table.rows_in_use]).tolist())
         size = len(self._partition.kinds)
         if size > len(self._answers):
-            for name in ("_answers", "_marks"):
-                old = getattr(self, name)
-                grown = np.zeros(2 * size, dtype=old.dtype)
-                grown[: len(old)] = old
-                setattr(self, name, grown)
+            self._answers, self._marks = _longer(self._answers, 2 * size), _longer(self._marks, 2 * size)
+        return self._present - self._answered
 
-    def _tell(self) -> None:
-        """Answer for the kinds of rows that have no answer, and write the columns."""
-        for kind in self._present:
-            if kind not in self._answered:
-                placement = self._place(kind)
-                self._answers[kind] = placement.conflicts
-                if self._scorer is not None and not placement.conflicts:
-                    self._marks[kind] = self._scorer.score(self._demand.wishes, placement)
-                self._answered.add(kind)
+    def _tell(self, kinds: set[int]) -> None:
+        """Answer for kinds of rows, and write the columns."""
+        for kind in kinds:
+            placement = self._place(kind)
+            self._answers[kind] = placement.conflicts
+            if self._scorer is not None and not placement.conflicts:
+                self._marks[kind] = self._scorer.score(self._demand.wishes, placement)
+        self._answered |= kinds
         ids = self._partition.ids
         self.conflicts: ConflictColumn = self._answers[ids]
         self.scores: IntColumn | None = None if self._scorer is None else self._marks[ids]
+
+
+Column = TypeVar("Column", bound=npt.NDArray[Any])
+
+
+def _longer(column: Column, size: int) -> Column:
+    grown = np.zeros(size, dtype=column.dtype)
+    grown[: len(column)] = column
+    return cast(Column, grown)
 
 
 def _question(demand: Demand, partition: Partition) -> Question:
@@ -189,7 +192,11 @@ def _question(demand: Demand, partition: Partition) -> Question:
         [_bound_tests(volume, partition) for volume in demand.bound],
         wishes,
         selected,
-        {n: partition.number(promised.reach) for n in looking if (promised := wishes[n].promised) is not None},
+        {
+            n: partition.number(promised.reach)
+            for n in looking
+            if (promised := wishes[n].promised) is not None
+        },
         sorted(looking, key=lambda number: wishes[number].size),
     )
 

@@ -19,7 +19,7 @@ from stowplan.framework.plugin import ALL_ROWS, Codes, Plugin, Reads, StaleRows
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.volumerestrictions.claims import references, used_for_one
 from stowplan.plugins.volumerestrictions.hints import after_new_claim, after_pod_deletion
-from stowplan.plugins.volumerestrictions.wanted import NOTHING_WANTED, Wanted, wanted_by
+from stowplan.plugins.volumerestrictions.wanted import Wanted, wanted_by
 
 REASON_DISK = "node(s) had no available disk"
 REASON_CLAIM = (
@@ -38,9 +38,10 @@ class VolumeRestrictions(Plugin):
 
     reads = Reads.USAGE
     row_local = False
+    signs_volumes = True
 
     def sign(self, pod: PodInfo) -> Hashable:
-        return self._wanted(pod) if pod.template.volumes else NOTHING_WANTED
+        return self._wanted(pod)
 
     def events(self) -> Sequence[EventRegistration]:
         pods = ClusterEvent(Resource.POD, Action.DELETE)
@@ -52,8 +53,6 @@ class VolumeRestrictions(Plugin):
         )
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        if not pod.template.volumes:
-            return SKIP
         wanted = self._wanted(pod)
         if wanted.missing:
             return unresolvable(f'persistentvolumeclaim "{wanted.missing}" not found')

@@ -1,0 +1,209 @@
+"""How fast the whole scheduler is: from the creation of pods to their binding, through an in-process store.
+
+Everything is on that a scheduler does: watches, queue, attempts, bindings, events, metrics and explanations.
+Pods are created as fast as they are bound, a few hundred ahead, by the same process, and what that costs is
+part of the figures. The clock runs from the first creation until the last pod is bound and the last event is
+written.
+"""
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from time import perf_counter, process_time
+
+import msgspec
+
+from stowplan.api.catalogue import EVENTS, NODES, PODS
+from stowplan.api.meta import Object
+from stowplan.api.requests import Json
+from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.workloads import WORKLOADS, node, node_name
+from stowplan.clock import RealClock
+from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.store import Change, Store
+from stowplan.scheduler import Scheduler, Settings
+
+AHEAD = 500
+"""How many pods may be created and not yet bound."""
+
+FITS_NOWHERE = 10
+"""With churn one pod in so many asks for more than any node has."""
+
+UPDATED_PER_BURST = 20
+"""With churn so many nodes are updated whenever pods are created."""
+
+_CALM = 60.0
+"""Seconds without a binding after which a run is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRun:
+    """What to measure."""
+
+    workload: str = "basic"
+    nodes: int = 5000
+    existing_per_node: int = 10
+    pods: int = 10_000
+    seed: int = 0
+    churn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFigures:
+    """What was measured."""
+
+    pods_per_s: float
+    cpu_us_per_pod: float
+    seconds: float
+    bound: int
+    unschedulable: int
+    node_updates: int
+    events: int
+    events_dropped: int
+    attempts: int
+    setup_s: float
+    peak_rss_mib: float
+
+
+def measure(run: LoopRun) -> LoopFigures:
+    """Run a scheduler against a store with nodes, and create pods."""
+    return asyncio.run(_measure(run))
+
+
+async def _measure(run: LoopRun) -> LoopFigures:
+    began = perf_counter()
+    clock = RealClock()
+    store = Store(clock, random.Random(run.seed))
+    fill(store, run)
+    bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    if run.churn:
+        _make_hopeless(bodies)
+    async with scheduling(store, run.seed) as scheduler:
+        setup_s = perf_counter() - began
+        with frozen():
+            course = _Course(store, scheduler, bodies, run)
+            started, cpu = perf_counter(), process_time()
+            await course.run()
+            await scheduler.context.recorder.drain()
+            seconds, cpu = perf_counter() - started, process_time() - cpu
+        recorder = scheduler.context.recorder
+        return LoopFigures(
+            pods_per_s=round(course.bound / seconds, 1),
+            cpu_us_per_pod=round(cpu / max(course.bound, 1) * 1e6, 1),
+            seconds=round(seconds, 3),
+            bound=course.bound,
+            unschedulable=len(scheduler.context.queue),
+            node_updates=course.node_updates,
+            events=store.count(EVENTS),
+            events_dropped=recorder.dropped + recorder.failed,
+            attempts=scheduler.context.queue.cycle,
+            setup_s=round(setup_s, 3),
+            peak_rss_mib=round(peak_rss() / MIB, 1),
+        )
+
+
+@asynccontextmanager
+async def scheduling(store: Store, seed: int) -> AsyncIterator[Scheduler]:
+    """A scheduler at work on a store, in real time."""
+    scheduler = Scheduler(
+        InProcessClient(store), Settings.of(), clock=RealClock(), rng=random.Random(seed), timer=perf_counter
+    )
+    async with scheduler.running():
+        yield scheduler
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Keep the garbage collector from going through what was there before."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def fill(store: Store, run: LoopRun) -> None:
+    """Nodes, and pods that run on them."""
+    workload = WORKLOADS[run.workload]
+    for number in range(run.nodes):
+        store.create(NODES, document(node(number)))
+        for pod in workload.existing(number, run.existing_per_node):
+            store.create(PODS, document(pod))
+
+
+def document(obj: Object) -> Json:
+    """An object as a client would send it."""
+    made: Json = msgspec.json.decode(msgspec.json.encode(obj))
+    return made
+
+
+def _make_hopeless(bodies: list[Json]) -> None:
+    for body in bodies[::FITS_NOWHERE]:
+        for container in body["spec"]["containers"]:
+            container["resources"] = {"requests": {"cpu": "1000"}}
+
+
+class _Course:
+    """Creates pods as fast as they are bound, and counts."""
+
+    def __init__(self, store: Store, scheduler: Scheduler, bodies: list[Json], run: LoopRun) -> None:
+        self._store = store
+        self._scheduler = scheduler
+        self._bodies = bodies
+        self._run = run
+        self._bound = asyncio.Event()
+        self._created = 0
+        self.bound = 0
+        self.node_updates = 0
+        hopeless = len(bodies[::FITS_NOWHERE]) if run.churn else 0
+        self._wanted = len(bodies) - hopeless
+
+    async def run(self) -> None:
+        watcher = self._store.watch(PODS, self._seen)
+        try:
+            await self._create_and_wait()
+        finally:
+            watcher.close()
+
+    async def _create_and_wait(self) -> None:
+        while self.bound < self._wanted:
+            settled = self.bound + (self._created // FITS_NOWHERE if self._run.churn else 0)
+            burst = min(AHEAD // 5, len(self._bodies) - self._created)
+            if burst and self._created + burst - settled <= AHEAD:
+                self._create(burst)
+                await asyncio.sleep(0)
+                continue
+            self._bound.clear()
+            async with asyncio.timeout(_CALM):
+                await self._bound.wait()
+
+    def _create(self, burst: int) -> None:
+        for body in self._bodies[self._created : self._created + burst]:
+            self._store.create(PODS, body)
+        self._created += burst
+        if self._run.churn:
+            for _ in range(UPDATED_PER_BURST):
+                self._touch_node()
+
+    def _touch_node(self) -> None:
+        """Update a node as kubelets and others do all the time: its labels, or how much it offers."""
+        number = self.node_updates % self._run.nodes
+        name, turn = node_name(number), self.node_updates
+        if turn % 2:
+            patch = {"metadata": {"labels": {"touched": str(turn)}}}
+            self._store.patch(NODES, "", name, patch)
+        else:
+            patch = {"status": {"allocatable": {"cpu": "32", "memory": f"{250 + turn % 7}Gi"}}}
+            self._store.patch(NODES, "", name, patch, subresource="status")
+        self.node_updates += 1
+
+    def _seen(self, change: Change) -> None:
+        before = change.previous
+        if before is not None and change.object["spec"].get("nodeName") and "nodeName" not in before["spec"]:
+            self.bound += 1
+            if self.bound == self._wanted or self.bound % (AHEAD // 5) == 0:
+                self._bound.set()

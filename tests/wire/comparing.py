@@ -1,0 +1,153 @@
+"""Recorded and own writes made comparable: what must differ between two runs gets neutral names."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from observed.files import recorded
+from scheduler.wires import Write
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_EVENT_NAME = re.compile(r"^(.*)\.[0-9a-f]{16}$")
+_ENVELOPE = ("kind", "apiVersion")
+"""What a client adds when it puts a body on the wire."""
+
+
+class Request(NamedTuple):
+    """A write as it is compared."""
+
+    pod: str
+    method: str
+    path: str
+    content_type: str
+    body: Any
+    code: int
+
+    @property
+    def is_event(self) -> bool:
+        return "/events" in self.path
+
+
+def of_recording(*scenarios: str) -> list[Request]:
+    """The writes recorded in some scenarios, one after the other."""
+    written = [one for scenario in scenarios for one in recorded("wire/writes")[scenario]]
+    return of_requests(
+        Write(one["t"], one["method"], one["url"], one["content_type"], one["request"], one["code"])
+        for one in written
+    )
+
+
+def of_requests(writes: Iterable[Write]) -> list[Request]:
+    """Writes with neutral names. Who was who, and when something changed, is still told apart."""
+    written = list(writes)
+    names = _Names(written)
+    return [names.request(write) for write in written]
+
+
+def by_pod(requests: Sequence[Request]) -> dict[str, dict[str, list[Request]]]:
+    """What was written about each pod, events apart: an event and a status patch race each other."""
+    found: dict[str, dict[str, list[Request]]] = {}
+    for request in requests:
+        streams = found.setdefault(request.pod, {"events": [], "others": []})
+        streams["events" if request.is_event else "others"].append(request)
+    return found
+
+
+class _Names:
+    """Neutral names for uids, versions and events, in the order in which they first appear."""
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self._uids: dict[str, str] = {}
+        self._versions: dict[tuple[str, str], str] = {}
+        self._events: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+        for write in writes:
+            self._collect(write)
+
+    def _collect(self, write: Write) -> None:
+        body = write.body or {}
+        about = body.get("regarding") or (body.get("metadata") if write.path.endswith("/binding") else None)
+        if about:
+            self._name(self._uids, about["uid"], f"uid of {about['name']}")
+        if "regarding" in body:
+            key = (about["name"], about["resourceVersion"])
+            numbers = [one for one in self._versions if one[0] == about["name"]]
+            self._versions.setdefault(key, f"version {len(numbers) + 1}")
+            self._name(self._events, body["metadata"]["name"], f"event of {about['name']}")
+            self._pods[body["metadata"]["name"]] = about["name"]
+
+    @staticmethod
+    def _name(names: dict[str, str], known: str, name: str) -> None:
+        taken = sum(1 for one in names.values() if one.startswith(name))
+        names.setdefault(known, f"{name} {taken + 1}")
+
+    def request(self, write: Write) -> Request:
+        *start, last = write.path.split("/")
+        pod = self._pod(write)
+        path = "/".join([*start, self._events.get(last, last)])
+        content_type = write.content_type if write.method == "PATCH" else ""
+        body = self._neutral(_without_envelope(write), pod)
+        return Request(pod, write.method, path, content_type, body, write.code)
+
+    def _pod(self, write: Write) -> str:
+        if write.path.endswith("/events"):
+            return str(write.body["regarding"]["name"])
+        name = write.path.partition("/events/")[2]
+        return self._pods[name] if name else write.path.partition("/pods/")[2].partition("/")[0]
+
+    def _neutral(self, value: Any, pod: str) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: self._versions[pod, held] if key == "resourceVersion" else self._neutral(held, pod)
+                for key, held in value.items()
+            }
+        if isinstance(value, list):
+            return [self._neutral(held, pod) for held in value]
+        if isinstance(value, str):
+            return self._neutral_text(value)
+        return value
+
+    def _neutral_text(self, text: str) -> str:
+        if _EVENT_NAME.match(text):
+            return self._events.get(text, text)
+        for uid, name in self._uids.items():
+            text = text.replace(uid, name)
+        return _TIME.sub(lambda found: re.sub(r"\d", "0", found[0]), text)
+
+
+def _without_envelope(write: Write) -> Any:
+    if write.body is None:
+        return None
+    if write.path.endswith(("/binding",)) or write.method == "DELETE":
+        return {key: value for key, value in write.body.items() if key not in _ENVELOPE}
+    return write.body
+
+
+def same_writes(own: Iterable[Write], *scenarios: str) -> list[Request]:
+    """Assert that the same was written as in the recorded scenarios. Returns what was."""
+    expected, found = of_recording(*scenarios), of_requests(own)
+    for pod, streams in by_pod(expected).items():
+        for stream, requests in streams.items():
+            got = by_pod(found).get(pod, {}).get(stream, [])
+            wanted = [
+                one._replace(body=mine.body) if one.body is None else one
+                for one, mine in zip(requests, got, strict=False)
+            ] + requests[len(got) :]
+            assert got == wanted, f"{stream} of {pod}"
+    assert by_pod(found).keys() == by_pod(expected).keys()
+    _check_order(found)
+    return found
+
+
+def _check_order(requests: Sequence[Request]) -> None:
+    """What tells of something comes after it."""
+    for number, request in enumerate(requests):
+        if request.method == "POST" and request.is_event and request.body["reason"] in _AFTER:
+            method, ending = _AFTER[request.body["reason"]]
+            assert any(
+                one.pod == request.pod and one.method == method and one.path.endswith(ending.format(one.pod))
+                for one in requests[:number]
+            ) or not any(one.pod == request.pod and one.method == method for one in requests), request
+
+
+_AFTER = {"Scheduled": ("POST", "pods/{}/binding"), "Preempted": ("DELETE", "pods/{}")}
