@@ -37,7 +37,10 @@ HOSTNAME = "vm"
 
 
 class World:
-    """A store, a scheduler of it, and what the scheduler wrote and complained about."""
+    """A store, a scheduler of it, and what the scheduler wrote and complained about.
+
+    Plugins are enabled wherever they have a method, beside the default ones, unless there is a configuration.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,8 @@ class World:
         verbosity: int = 0,
         **settings: Any,
     ) -> None:
+        if plugins and config is None:
+            config = configured(enabling(*plugins))
         self.clock = clock
         self.began = clock.now()
         self.store = Store(clock, random.Random(2), catalogue=catalogue)
@@ -230,3 +235,11 @@ def enabling(*plugins: type[Plugin], name: str = "default-scheduler", **points: 
     """A profile with plugins beside the default ones at every point they have; `points` add to that."""
     enabled = [{"name": plugin.name} for plugin in plugins]
     return {"schedulerName": name, "plugins": {"multiPoint": {"enabled": enabled}, **points}}
+
+
+def plugin(name: str, **methods: Any) -> type[Plugin]:
+    """A plugin class with these methods (and class attributes), each a function that is given the plugin.
+
+    Nothing that happens makes a pod fit that it rejected, unless it has `events`.
+    """
+    return type(name, (Plugin,), {"events": lambda self: (), **methods})

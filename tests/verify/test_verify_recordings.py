@@ -84,7 +84,7 @@ def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
 GROUPS = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
 EXPRESSION = {"expression": "true", "expected": {"result": "true"}}
 EXTENDERS = scenario(config={"extenders": [{"urlPrefix": "http://e"}]}, expected=[attempt()])
-VOLUMES = {"resource": "PersistentVolume", "action": "Add"}
+CLAIMS = {"resource": "resource.k8s.io/ResourceClaim", "action": "Add"}
 DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
 
 
@@ -95,7 +95,7 @@ DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
         (EXPRESSION, {"expression": 1}),
         (EXTENDERS, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1}),
         (DEVICES, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1, "claims": 1}),
-        ({**HINT, "hints": {"VolumeZone": "Queue"}, "event": VOLUMES}, {"hint VolumeZone": 1}),
+        ({**HINT, "hints": {"DynamicResources": "Queue"}, "event": CLAIMS}, {"hint DynamicResources": 1}),
     ],
 )
 def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from observed.files import recorded
@@ -11,6 +12,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _EVENT_NAME = re.compile(r"^(.*)\.[0-9a-f]{16}$")
 _ENVELOPE = ("kind", "apiVersion")
 """What a client adds when it puts a body on the wire."""
+
+_PATCH = "application/strategic-merge-patch+json"
 
 
 class Request(NamedTuple):
@@ -28,11 +31,15 @@ class Request(NamedTuple):
         return "/events" in self.path
 
 
-def of_recording(*scenarios: str) -> list[Request]:
-    """The writes recorded in some scenarios, one after the other."""
-    written = [one for scenario in scenarios for one in recorded("wire/writes")[scenario]]
+_NOTHING = Request("", "", "", "", None, 0)
+
+
+def of_recording(written: Iterable[Any]) -> list[Request]:
+    """Writes as they stand in a recording."""
     return of_requests(
-        Write(one["t"], one["method"], one["url"], one["content_type"], one["request"], one["code"])
+        Write(
+            one["t"], one["method"], one["url"], one.get("content_type", _PATCH), one.get("request"), one["code"]
+        )
         for one in written
     )
 
@@ -123,31 +130,37 @@ def _without_envelope(write: Write) -> Any:
     return write.body
 
 
-def same_writes(own: Iterable[Write], *scenarios: str) -> list[Request]:
-    """Assert that the same was written as in the recorded scenarios. Returns what was."""
-    expected, found = of_recording(*scenarios), of_requests(own)
-    for pod, streams in by_pod(expected).items():
+def same_writes(own: Iterable[Write], *scenarios: str) -> None:
+    """Assert that the same was written as in the recorded scenarios, one after the other."""
+    same_as(own, [one for scenario in scenarios for one in recorded("wire/writes")[scenario]])
+
+
+def same_as(own: Iterable[Write], written: Iterable[Any]) -> None:
+    """Assert that the same was written as stands in a recording. A body that was not recorded may be any."""
+    found = of_requests(own)
+    got, expected = by_pod(found), by_pod(of_recording(written))
+    assert got.keys() == expected.keys()
+    for pod, streams in expected.items():
         for stream, requests in streams.items():
-            got = by_pod(found).get(pod, {}).get(stream, [])
             wanted = [
                 one._replace(body=mine.body) if one.body is None else one
-                for one, mine in zip(requests, got, strict=False)
-            ] + requests[len(got) :]
-            assert got == wanted, f"{stream} of {pod}"
-    assert by_pod(found).keys() == by_pod(expected).keys()
+                for one, mine in zip_longest(requests, got[pod][stream], fillvalue=_NOTHING)
+                if one is not _NOTHING
+            ]
+            assert got[pod][stream] == wanted, f"{stream} of {pod}"
     _check_order(found)
-    return found
 
 
 def _check_order(requests: Sequence[Request]) -> None:
-    """What tells of something comes after it."""
+    """Who is told of a binding or a deletion is told after it."""
     for number, request in enumerate(requests):
-        if request.method == "POST" and request.is_event and request.body["reason"] in _AFTER:
-            method, ending = _AFTER[request.body["reason"]]
-            assert any(
-                one.pod == request.pod and one.method == method and one.path.endswith(ending.format(one.pod))
-                for one in requests[:number]
-            ) or not any(one.pod == request.pod and one.method == method for one in requests), request
-
-
-_AFTER = {"Scheduled": ("POST", "pods/{}/binding"), "Preempted": ("DELETE", "pods/{}")}
+        if not request.is_event or request.method != "POST":
+            continue
+        cause = {"Scheduled": ("POST", "/binding"), "Preempted": ("DELETE", "")}.get(request.body["reason"])
+        if cause is not None:
+            path = f"/pods/{request.pod}{cause[1]}"
+            earlier, all_of_them = (
+                [one for one in some if one.method == cause[0] and one.path.endswith(path)]
+                for some in (requests[:number], requests)
+            )
+            assert earlier or not all_of_them, f"{request.body['reason']} of {request.pod} came too early"

@@ -69,8 +69,9 @@ def _events(events: list[Json], names: tuple[str, ...], uids: Mapping[str, str])
 
 
 def _neutral(value: Any, uids: Mapping[str, str]) -> Any:
+    """A value with neutral times and uids, and without what is null: that is as good as absent."""
     if isinstance(value, dict):
-        return {key: _neutral(held, uids) for key, held in value.items()}
+        return {key: _neutral(held, uids) for key, held in value.items() if held is not None}
     if isinstance(value, str):
         for uid, name in uids.items():
             value = value.replace(uid, name)

@@ -55,6 +55,7 @@ def engine_command(
     mixed               these five in turn
     many-classes        the five in turn, every pod with a label, selector and request of its own,
                         so that no result of another pod can be reused
+    csi-limits          a volume of its own, bound; nodes attach 39 at most
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
     figures = engine_bench.measure(run)

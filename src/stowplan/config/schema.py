@@ -129,6 +129,9 @@ PLUGIN_ARGS: dict[str, StructOf] = {
             _optional("hardPodAffinityWeight", _INT32),
             _always("ignorePreferredTermsOfExistingPods", _BOOL),
         ),
+        _args(args.MaxAzureDiskVolumeCountArgs, _optional("maxVolumes", _INT32)),
+        _args(args.MaxEBSVolumeCountArgs, _optional("maxVolumes", _INT32)),
+        _args(args.MaxGCEPDVolumeCountArgs, _optional("maxVolumes", _INT32)),
         _args(args.NodeAffinityArgs, _optional("addedAffinity", _NODE_AFFINITY)),
         _args(args.NodeResourcesBalancedAllocationArgs, Field("resources", _RESOURCES)),
         _args(

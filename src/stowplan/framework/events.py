@@ -78,6 +78,9 @@ _LABELS: Final = {member.value: name.title().replace("_", "") for name, member i
 _BITS: Final = tuple(value for value in _LABELS if value.bit_count() == 1)
 
 
+_EVENT_LABELS: dict[tuple[str, int, str], str] = {}
+
+
 class ClusterEvent(NamedTuple):
     """Something that happened, or that a plugin wants to hear of. `name` replaces the usual label."""
 
@@ -88,7 +91,11 @@ class ClusterEvent(NamedTuple):
     @property
     def label(self) -> str:
         """What logs and metrics call it, such as `AssignedPodDelete`."""
-        return self.name or f"{self.resource}{self.action.label}"
+        key = (self.resource, self.action._value_, self.name)
+        known = _EVENT_LABELS.get(key)
+        if known is None:
+            known = _EVENT_LABELS[key] = self.name or f"{self.resource}{self.action.label}"
+        return known
 
     @property
     def is_wildcard(self) -> bool:

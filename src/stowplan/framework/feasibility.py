@@ -86,9 +86,9 @@ class Feasibility:
             if column.active and column.codes is not None:
                 failed = (column.codes < 0) & (self.first == column.index) & self._table.valid
                 rows = np.flatnonzero(failed).tolist()
-                if rows:
-                    names = map(self._table.name_of, rows)
-                    raise column.failure(cycle, int(column.codes[rows[0]]), *names)
+                codes = {self._table.name_of(row): int(column.codes[row]) for row in rows}
+                if codes:
+                    raise column.failure(cycle, codes[min(codes)], *sorted(codes))
 
     def _few_stale(self, cycle: Cycle) -> list[int] | None:
         """The stale rows if they are few and nothing but usage changed, else None."""

@@ -78,7 +78,6 @@ class Framework:
         self._filter_names = tuple(plugin.name for plugin in self._filters)
         self._pre_score_names = tuple(plugin.name for plugin in self._pre_scores)
         self._score_names = tuple(plugin.name for plugin in self._scores)
-        self._asked_before: dict[tuple[tuple[str, ...], frozenset[str]], tuple[str, ...]] = {}
         involved = {
             plugin.name: plugin
             for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
@@ -160,13 +159,14 @@ class Framework:
         if probe is not None:
             now = probe.timer()
             probe.point("PreScore", _SUCCESS, now - began)
-            probe.evaluated("PreScore", self._asked(self._pre_score_names, cycle.skipped_score), 1)
+            asked = _asked(pod_class, "PreScore", self._pre_score_names, cycle.skipped_score)
+            probe.evaluated("PreScore", asked, 1)
             began = now
         pod_class.preference.sync(cycle)
         evaluation.scored = True
         if probe is not None:
             probe.point("Score", _SUCCESS, probe.timer() - began)
-            asked = self._asked(self._score_names, cycle.skipped_score)
+            asked = _asked(pod_class, "Score", self._score_names, cycle.skipped_score)
             probe.evaluated("Score", asked, feasibility.count)
 
     def _let_go(self, evaluation: Evaluation) -> None:
@@ -184,14 +184,14 @@ class Framework:
         began = probe.timer() if probe is not None else 0.0
         pre_filtering = self._pre_filter(cycle, pod_class)
         if probe is not None:
-            self._tell_pre_filter(probe, cycle, pre_filtering, began)
+            self._tell_pre_filter(probe, cycle, pod_class, pre_filtering, began)
             began = probe.timer()
         if pre_filtering.status is not None:
             return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
         evaluation = self._filter(cycle, pod_class, pre_filtering, nominations, nominated_row)
         if probe is not None:
             probe.point("Filter", _SUCCESS, probe.timer() - began)
-            asked = self._asked(self._filter_names, cycle.skipped)
+            asked = _asked(pod_class, "Filter", self._filter_names, cycle.skipped)
             probe.evaluated("Filter", asked, self.table.node_count)
         return evaluation
 
@@ -221,18 +221,13 @@ class Framework:
 
     # Watching
 
-    def _tell_pre_filter(self, probe: Probe, cycle: Cycle, found: PreFiltering, began: float) -> None:
+    def _tell_pre_filter(
+        self, probe: Probe, cycle: Cycle, pod_class: PodClass, found: PreFiltering, began: float
+    ) -> None:
         code = Code.SUCCESS if found.status is None else found.status.code
         probe.point("PreFilter", code.label, probe.timer() - began)
-        probe.evaluated("PreFilter", self._asked(self._pre_filter_names, cycle.skipped), 1)
-
-    def _asked(self, names: tuple[str, ...], skipped: set[str]) -> tuple[str, ...]:
-        """The plugins of a point but those that skip the pod; the same tuple each time."""
-        key = (names, frozenset(skipped))
-        known = self._asked_before.get(key)
-        if known is None:
-            known = self._asked_before[key] = tuple(name for name in names if name not in skipped)
-        return known
+        asked = _asked(pod_class, "PreFilter", self._pre_filter_names, cycle.skipped)
+        probe.evaluated("PreFilter", asked, 1)
 
     # Classes
 
@@ -471,6 +466,16 @@ class Framework:
             message = f'running PreScore plugin "{plugin.name}": {type(cause).__name__}: {cause}'
             raise PluginError(plugin.name, message) from cause
         return answer
+
+
+def _asked(pod_class: PodClass, point: str, names: tuple[str, ...], skipped: set[str]) -> tuple[str, ...]:
+    """The plugins of a point but those that skip the pod; the same tuple for all pods of a class."""
+    kept = pod_class.asked.get(point)
+    if kept is not None and kept[0] == skipped:
+        return kept[1]
+    asked = tuple(name for name in names if name not in skipped)
+    pod_class.asked[point] = (set(skipped), asked)
+    return asked
 
 
 def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:

@@ -272,5 +272,5 @@ def _all_rows(*_: Any) -> AllRows:
 
 StaleRows = Rows | AllRows
 
-FEW_ROWS = 8
+FEW_ROWS = 16
 """Up to this many changed rows are gone through one by one."""

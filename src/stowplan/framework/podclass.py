@@ -31,6 +31,7 @@ class PodClass:
     """
 
     __slots__ = (
+        "asked",
         "capacity",
         "feasibility",
         "funnel",
@@ -51,6 +52,8 @@ class PodClass:
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False
+        self.asked: dict[str, tuple[set[str], tuple[str, ...]]] = {}
+        """By extension point, who skipped the last pod and who was asked: for whoever counts that."""
         self.funnel: tuple[int, Any] | None = None
         """What decision.py last found to say of rejected nodes, and the version of the rejections then."""
         self.settled_pre_filters: Settled | None = None

@@ -40,17 +40,20 @@ class PostFilterResult(NamedTuple):
     ties: tuple[str, ...] = ()
 
 
-def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:
-    """Ask PostFilter plugins in order what they can do for a pod that fits nowhere.
+class PostFilterRound:
+    """What PostFilter plugins said so far, and what it amounts to.
 
     One that succeeds, fails, or says that nothing will help ends the round. Otherwise their reasons add up,
     under the name of the first, and the last word about the nomination holds.
     """
-    reasons: list[str] = []
-    rejector = ""
-    nominated_node: str | None = None
-    for plugin in plugins:
-        result = _ask(plugin, cycle, pod)
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._rejector = ""
+        self._nominated_node: str | None = None
+
+    def take(self, plugin: Plugin, result: PostFilterResult) -> PostFilterResult | None:
+        """Take in a plugin's answer; returns what the round came to if that ends it."""
         status = result.status
         if status.is_success:
             return result
@@ -59,13 +62,28 @@ def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> P
         if not status.code.is_rejection:
             return PostFilterResult(error(status.message).by(plugin.name))
         if result.nominated_node is not None:
-            nominated_node = result.nominated_node
-        reasons += status.reasons
-        rejector = rejector or plugin.name
-    return PostFilterResult(unschedulable(*reasons).by(rejector), nominated_node)
+            self._nominated_node = result.nominated_node
+        self._reasons += status.reasons
+        self._rejector = self._rejector or plugin.name
+        return None
+
+    def end(self) -> PostFilterResult:
+        """What the round came to when nobody ended it."""
+        return PostFilterResult(unschedulable(*self._reasons).by(self._rejector), self._nominated_node)
 
 
-def _ask(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+    """Ask PostFilter plugins in order what they can do for a pod that fits nowhere. Raises PluginError."""
+    asked = PostFilterRound()
+    for plugin in plugins:
+        result = asked.take(plugin, ask_post_filter(plugin, cycle, pod))
+        if result is not None:
+            return result
+    return asked.end()
+
+
+def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+    """One plugin's answer. Raises PluginError."""
     try:
         answer: Any = plugin.post_filter(cycle, pod)  # type: ignore[attr-defined]
     except PluginError:

@@ -86,18 +86,37 @@ class Ranking:
         raise IndexError(f"fewer rows have the total {top}")
 
     def top_rows(self, count: int) -> Rows:
-        """So many rows with the highest totals, best first, equal ones in row order."""
+        """So many rows with the highest totals, best first, equal ones in row order.
+
+        Each of the `count` blocks with the highest tops holds a row at least as good as anything in the other
+        blocks, so these are all one has to look at.
+        """
+        top, ties = self.best()
+        if ties >= count:
+            return self._first_rows(top, count)
         size = self._block
-        blocks = sorted(range(len(self._tops)), key=self._tops.__getitem__, reverse=True)[:count]
-        rows = np.concatenate([np.arange(block * size, (block + 1) * size) for block in sorted(blocks)])
-        totals = self.totals[rows]
-        if len(rows) > count:
+        order = sorted(range(len(self._tops)), key=self._tops.__getitem__, reverse=True)
+        blocks = np.array(sorted(order[:count]), dtype=np.intp)
+        totals = self.totals.reshape(-1, size)[blocks].ravel()
+        if len(totals) > count:
             lowest = np.partition(totals, -count)[-count]
-            equal = np.flatnonzero(totals == lowest)
-            better = np.flatnonzero(totals > lowest)
-            rows = rows[np.concatenate((better, equal[: count - len(better)]))]
-            totals = self.totals[rows]
-        return rows[np.argsort(-totals, kind="stable")]
+            places = np.flatnonzero(totals >= lowest)
+        else:
+            places = np.arange(len(totals))
+        places = places[np.argsort(-totals[places], kind="stable")][:count]
+        return blocks[places // size] * size + places % size
+
+    def _first_rows(self, top: int, count: int) -> Rows:
+        """The first rows that have the highest total; there are at least as many."""
+        found: list[int] = []
+        for block, here in enumerate(self._tops):
+            if here == top:
+                start = block * self._block
+                part = self.totals[start : start + self._block]
+                found += [start + place for place in (part == top).nonzero()[0][:count].tolist()]
+                if len(found) >= count:
+                    break
+        return np.array(found[:count], dtype=np.intp)
 
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""

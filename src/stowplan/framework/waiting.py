@@ -79,6 +79,9 @@ class WaitingPods:
     def __len__(self) -> int:
         return len(self._pods)
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
     def __iter__(self) -> Iterator[WaitingPod]:
         return iter(list(self._pods.values()))
 

@@ -17,7 +17,7 @@ def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) 
     ordered = sorted(plugins, key=lambda plugin: plugin.name != gating) if gating else plugins
     for plugin in ordered:
         status = _ask(plugin, queued, hooks)
-        if not status.is_success:
+        if status is not SUCCESS and not status.is_success:
             _gate(plugin.name, status, queued, hooks)
             return
     queued.gating_plugin = ""

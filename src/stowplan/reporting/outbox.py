@@ -81,7 +81,7 @@ class Outbox(Generic[T]):
             self._idle.pop().set_result(None)
         elif len(self._writers) < self._most_writers:
             self._called = True
-            writer = asyncio.get_running_loop().create_task(self._work(), name="event writer")
+            writer = asyncio.get_running_loop().create_task(self._work(), name="outbox")
             self._writers.add(writer)
             writer.add_done_callback(self._ended)
 

@@ -38,6 +38,26 @@ class Found:
     totals: IntColumn | None = None
     extenders_rejected: bool = False
 
+    def best_rows(self) -> Rows:
+        """Every row as good as the chosen one."""
+        if self.totals is None:
+            return self.evaluation.best_rows()
+        best: Rows = self.evaluation.feasible_rows[self.totals == self.totals.max()]
+        return best
+
+    def scores(self, rows: Rows) -> dict[str, list[int]]:
+        """What each plugin gave all the feasible rows, times its weight."""
+        scores = self.evaluation.scores(rows)
+        for plugin, shifts in self.shifts.items():
+            scores[plugin] = [score + shift for score, shift in zip(scores[plugin], shifts, strict=True)]
+        return scores
+
+    def all_totals(self, rows: Rows) -> list[int]:
+        """The totals of all the feasible rows."""
+        totals = self.evaluation.totals()[rows] if self.totals is None else self.totals
+        listed: list[int] = totals.tolist()
+        return listed
+
 
 class Algorithm:
     """The search for a node, the same for every profile. Ties are broken by `rng`, fairly."""

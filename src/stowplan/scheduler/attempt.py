@@ -21,7 +21,7 @@ from stowplan.scheduler.context import Context, Profile
 from stowplan.scheduler.decisions import LastDecision, Preempting
 from stowplan.scheduler.failure import Failure, FailureHandling, failed_on_node
 from stowplan.scheduler.preemption import PLUGIN as PREEMPTION
-from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
 
 TOP = 5
 """How many of the best nodes are kept with their scores."""
@@ -146,10 +146,11 @@ class SchedulingCycle:
         if PREEMPTION in profile.framework.plugins:
             context.metrics.preemption_attempted()
         try:
-            result = run_post_filters(profile.post_filters, cycle, pod)
-            if result.status.is_success and result.candidates:
-                result = await self._preemption.with_extenders(profile, pod, result)
-        except (PluginError, ExtenderError) as failure:
+            if context.extenders:
+                result = await post_filter_with_extenders(profile.post_filters, cycle, pod, context.extenders)
+            else:
+                result = run_post_filters(profile.post_filters, cycle, pod)
+        except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
         if result.status.code is Code.ERROR:
             context.journal.problem(
@@ -185,10 +186,11 @@ class SchedulingCycle:
         if waits:
             context.waiting.add(WaitingPod(pod, node, waits))
         self._activate(cycle)
-        chosen = Chosen(
-            profile, queued, cycle, node, began, evaluation.feasible_count, evaluation.cycle.table.node_count
+        ready, busy = profile.lifecycle.pre_flight(cycle, pod, node)
+        nodes = context.cache.table.node_count
+        self._binding.begin(
+            Chosen(profile, queued, cycle, node, began, evaluation.feasible_count, nodes, ready, busy)
         )
-        self._binding.begin(chosen)
         return None
 
     def _take_back(

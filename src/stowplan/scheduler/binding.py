@@ -1,6 +1,7 @@
 """The binding cycle: carrying out a decision, in the background, while the next pods are being placed."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,12 +15,16 @@ from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.metrics.scheduling import BINDING, SCHEDULED
 from stowplan.queue.queued import QueuedPod
 from stowplan.reporting import NORMAL, nomination_patch, patch_status
+from stowplan.reporting.outbox import Outbox
 from stowplan.scheduler.context import Context, Profile
 from stowplan.scheduler.failure import FailureHandling, failed_on_node
 
 
 class Chosen(NamedTuple):
-    """A pod and the node that is held for it. `began` is when its attempt did."""
+    """A pod and the node that is held for it. `began` is when its attempt did.
+
+    `busy` are the PreBind plugins with work to do for it, unless `ready` says that they could not tell.
+    """
 
     profile: Profile
     queued: QueuedPod
@@ -28,6 +33,8 @@ class Chosen(NamedTuple):
     began: float
     feasible: int
     evaluated: int
+    ready: Status
+    busy: Sequence[Plugin]
 
 
 class BindingCycle:
@@ -40,8 +47,22 @@ class BindingCycle:
         self._context = context
         self._failures = failures
 
+        self._soon: Outbox[Chosen] = Outbox(self._run, limit=sys.maxsize, writers=sys.maxsize)
+
+    async def run(self) -> None:
+        """Bind pods until cancelled."""
+        await self._soon.run()
+
     def begin(self, chosen: Chosen) -> None:
-        self._context.tasks.start(self._run(chosen), "binding")
+        """Bind a pod in the background.
+
+        One that has to wait for something gets a task of its own. The others share as few as will do: where
+        the API server answers at once, as a store in this process does, one task binds them all.
+        """
+        if chosen.busy or chosen.queued.uid in self._context.waiting:
+            self._context.tasks.start(self._run(chosen), "binding")
+        else:
+            self._soon.put(chosen)
 
     async def _run(self, chosen: Chosen) -> None:
         metrics = self._context.metrics
@@ -60,9 +81,9 @@ class BindingCycle:
         context = self._context
         pod, uid = chosen.queued.pod, chosen.queued.uid
         lifecycle = chosen.profile.lifecycle
-        ready, busy = lifecycle.pre_flight(chosen.cycle, pod, chosen.node)
-        if ready.code is Code.ERROR:
-            return ready
+        busy = chosen.busy
+        if chosen.ready.code is Code.ERROR:
+            return chosen.ready
         waiting = context.waiting.get(uid)
         if busy or waiting is not None:
             await self._announce(chosen)
@@ -168,14 +189,14 @@ class BindingCycle:
         context.waiting.remove(queued.uid)
         for problem in chosen.profile.lifecycle.unreserve(chosen.cycle, queued.pod, chosen.node):
             context.journal.problem(problem, pod=queued.key)
-        forgotten = context.cache.forget(queued.uid)
+        left = context.cache.assumed_pod(queued.pod.pod)
+        context.cache.forget(queued.uid)
         failure = failed_on_node(status)
-        pod = queued.pod.pod
-        if forgotten and not failure.rejected:
-            context.queue.move_all(ASSIGNED_POD_DELETE, pod)
+        if left is not None and not failure.rejected:
+            context.queue.move_all(ASSIGNED_POD_DELETE, left)
         outcome = "unschedulable" if failure.rejected else "error"
         context.decisions.update(queued.uid, outcome, failure.message)
         self._failures.handle(queued, failure, chosen.began)
-        if forgotten and failure.rejected:
-            context.queue.move_all(ASSIGNED_POD_DELETE, pod, excluding=queued.uid)
+        if left is not None and failure.rejected:
+            context.queue.move_all(ASSIGNED_POD_DELETE, left, excluding=queued.uid)
         context.stir()

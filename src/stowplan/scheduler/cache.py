@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -39,10 +41,12 @@ class Cache:
         return uid in self._assumed
 
     def assumed_pod(self, pod: Pod) -> Pod | None:
-        """A pod as it was assumed; None if it is not."""
-        if pod.metadata.uid not in self._assumed:
+        """A pod as it was assumed, on its node; None if it is not."""
+        node = self._assumed.get(pod.metadata.uid)
+        if node is None:
             return None
-        return self.table.pods[pod.metadata.uid].pod
+        assumed = self.table.pods[pod.metadata.uid].pod
+        return replace(assumed, spec=replace(assumed.spec, node_name=node))
 
     def assume(self, info: PodInfo, node: str) -> None:
         """Put a pod on a node ahead of the API server's word. Raises ValueError if it is known already."""

@@ -15,10 +15,11 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRow
+from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.scorecolumn import ScoreColumn
+from stowplan.framework.plugin import Extremes
+from stowplan.framework.scorecolumn import IGNORED, ScoreColumn
 
 Difference = dict[str, list[int]]
 
@@ -26,8 +27,9 @@ Difference = dict[str, list[int]]
 def differences(evaluation: Evaluation, rows: Rows, fresh: Mapping[str, Node]) -> Difference:
     """By plugin, how much more each row scores (times the weight) when it is taken for empty.
 
-    This concerns plugins that look at one node at a time. The others, and those that put scores in relation
-    to each other, look at the cluster as it is or at what a node is, not at what is on it.
+    This concerns plugins that give each node its score by itself, and those that say with
+    `score_without_pods` what they make of empty nodes. The others look at the cluster as it is, or at what a
+    node is and not at what is on it.
     """
     table = evaluation.cycle.table
     names = [table.name_of(row) for row in rows.tolist()]
@@ -39,9 +41,16 @@ def differences(evaluation: Evaluation, rows: Rows, fresh: Mapping[str, Node]) -
     info = empty.info(evaluation.cycle.pod.pod)
     found: Difference = {}
     for column in evaluation.pod_class.preference.columns:
-        if column.active and column.traits.row_local and not column.normalizes:
-            now = _scores(column, empty, info)
-            kept = [column.constant] * len(rows) if column.final is None else column.final[rows].tolist()
+        if not column.active:
+            continue
+        if not column.normalizes:
+            now: dict[str, int] | None = _scores(column, empty, info)
+        elif hasattr(column.plugin, "score_without_pods"):
+            now = _normalized(column, evaluation.cycle, rows, [name in fresh for name in names])
+        else:
+            continue
+        kept = [column.constant] * len(rows) if column.final is None else column.final[rows].tolist()
+        if now is not None:
             found[column.plugin.name] = [
                 (now[name] - before) * column.weight if name in now else 0
                 for name, before in zip(names, kept, strict=True)
@@ -55,6 +64,20 @@ def total(found: Difference, count: int) -> IntColumn:
     for values in found.values():
         result += np.array(values, dtype=np.int64)
     return result
+
+
+def _normalized(column: ScoreColumn, cycle: Cycle, rows: Rows, is_fresh: list[bool]) -> dict[str, int] | None:
+    """What a plugin that puts scores in relation to each other makes of rows some of which are empty."""
+    plugin: Any = column.plugin
+    empty = column.call(plugin.score_without_pods, cycle, NodeRows(cycle.table, rows))
+    if empty is None:
+        return None
+    as_it_is = np.zeros(len(rows), dtype=np.int64) if column.raw is None else column.raw[rows]
+    raw = np.where(is_fresh, empty, as_it_is)
+    counted = raw[raw != IGNORED]
+    extremes = Extremes(int(counted.min()), int(counted.max())) if len(counted) else Extremes(0, 0)
+    scores = column.call(plugin.normalize, cycle, raw, extremes).tolist()
+    return dict(zip([cycle.table.name_of(row) for row in rows.tolist()], scores, strict=True))
 
 
 def _scores(column: ScoreColumn, table: ClusterTable, info: PodInfo) -> dict[str, int]:

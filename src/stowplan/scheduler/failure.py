@@ -124,9 +124,9 @@ class StatusWriter:
     async def _write(self, uid: str, first: _Wanted) -> None:
         context = self._context
         wanted: _Wanted | None = first
+        pod = first.pod
         try:
             while wanted is not None:
-                pod = self._latest(wanted.pod)
                 patch = failure_patch(
                     pod,
                     reason=wanted.reason,
@@ -139,6 +139,8 @@ class StatusWriter:
                 except ApiError as error:
                     context.journal.problem("Error updating pod", pod=pod.key, err=error)
                 wanted, self._under_way[uid] = self._under_way[uid], None
+                if wanted is not None:
+                    pod = self._latest(wanted.pod)
         finally:
             del self._under_way[uid]
 

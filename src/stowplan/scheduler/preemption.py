@@ -1,20 +1,70 @@
 """Making room: having victims go, in the background, while the pod they go for stays out of the queue."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import preempt_round
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.postfilter import PostFilterResult, PostFilterRound, ask_post_filter
+from stowplan.framework.status import error
 from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.plugins.defaultpreemption.plugin import PREFIX
 from stowplan.reporting import NORMAL, nomination_patch, patch_status, victim_patch
-from stowplan.scheduler.context import Context, Profile
+from stowplan.scheduler.context import Context
 
 PLUGIN: Final = DefaultPreemption.name
+
+
+async def post_filter_with_extenders(
+    plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, extenders: Sequence[Extender]
+) -> PostFilterResult:
+    """Ask PostFilter plugins in order, extenders having their say about whom preemption makes go.
+
+    Raises PluginError.
+    """
+    asked = PostFilterRound()
+    for plugin in plugins:
+        answer = ask_post_filter(plugin, cycle, pod)
+        if isinstance(plugin, DefaultPreemption) and answer.candidates:
+            answer = await _after_extenders(plugin, extenders, cycle, pod, answer)
+        result = asked.take(plugin, answer)
+        if result is not None:
+            return result
+    return asked.end()
+
+
+async def _after_extenders(
+    plugin: DefaultPreemption,
+    extenders: Sequence[Extender],
+    cycle: Cycle,
+    pod: PodInfo,
+    result: PostFilterResult,
+) -> PostFilterResult:
+    """Let extenders take candidates out, and choose among the rest."""
+    table = cycle.table
+
+    def victim_on(node: str, uid: str) -> Pod | None:
+        row = table.row_of(node)
+        if row is None:
+            raise LookupError(node)
+        info = table.pods_on[row].get(uid)
+        return None if info is None else info.pod
+
+    concerned = [one for one in extenders if one.supports_preemption and one.is_interested(pod.pod)]
+    if not concerned:
+        return result
+    try:
+        left = await preempt_round(concerned, pod.pod, dict(result.candidates), victim_on)
+    except ExtenderError as failure:
+        return PostFilterResult(error(f"{PREFIX}{failure}"))
+    return plugin.among_candidates(left.candidates)
 
 
 class Preemption:
@@ -28,26 +78,6 @@ class Preemption:
     def __init__(self, context: Context, *, asynchronous: bool = True) -> None:
         self._context = context
         self._asynchronous = asynchronous
-
-    async def with_extenders(
-        self, profile: Profile, pod: PodInfo, result: PostFilterResult
-    ) -> PostFilterResult:
-        """Let extenders with a say in it take candidates out, and choose among the rest."""
-        context = self._context
-        asked = [one for one in context.extenders if one.supports_preemption and one.is_interested(pod.pod)]
-        plugin = profile.framework.plugins.get(PLUGIN)
-        if not asked or not isinstance(plugin, DefaultPreemption):
-            return result
-        left = await preempt_round(asked, pod.pod, dict(result.candidates), self._victim_on)
-        return plugin.among_candidates(left.candidates)
-
-    def _victim_on(self, node: str, uid: str) -> Pod | None:
-        table = self._context.cache.table
-        row = table.row_of(node)
-        if row is None:
-            raise LookupError(node)
-        info = table.pods_on[row].get(uid)
-        return None if info is None else info.pod
 
     async def make_room(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
         """Have the victims go. Those already going need no telling."""

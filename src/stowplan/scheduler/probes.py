@@ -17,6 +17,7 @@ class ProfileProbe:
         self._metrics = metrics
         self._profile = profile
         self._tallies: dict[tuple[str, tuple[str, ...]], Tally] = {}
+        self._last: dict[str, tuple[tuple[str, ...], Tally]] = {}
 
     def show_all(self, framework: Framework) -> None:
         """Show every plugin that will be counted, if only as 0."""
@@ -28,9 +29,15 @@ class ProfileProbe:
         self._metrics.point(point, status, self._profile, seconds)
 
     def evaluated(self, point: str, plugins: tuple[str, ...], times: int) -> None:
+        last = self._last.get(point)
+        if last is None or last[0] is not plugins:
+            last = self._last[point] = (plugins, self._tally(point, plugins))
+        last[1].times += times
+
+    def _tally(self, point: str, plugins: tuple[str, ...]) -> Tally:
         key = (point, plugins)
         tally = self._tallies.get(key)
         if tally is None:
             pairs = [(plugin, point) for plugin in plugins]
             tally = self._tallies[key] = self._metrics.evaluations(self._profile, pairs)
-        tally.times += times
+        return tally

@@ -137,12 +137,13 @@ class Scheduler:
             report=journal.problem,
         )
         failures = FailureHandling(context)
+        self._binding = BindingCycle(context, failures)
         self._cycle = SchedulingCycle(
             context,
             Algorithm(sampler, extenders, Random(rng.getrandbits(64)), journal),
             Preemption(context, asynchronous=gates["SchedulerAsyncPreemption"]),
             failures,
-            BindingCycle(context, failures),
+            self._binding,
         )
         for framework in frameworks:
             if isinstance(framework.probe, ProfileProbe):
@@ -185,6 +186,7 @@ class Scheduler:
 
     def _begin_scheduling(self) -> None:
         tasks = self.context.tasks
+        tasks.start(self._binding.run(), "binding")
         tasks.start(self._flush_backoff(), "backoff flush")
         tasks.start(self._flush_unschedulable(), "unschedulable flush")
         tasks.start(self._schedule(), "scheduling")

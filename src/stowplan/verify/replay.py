@@ -4,12 +4,14 @@ After each attempt the recorded outcome is put into effect, whatever came out he
 bring others after it, and pods that need something not built yet still stand where they should.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
+from random import Random
 
 from msgspec.structs import replace
 
@@ -17,7 +19,8 @@ from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster import table
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.config import build, default_config, load
+from stowplan.config import BuiltConfig, build, default_config, load
+from stowplan.extenders import ExtenderError
 from stowplan.framework.errors import NotBuiltError, PluginError
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.fiterror import fit_error
@@ -26,10 +29,14 @@ from stowplan.framework.gates import FeatureGates
 from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.points import Point
 from stowplan.framework.postfilter import PostFilterResult, Victims, run_post_filters
-from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.algorithm import Algorithm, Found
+from stowplan.scheduler.journal import Journal
+from stowplan.scheduler.preemption import post_filter_with_extenders
+from stowplan.scheduler.sampler import Sampler
+from stowplan.testing.extenders import rule_extenders
 from stowplan.verify.scenario import Attempt, Candidate, Preemption, PreFilter, Scenario, Verdict
 
 GATES = FeatureGates({"OpportunisticBatching": False})
@@ -64,10 +71,13 @@ class Replay:
         self._table = table.ClusterTable()
         table.load(self._table, scenario.cluster())
         registry = registry or in_tree_registry()
+        built = _built(bytes(scenario.config))
         self._frameworks = {
             profile.scheduler_name: Framework(profile, self._table, registry, GATES)
-            for profile in _profiles(bytes(scenario.config))
+            for profile in built.profiles
         }
+        self._extenders = rule_extenders(built)
+        self._algorithm = Algorithm(Sampler(self._table), self._extenders, Random(0), Journal())
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
         self._evaluated: tuple[str, Evaluation] | None = None
@@ -85,22 +95,36 @@ class Replay:
         """Try to place the pod of a recorded attempt."""
         framework = self._framework(self._pod(expected.pod))
         try:
-            return self._told(expected, framework, self.evaluate(expected.pod))
+            return self._told(expected, framework, self._find(expected.pod))
         except NotBuiltError as error:
             return Replayed(None, error.plugin)
         except PluginError as error:
-            return Replayed(_failed(expected, error))
+            return Replayed(_failed(expected, error.message, error.nodes))
+        except ExtenderError as error:
+            return Replayed(_failed(expected, str(error)))
 
     def evaluate(self, key: str) -> Evaluation:
-        """Filter and score the nodes for a pending pod as things stand now. Raises PluginError."""
+        """Filter and score the nodes for a pending pod as things stand now.
+
+        Raises PluginError, ExtenderError.
+        """
+        return self._find(key).evaluation
+
+    def _find(self, key: str) -> Found:
         info = self._pod(key)
         promised = self._promised.get(key)
         nominated_row = None if promised is None else self._table.row_of(promised)
         self._evaluated = None
         self._recall(info.spec.scheduler_name)
-        evaluation = self._framework(info).evaluate(info, self._nominations(), nominated_row)
-        self._evaluated = key, evaluation
-        return evaluation
+        framework, nominations = self._framework(info), self._nominations()
+        if self._extenders:
+            found = asyncio.run(
+                self._algorithm.find_with_extenders(framework, info, nominations, nominated_row)
+            )
+        else:
+            found = self._algorithm.find(framework, info, nominations, nominated_row)
+        self._evaluated = key, found.evaluation
+        return found
 
     def _recall(self, profile: str) -> None:
         """kube-scheduler's profiles do not know which volumes the others reserved; those of stowplan do."""
@@ -128,10 +152,11 @@ class Replay:
                 nominations[row].append(self._pods[key])
         return nominations
 
-    def _told(self, expected: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
-        """An evaluation in the words of a recording."""
+    def _told(self, expected: Attempt, framework: Framework, found: Found) -> Replayed:
+        """What was found, in the words of a recording."""
+        evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
-        best = sorted(self._names(evaluation.best_rows().tolist())) if names else []
+        best = sorted(self._names(found.best_rows().tolist())) if names else []
         attempt = Attempt(
             pod=expected.pod,
             attempt=expected.attempt,
@@ -145,7 +170,7 @@ class Replay:
             preemption=None,
         )
         if evaluation.scored:
-            self._tell_scores(attempt, evaluation)
+            self._tell_scores(attempt, found)
         return Replayed(attempt) if names else self._tell_failure(attempt, framework, evaluation)
 
     def _rejected(self, evaluation: Evaluation) -> dict[str, Verdict]:
@@ -157,15 +182,16 @@ class Replay:
             rejected |= dict.fromkeys(self._names(rows.tolist()), verdict)
         return rejected
 
-    def _tell_scores(self, attempt: Attempt, evaluation: Evaluation) -> None:
-        rows = evaluation.feasible_rows
+    def _tell_scores(self, attempt: Attempt, found: Found) -> None:
+        rows = found.evaluation.feasible_rows
         names = self._names(rows.tolist())
-        attempt.skipped_score = sorted(evaluation.cycle.skipped_score)
+        attempt.skipped_score = sorted(found.evaluation.cycle.skipped_score)
         attempt.scores = {
-            plugin: dict(zip(names, scores, strict=True))
-            for plugin, scores in evaluation.scores(rows).items()
+            plugin: dict(zip(names, scores, strict=True)) for plugin, scores in found.scores(rows).items()
         }
-        attempt.total = dict(zip(names, evaluation.totals()[rows].tolist(), strict=True))
+        for given in found.extender_scores:
+            attempt.scores[given.extender] = dict(given.scores)
+        attempt.total = dict(zip(names, found.all_totals(rows), strict=True))
 
     def _tell_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
         """The message, and what the PostFilter plugins do, as far as they are built."""
@@ -174,9 +200,12 @@ class Replay:
             attempt.fit_error = fit_error(evaluation)
             return Replayed(attempt)
         built = list(takewhile(framework.plugins.__contains__, wanted))
-        result = run_post_filters(
-            (framework.plugins[name] for name in built), evaluation.cycle, evaluation.cycle.pod
-        )
+        plugins = [framework.plugins[name] for name in built]
+        cycle, pod = evaluation.cycle, evaluation.cycle.pod
+        if self._extenders:
+            result = asyncio.run(post_filter_with_extenders(plugins, cycle, pod, self._extenders))
+        else:
+            result = run_post_filters(plugins, cycle, pod)
         attempt.fit_error = fit_error(evaluation, result.status.message)
         if len(built) == len(wanted) or result.status.code is not Code.UNSCHEDULABLE:
             attempt.preemption = _preemption(result)
@@ -255,9 +284,9 @@ class Replay:
 
 
 @lru_cache(maxsize=64)
-def _profiles(config: bytes) -> tuple[ProfileSpec, ...]:
-    """The profiles of a configuration document; of none, the default one. Raises ConfigError."""
-    return build(default_config(GATES) if config == b"null" else load(config, GATES)).profiles
+def _built(config: bytes) -> BuiltConfig:
+    """A configuration document, ready for use; without one, the default. Raises ConfigError."""
+    return build(default_config(GATES) if config == b"null" else load(config, GATES))
 
 
 def _pre_filter(evaluation: Evaluation, order: Sequence[str]) -> PreFilter:
@@ -297,7 +326,7 @@ def _candidate(found: Victims) -> Candidate:
     return Candidate(victims=[pod.key for pod in found.pods], num_pdb_violations=found.violations)
 
 
-def _failed(expected: Attempt, error: PluginError) -> Attempt:
+def _failed(expected: Attempt, message: str, nodes: Iterable[str] = ()) -> Attempt:
     return Attempt(
         pod=expected.pod,
         attempt=expected.attempt,
@@ -307,7 +336,7 @@ def _failed(expected: Attempt, error: PluginError) -> Attempt:
         best=[],
         assigned=None,
         fit_error=None,
-        error=error.message,
-        error_nodes=sorted(error.nodes),
+        error=message,
+        error_nodes=sorted(nodes),
         preemption=None,
     )

@@ -40,35 +40,44 @@ def owned(body: Body | Sequence[Any]) -> Any:
 
 def owned_object(resource: Resource, body: Body) -> Json:
     """The body as an object of one kind that belongs to the store alone."""
-    return checked(resource, owned(body))
+    return checked(resource, owned(body), typed=isinstance(body, Struct))
 
 
-def checked(resource: Resource, data: Any) -> Json:
+def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
     """A new map with the data of an object of one kind, its metadata without nulls.
 
-    Raises `ApiError` 400 if it is another kind or its outline is not that of an object.
+    Of a `typed` object the metadata is known to be as it should. Raises `ApiError` 400 if it is another kind
+    or its outline is not that of an object.
     """
     if not isinstance(data, dict):
         raise status.bad_request("the object provided is unrecognized: expected a map")
     obj = {"apiVersion": resource.api_version, "kind": resource.kind, **data}
-    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        if obj[field] != expected:
-            raise status.bad_request(
-                f"the {field} in the data ({obj[field]}) does not match the expected {field} ({expected})"
-            )
+    if obj["apiVersion"] != resource.api_version or obj["kind"] != resource.kind:
+        raise _wrong_kind(resource, obj)
     for section in _SECTIONS:
         if section in obj and not isinstance(obj[section], dict) and obj.pop(section) is not None:
             raise status.bad_request(f"{section}: expected a map")
-    obj["metadata"] = _checked_metadata(obj.get("metadata"))
+    obj["metadata"] = _checked_metadata(obj.get("metadata"), typed)
     return obj
 
 
-def _checked_metadata(metadata: Any) -> Json:
+def _wrong_kind(resource: Resource, obj: Json) -> status.ApiError:
+    field, expected = "kind", resource.kind
+    if obj["apiVersion"] != resource.api_version:
+        field, expected = "apiVersion", resource.api_version
+    return status.bad_request(
+        f"the {field} in the data ({obj[field]}) does not match the expected {field} ({expected})"
+    )
+
+
+def _checked_metadata(metadata: Any, typed: bool) -> Json:
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
         raise status.bad_request("metadata: expected a map")
     kept = {field: value for field, value in metadata.items() if value is not None and field not in _NOT_KEPT}
+    if typed:
+        return kept
     try:
         msgspec.convert(kept, ObjectMeta)
     except msgspec.ValidationError as error:

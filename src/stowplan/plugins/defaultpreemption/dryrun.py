@@ -4,9 +4,10 @@ from collections import Counter
 
 import numpy as np
 
+from stowplan.api.fielderrors import quote
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.counts import IntArray
-from stowplan.framework.status import Code, Status
+from stowplan.framework.status import Code, Status, error
 from stowplan.framework.trials import Trials
 from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
 from stowplan.plugins.defaultpreemption.manyrows import ManyRows
@@ -73,7 +74,10 @@ class DryRun:
             ):
                 break
             outcome = select_victims(self._trials, row, self._budgets)
-            if isinstance(outcome, Sacrifice):
+            if isinstance(outcome, Sacrifice) and not outcome.victims:
+                name = quote(self._trials.table.name_of(row))
+                self._note(error(f"expected at least one victim pod on node {name}"), 1)
+            elif isinstance(outcome, Sacrifice):
                 found.append((turn, row, outcome))
                 own_clean += not outcome.violations
             else:

@@ -40,6 +40,7 @@ class ManyRows:
         self._constant = [column for column in self._filters if not column.traits.watches]
         self._easing = [c for c in self._filters if c.traits.watches and c.plugin is not fit]
         nominations = evaluation.nominations
+        self._others_say = [row for row, verdict in evaluation.overruled.items() if not verdict.plugin]
         self._promised = {row: pods for row in nominations if (pods := promised(nominations, row, self._pod))}
 
     def suits(self, rows: Rows) -> BoolColumn:
@@ -48,6 +49,8 @@ class ManyRows:
         for column in self._easing:
             if column.codes is not None:
                 result &= column.codes[rows] == 0
+        if self._others_say:
+            result &= ~np.isin(rows, self._others_say)
         if self._easing and self._promised:
             result &= ~np.isin(rows, list(self._promised))
         return result

@@ -36,10 +36,10 @@ REASON_BY_GROUP = "not eligible due to workload aware preemption enabled"
 class DefaultPreemption(Plugin):
     """Finds the node where the least harm makes room for a pod; it decides, and makes nobody go.
 
-    `under_way` has the uids of pods whose victims the host is still telling to go: until that is done they stay
-    out of the queue. Its value is the last victim once only that one is left, and then the pod need not wait
-    longer than that one takes. With `one_by_one` every node is tried on its own, which is slow and must come to
-    the same.
+    `under_way` has the uids of pods whose victims the host is still telling to go: until that is done they
+    stay out of the queue. Its value is the last victim once only that one is left, and then the pod need not
+    wait longer than that one takes. With `one_by_one` every node is tried on its own, which is slow and must
+    come to the same.
     """
 
     args_type = DefaultPreemptionArgs

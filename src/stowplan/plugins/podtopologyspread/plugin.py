@@ -146,6 +146,14 @@ class PodTopologySpread(Plugin):
         state: scoring.ScoreState | None = cycle.read_score(self)
         return None if memo is None or state is None else scoring.scores(memo.soft, state, nodes)
 
+    def score_without_pods(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        """Raw scores as if the nodes themselves were empty, while the cluster is counted as it is."""
+        memo: _Memo | None = cycle.memo(self)
+        state: scoring.ScoreState | None = cycle.read_score(self)
+        if memo is None or state is None:
+            return None
+        return scoring.scores(memo.soft, state, nodes, without_pods=True)
+
     def stale_score_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
         memo: _Memo = cycle.memo(self)
         return scoring.stale_rows(memo.soft, before, now, cycle.table.rows_in_use)

@@ -79,8 +79,10 @@ def share(entry: Counted, size: int, requires_all: bool) -> Share:
     return Share(weight, by_domain)
 
 
-def scores(counted: Sequence[Counted], state: ScoreState, nodes: NodeRows) -> Scores:
-    """Raw scores: the lower the better."""
+def scores(
+    counted: Sequence[Counted], state: ScoreState, nodes: NodeRows, *, without_pods: bool = False
+) -> Scores:
+    """Raw scores: the lower the better. With `without_pods` as if no pod were on the nodes themselves."""
     sums = np.zeros(nodes.count, dtype=np.float64)
     for entry, part in zip(counted, state.shares, strict=True):
         ids = entry.column.ids[nodes.rows]
@@ -88,7 +90,7 @@ def scores(counted: Sequence[Counted], state: ScoreState, nodes: NodeRows) -> Sc
             sums += part.by_domain[ids]
             continue
         here = np.full(nodes.count, float(entry.constraint.max_skew - 1))
-        if entry.matcher is not None:
+        if entry.matcher is not None and not without_pods:
             pods = entry.matcher.rows.at(nodes.rows, nodes.table.capacity)
             here = pods * part.weight + (entry.constraint.max_skew - 1)
         sums += np.where(ids != 0, here, 0.0)

@@ -13,7 +13,6 @@ from stowplan.api.status import ApiError
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from stowplan.client import Client
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.services import Services
 from stowplan.plugins.volumebinding.demand import SELECTED_NODE, is_bound
@@ -36,9 +35,11 @@ async def bind_volumes(
     What was written stays written: the next attempt starts from there.
     """
     try:
-        await _write(services.client, table.storage, reserved)
+        await _write(services.client, reserved)
     except ApiError as cause:
         raise BindingError(cause.message) from cause
+    except DecodeError as cause:
+        raise BindingError(str(cause)) from None
     watch = _Watch(table, services, reserved, pod, node)
     try:
         async with asyncio.timeout(seconds):
@@ -53,26 +54,15 @@ async def bind_volumes(
 # Writing
 
 
-async def _write(client: Client, storage: Storage, reserved: Reservation) -> None:
-    """Write volumes first, then claims; what could not be written any more is given back."""
-    written = Reservation()
-    try:
-        for claim, volume, _ in reserved.matches:
-            answer = await _put(client, PERSISTENT_VOLUMES, volume, _claimed(volume))
-            written.matches.append(Match(claim, convert(answer, PersistentVolume)))
-        for claim, _ in reserved.requests:
-            asked = {"metadata": {"annotations": {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]}}}
-            answer = await _put(client, PERSISTENT_VOLUME_CLAIMS, claim, asked)
-            written.requests.append(Request(convert(answer, PersistentVolumeClaim)))
-    except DecodeError as cause:
-        raise BindingError(str(cause)) from None
-    finally:
-        rest = Reservation(
-            reserved.matches[len(written.matches) :], reserved.requests[len(written.requests) :]
-        )
-        rest.undo(storage)
-        reserved.matches[: len(written.matches)] = written.matches
-        reserved.requests[: len(written.requests)] = written.requests
+async def _write(client: Client, reserved: Reservation) -> None:
+    """Write volumes first, then claims. What is written is no longer only assumed; the rest can be undone."""
+    for position, (claim, volume, _) in enumerate(reserved.matches):
+        answer = await _put(client, PERSISTENT_VOLUMES, volume, _claimed(volume))
+        reserved.matches[position] = Match(claim, convert(answer, PersistentVolume))
+    for position, (claim, _) in enumerate(reserved.requests):
+        asked = {"metadata": {"annotations": {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]}}}
+        answer = await _put(client, PERSISTENT_VOLUME_CLAIMS, claim, asked)
+        reserved.requests[position] = Request(convert(answer, PersistentVolumeClaim))
 
 
 def _claimed(volume: PersistentVolume) -> Json:

@@ -8,6 +8,7 @@ from stowplan.cluster.capacitypools import CapacityPool
 from stowplan.cluster.volumegroups import VolumeGroup
 from stowplan.plugins.volumebinding.demand import Promised, Wish
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind
+from stowplan.plugins.volumebinding.provisioning import Provisioning
 from stowplan.plugins.volumebinding.stock import Stock
 
 
@@ -27,17 +28,6 @@ class BoundTests(NamedTuple):
     migrated: int | None = None
     test_if_migrated: int = EVERYWHERE
     missing: bool = False
-
-
-class Provisioning(NamedTuple):
-    """Whether a volume can be made for a claim, and for which nodes.
-
-    `topologies`: the test of nodes that the class allows; None: nothing can be made. `pools` are those with
-    enough room, with their tests; None: nobody asks for room.
-    """
-
-    topologies: int | None = None
-    pools: tuple[tuple[CapacityPool, int], ...] | None = None
 
 
 class Placement(NamedTuple):
@@ -112,12 +102,10 @@ def _take(question: Question, stock: Stock, kind: Kind) -> list[tuple[int, Volum
 def _make(provisioning: Provisioning, kind: Kind) -> tuple[Conflict, CapacityPool | None]:
     if provisioning.topologies is None or not passes(provisioning.topologies, kind):
         return Conflict.NO_VOLUME, None
-    if provisioning.pools is None:
+    if provisioning.room is None:
         return Conflict(0), None
-    for pool, test in provisioning.pools:
-        if passes(test, kind):
-            return Conflict(0), pool
-    return Conflict.NO_ROOM, None
+    pool = provisioning.room.pool_for(kind)
+    return Conflict.NO_ROOM if pool is None else Conflict(0), pool
 
 
 def passes(test: int, kind: Collection[int]) -> bool:

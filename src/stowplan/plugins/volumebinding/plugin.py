@@ -61,6 +61,7 @@ class VolumeBinding(Plugin):
     args_type = VolumeBindingArgs
     reads = Reads.NODE
     row_local = False
+    signs_volumes = True
     constant_pre_score = True
     parallel_pre_bind = True
 

@@ -6,34 +6,65 @@ from typing import Final, NamedTuple
 from stowplan.api.nodeselector import CompiledNodeSelector, RequiredNodeAffinity, compile_term
 from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import TopologySelectorTerm
-from stowplan.cluster.capacitypools import CapacityPool
+from stowplan.cluster.capacitypools import CapacityPool, CapacityPools
 from stowplan.cluster.storage import Storage
 from stowplan.plugins.volumebinding.demand import Wish
+from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind, Partition
 
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
-class Offering(NamedTuple):
-    """What a class and its driver offer a claim.
+class Room:
+    """The pools that are large enough for a claim, by the number of the test of nodes that reach them."""
 
-    `topologies` is what nodes need, None if all will do; `pools` are those with enough room, None if room
-    is not asked for.
+    def __init__(self, wish: Wish, pools: CapacityPools, partition: Partition) -> None:
+        self._wish = wish
+        self._partition = partition
+        self._tests: dict[int, int] = {}
+        self._pools: dict[int, dict[int, CapacityPool]] = {}
+        for number, pool in pools.by_number.items():
+            self.update(number, pool)
+
+    def update(self, number: int, pool: CapacityPool | None) -> int | None:
+        """Look at a pool again (None: it is gone); returns the test of nodes it makes a difference for."""
+        if pool is None:
+            test = self._tests.pop(number, None)
+            if test is not None:
+                del self._pools[test][number]
+            return test
+        if pool.class_name != self._wish.class_name or pool.limit < (self._wish.bytes or 0):
+            return None
+        test = self._tests[number] = self._partition.number(pool.reach)
+        self._pools.setdefault(test, {})[number] = pool
+        return test
+
+    def pool_for(self, kind: Kind) -> CapacityPool | None:
+        """The pool to be used from nodes of a kind: the first by key."""
+        found = [pool for test in (EVERYWHERE, *kind) for pool in self._pools.get(test, {}).values()]
+        return min(found, key=lambda pool: pool.key, default=None)
+
+
+class Provisioning(NamedTuple):
+    """Whether a volume can be made for a claim, and for which nodes.
+
+    `topologies`: the test of nodes that the class allows; None: nothing can be made. Without `room` nobody
+    asks how large the volume is.
     """
 
-    topologies: RequiredNodeAffinity | None
-    pools: tuple[CapacityPool, ...] | None
+    topologies: int | None = None
+    room: Room | None = None
 
 
-def offering(wish: Wish, storage: Storage) -> Offering | None:
-    """What can be made for a claim, None if nothing can."""
+def provisioning(wish: Wish, storage: Storage, partition: Partition) -> Provisioning:
+    """What can be made for a claim as classes, drivers and pools are now."""
     found = storage.classes.get(wish.class_name)
     if found is None or found.provisioner in ("", NO_PROVISIONER):
-        return None
-    pools = None
+        return Provisioning()
+    topologies = partition.number(allowed_topologies(found.allowed_topologies))
     driver = storage.csi_drivers.get(found.provisioner)
-    if wish.bytes is not None and driver is not None and driver.spec.storage_capacity:
-        pools = tuple(pool for pool in storage.pools.of_class(found.name) if pool.limit >= wish.bytes)
-    return Offering(allowed_topologies(found.allowed_topologies), pools)
+    if wish.bytes is None or driver is None or not driver.spec.storage_capacity:
+        return Provisioning(topologies)
+    return Provisioning(topologies, Room(wish, storage.pools, partition))
 
 
 @lru_cache(maxsize=1024)

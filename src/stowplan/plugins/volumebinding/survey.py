@@ -10,10 +10,10 @@ from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, Re
 from stowplan.api.requirement import IN
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.table import ClusterTable
-from stowplan.plugins.volumebinding.demand import BoundVolume, Demand, Wish
+from stowplan.plugins.volumebinding.demand import BoundVolume, Demand
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Migrated, Partition, PassingRows
-from stowplan.plugins.volumebinding.placement import BoundTests, Placement, Provisioning, Question, place
-from stowplan.plugins.volumebinding.provisioning import offering
+from stowplan.plugins.volumebinding.placement import BoundTests, Placement, Question, place
+from stowplan.plugins.volumebinding.provisioning import Provisioning, provisioning
 from stowplan.plugins.volumebinding.scoring import CapacityScorer
 from stowplan.plugins.volumebinding.stock import Stock
 
@@ -61,7 +61,7 @@ class Survey:
         self._topology = table.topology_version
         self._node_position = table.node_log.position
         self._csi_nodes = storage.nodes_version
-        self._makers = (storage.classes_version, storage.pools.version)
+        self._makers = (storage.classes_version, storage.pools.log.position)
         self._group_position = storage.groups.log.position
 
     def sync(self) -> None:
@@ -70,7 +70,7 @@ class Survey:
         stands = (
             self._topology == table.topology_version
             and self._csi_nodes == storage.nodes_version
-            and self._makers == (storage.classes_version, storage.pools.version)
+            and self._makers == (storage.classes_version, storage.pools.log.position)
             and self._group_position == storage.groups.log.position
         )
         if stands:
@@ -128,17 +128,18 @@ class Survey:
     def _follow_makers(self, stale: set[int]) -> None:
         """Add the kinds of rows for which other volumes can be made now."""
         storage = self._table.storage
-        if self._makers == (storage.classes_version, storage.pools.version):
+        classes, position = self._makers
+        changed = storage.pools.log.since(position)
+        if classes != storage.classes_version or changed is None:
+            self._provisioning = self._what_can_be_made()
+            stale.update(range(len(self._partition.kinds)))
             return
-        before, self._provisioning = self._provisioning, self._what_can_be_made()
-        for old, new in zip(before, self._provisioning, strict=True):
-            if old == new:
-                continue
-            if old.topologies != new.topologies or old.pools is None or new.pools is None:
-                stale.update(range(len(self._partition.kinds)))
-                return
-            for _, test in set(old.pools) ^ set(new.pools):
-                stale.update(self._kinds_with(test))
+        rooms = [made.room for made in self._provisioning if made.room is not None]
+        for number in sorted(changed.tolist()) if rooms else ():
+            for room in rooms:
+                test = room.update(number, storage.pools.by_number.get(number))
+                if test is not None:
+                    stale.update(self._kinds_with(test))
 
     def _kinds_with(self, test: int) -> Iterable[int]:
         if test == EVERYWHERE:
@@ -146,7 +147,8 @@ class Survey:
         return self._partition.kinds_with(test)
 
     def _what_can_be_made(self) -> list[Provisioning]:
-        return [_provisioning(wish, self._table, self._partition) for wish in self._demand.wishes]
+        storage = self._table.storage
+        return [provisioning(wish, storage, self._partition) for wish in self._demand.wishes]
 
     # Answers
 
@@ -213,13 +215,3 @@ def _named(node: str) -> RequiredNodeAffinity:
     """The test that a single node passes."""
     name = FieldRequirement("metadata.name", IN, node)
     return RequiredNodeAffinity(None, CompiledNodeSelector((Term(fields=(name,)),)))
-
-
-def _provisioning(wish: Wish, table: ClusterTable, partition: Partition) -> Provisioning:
-    found = offering(wish, table.storage)
-    if found is None:
-        return Provisioning()
-    topologies = partition.number(found.topologies)
-    if found.pools is None:
-        return Provisioning(topologies)
-    return Provisioning(topologies, tuple((pool, partition.number(pool.reach)) for pool in found.pools))

@@ -1,0 +1,84 @@
+"""The API server as one scheduler of a run sees it: failing by chance, and keeping a record of bindings."""
+
+from random import Random
+from typing import TypeVar
+
+from stowplan.api import status
+from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.meta import Object
+from stowplan.api.requests import EVERY_OBJECT, Selection
+from stowplan.api.writes import Binding
+from stowplan.chaos.bindings import Bindings
+from stowplan.chaos.world import World
+from stowplan.embedded.client import InProcessClient, InProcessWatch
+from stowplan.testing.faults import FaultyClient
+
+T = TypeVar("T", bound=Object)
+
+
+class Reception(InProcessClient):
+    """The store's client behind all faults: it tells of bindings, and can hang up on all who watch."""
+
+    def __init__(self, world: World, bindings: Bindings) -> None:
+        super().__init__(world.store, buffer=world.plan.buffer)
+        self._world = world
+        self._bindings = bindings
+        self._open: list[InProcessWatch[Object]] = []
+
+    def watch(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        since: str = "",
+        initial_events: bool = False,
+    ) -> InProcessWatch[T]:
+        watch = super().watch(
+            resource,
+            cls,
+            namespace=namespace,
+            selection=selection,
+            since=since,
+            initial_events=initial_events,
+        )
+        self._open.append(watch)  # type: ignore[arg-type]
+        return watch
+
+    def hang_up(self) -> None:
+        """End all watches; those who watch may go on from where they were."""
+        ended, self._open = self._open, []
+        for watch in ended:
+            watch.end()
+
+    async def bind(self, binding: Binding) -> None:
+        await super().bind(binding)
+        self._bindings.effective(binding.metadata.uid, binding.target.name)
+
+
+class Line(FaultyClient):
+    """The line between one scheduler and the API server."""
+
+    def __init__(self, world: World, bindings: Bindings, scheduler: int, rng: Random) -> None:
+        self.reception = Reception(world, bindings)
+        super().__init__(self.reception, world.faults, rng)
+        self._world = world
+        self._bindings = bindings
+        self._scheduler = scheduler
+
+    async def bind(self, binding: Binding) -> None:
+        uid, node = binding.metadata.uid, binding.target.name
+        self._bindings.begin(uid, node, self._scheduler)
+        acknowledged = False
+        try:
+            await super().bind(binding)
+            acknowledged = True
+        finally:
+            self._bindings.end(uid, acknowledged=acknowledged)
+            self._world.note(f"bind {uid} to {node}: {'done' if acknowledged else 'failed'}")
+
+    def _error(self) -> status.ApiError:
+        if self._rng.random() < 0.2:
+            return status.conflict(PODS, "injected", "the object has been modified")
+        return super()._error()

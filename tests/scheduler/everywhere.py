@@ -1,0 +1,90 @@
+"""A plugin as a user would write it, at every extension point, with an event source of its own.
+
+Every pod labelled `ticket` needs a Ticket object of that name. It is let into the queue, filtered, scored and
+so on by a plugin that writes down what it was asked.
+"""
+
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, queue_if
+from stowplan.framework.plugin import Plugin
+from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.status import SKIP, unschedulable
+
+TICKETS = "tickets.v1.example.com"
+
+
+class Everywhere(Plugin):
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.log = []
+        self.closed = False
+
+    def events(self):
+        return [EventRegistration(ClusterEvent(TICKETS, Action.ADD), self.after_ticket)]
+
+    def after_ticket(self, pod, old, new):
+        return queue_if(new.metadata.name == pod.labels.get("ticket"))
+
+    def pre_enqueue(self, pod):
+        self.log.append("pre_enqueue")
+        return unschedulable("locked out") if pod.labels.get("locked") == "yes" else None
+
+    def sort_key(self, queued):
+        return (queued.pod.name,)
+
+    def pre_filter(self, cycle, pod):
+        self.log.append("pre_filter")
+        cycle.write(self, {"prefiltered": pod.name})
+
+    def filter_node(self, cycle, pod, node):
+        self.log.append(f"filter_node {node.name}")
+        assert cycle.read(self) == {"prefiltered": pod.name}
+        wanted = pod.labels.get("ticket")
+        return unschedulable("no ticket") if wanted and wanted not in self.args["valid"] else None
+
+    def post_filter(self, cycle, pod):
+        self.log.append("post_filter")
+        return PostFilterResult(unschedulable("nothing to be done"))
+
+    def pre_score(self, cycle, pod):
+        self.log.append("pre_score")
+
+    def score_node(self, cycle, pod, node):
+        self.log.append(f"score_node {node.name}")
+        return 100 if node.name == "favourite" else 0
+
+    def reserve(self, cycle, pod, node):
+        self.log.append(f"reserve {node}")
+
+    def unreserve(self, cycle, pod, node):
+        self.log.append(f"unreserve {node}")
+
+    def permit(self, cycle, pod, node):
+        self.log.append(f"permit {node}")
+
+    def pre_bind_pre_flight(self, cycle, pod, node):
+        self.log.append(f"pre_bind_pre_flight {node}")
+
+    async def pre_bind(self, cycle, pod, node):
+        self.log.append(f"pre_bind {node}")
+
+    async def bind(self, cycle, pod, node):
+        self.log.append(f"bind {node}")
+        return SKIP
+
+    def post_bind(self, cycle, pod, node):
+        self.log.append(f"post_bind {node}")
+
+    def close(self):
+        self.closed = True
+
+
+class Deaf(Plugin):
+    """Rejects pods until told otherwise, and hears of nothing but tickets that are for nobody."""
+
+    open = False
+
+    def events(self):
+        return [EventRegistration(ClusterEvent(TICKETS, Action.ADD), lambda pod, old, new: Hint.SKIP)]
+
+    def filter_node(self, cycle, pod, node):
+        return None if self.open else unschedulable("closed")

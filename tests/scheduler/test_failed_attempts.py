@@ -1,0 +1,203 @@
+"""What becomes of a pod whose attempt failed: queue, nomination, event and status."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.worlds import World, live, plugin
+from stowplan.api.status import ApiError, unreachable
+from stowplan.framework.status import error, unschedulable
+
+LIMIT = 1024
+"""How many bytes an event's note may have."""
+
+
+def _says(message: str, *, wrong: bool = False) -> Any:
+    """A plugin that rejects every node with a message, or fails with it."""
+    said = error(message) if wrong else unschedulable(message)
+    return plugin("Says", reserve=lambda self, cycle, pod, node: said)
+
+
+def test_a_note_is_cut_where_an_event_ends_and_a_condition_is_not() -> None:
+    reason = "ä" * 2000
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        full = f"0/1 nodes are available: 1 {reason}."
+        assert world.message("p") == full
+        note = world.notes("p")[0]
+        assert len(note.encode()) <= LIMIT
+        assert note.endswith(" ...")
+        assert full.startswith(note.removesuffix(" ..."))
+
+    live(story, plugins=[_says(reason)])
+
+
+@pytest.mark.parametrize("length", [LIMIT, LIMIT + 1])
+def test_a_note_that_just_fits_is_left_alone(length: int) -> None:
+    frame = 'running Reserve plugin "Says": '
+    text = "x" * (length - len(frame))
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        whole = frame + text
+        assert world.notes("p") == [whole if length == LIMIT else whole[: LIMIT - 4] + " ..."]
+
+    live(story, plugins=[_says(text, wrong=True)])
+
+
+def test_a_condition_that_says_the_same_is_not_written_again() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.wire.always["POST pods/p/binding"] = ApiError(500, "InternalError", "x")
+        await world.add_pod("p")
+        await world.settle(30)
+        assert world.wire.shorts.count("POST pods/p/binding") > 4
+        assert world.wire.shorts.count("PATCH pods/p/status") == 1
+
+    live(story)
+
+
+def test_a_changed_message_keeps_the_time_since_when_it_is_so() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="1")
+        await world.add_pod("p", cpu="2")
+        first = world.condition("p")
+        await world.settle(10)
+        world.add_node("tainted", taints=[{"key": "k", "effect": "NoSchedule"}])
+        await world.settle()
+        second = world.condition("p")
+        assert second["message"] != first["message"]
+        assert second["lastTransitionTime"] == first["lastTransitionTime"]
+        assert list(world.wire.writes[-1].body["status"]["conditions"][0]) == ["message", "type"]
+
+    live(story)
+
+
+def test_a_pod_that_is_gone_is_not_put_back() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+
+        def vanish() -> None:
+            world.delete_pod("p")
+
+        world.wire.answer("POST pods/p/binding", vanish)
+        await world.add_pod("p")
+        await world.settle(5)
+        assert world.place_of("p") is None
+        assert len(world.queue.in_flight) == 0
+        assert world.queue.nominator.node_of("p") is None
+        assert world.notes("p") == ['running Bind plugin "DefaultBinder": pods "p" not found']
+
+    live(story, latency=0.01)
+
+
+def test_a_pod_that_somebody_else_bound_is_not_put_back() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.add_node("m")
+
+        def bind() -> None:
+            world.store.bind("d", "p", {"metadata": {"name": "p"}, "target": {"name": "m"}})
+
+        world.wire.answer("POST pods/p/binding", bind)
+        world.put_pod("p", nodeSelector={"kubernetes.io/hostname": "n"})
+        await world.settle(5)
+        assert world.node_of("p") == "m"
+        assert world.place_of("p") is None
+        table = world.scheduler.context.cache.table
+        assert [table.name_of(info.row) for info in table.pods.values()] == ["m"]
+        assert world.problems[0] == "pod d/p was assumed on node n but was bound to m"
+
+    live(story, latency=0.01)
+
+
+def test_nothing_is_said_about_a_pod_that_has_the_name_of_another() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+
+        def again() -> None:
+            world.delete_pod("p")
+            world.put_pod("p", cpu="2")
+
+        world.wire.answer("POST pods/p/binding", again)
+        world.put_pod("p")
+        await world.settle(5)
+        assert world.wire.shorts == ["POST pods/p/binding", "POST pods/p/binding", "Scheduled p"]
+        assert world.node_of("p") == "n"
+
+    live(story, latency=0.01)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "tries", "written"),
+    [
+        ([ApiError(500, "InternalError", "x")] * 2, 3, True),
+        ([unreachable("refused")] * 3, 4, True),
+        ([unreachable("refused")] * 9, 4, False),
+        ([ApiError(403, "Forbidden", "x")], 1, False),
+        ([ApiError(404, "NotFound", "x")], 1, False),
+    ],
+)
+def test_a_status_that_cannot_be_written_is_tried_again_for_a_moment(
+    refusals: list[ApiError], tries: int, written: bool
+) -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="1")
+        world.wire.answer("PATCH pods/p/status", *refusals)
+        await world.add_pod("p", cpu="2")
+        await world.settle(0.9)
+        assert world.wire.shorts.count("PATCH pods/p/status") == tries
+        assert (world.message("p") != "") is written
+        assert world.problems == ([] if written else ["Error updating pod"])
+        assert len(world.events("p")) == 1
+
+    live(story)
+
+
+def test_what_is_wanted_while_a_write_is_under_way_is_written_after_it_and_only_the_last_of_it() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="1")
+        world.wire.seconds = 10.0
+        world.put_pod("p", cpu="2")
+        for number in range(3):
+            await world.settle(1)
+            world.add_node(f"tainted-{number}", taints=[{"key": "k", "effect": "NoSchedule"}])
+        await world.settle(30)
+        patches = [one for one in world.wire.writes if one.short == "PATCH pods/p/status"]
+        assert len(patches) == 2
+        assert patches[1].at >= patches[0].at + 10
+        assert world.message("p").startswith("0/4 nodes are available")
+
+    live(story)
+
+
+def test_a_pod_that_is_changed_while_it_is_tried_is_looked_at_again() -> None:
+    """Its toleration arrives while its own binding fails."""
+
+    async def story(world: World) -> None:
+        world.add_node("n", taints=[{"key": "k", "effect": "NoSchedule"}])
+        await world.add_pod("p")
+        tolerant = [{"key": "k", "operator": "Exists"}]
+        world.patch_pod("p", {"spec": {"tolerations": tolerant}})
+        await world.settle()
+        assert world.node_of("p") == "n"
+
+    live(story)
+
+
+def test_the_last_decision_about_a_pod_can_be_looked_at() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="2")
+        await world.add_pod("p")
+        await world.add_pod("q", cpu="2")
+        decisions = world.scheduler.context.decisions
+        bound, waiting = decisions.by_key("d/p"), decisions.by_key("d/q")
+        assert bound is not None and waiting is not None
+        assert (bound.outcome, bound.attempts) == ("bound", 1)
+        assert bound.message == "Successfully assigned d/p to n"
+        assert (waiting.outcome, waiting.message) == ("unschedulable", world.message("q"))
+
+    live(story)

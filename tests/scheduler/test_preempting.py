@@ -1,0 +1,185 @@
+"""Preemption end to end: victims go, the pod gets its node, and what may come between."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.worlds import World, configured, live
+from stowplan.api.catalogue import POD_DISRUPTION_BUDGETS
+from stowplan.api.status import ApiError
+
+MARKED = "default-scheduler: preempting to accommodate a higher priority pod"
+
+
+async def _full(world: World, *names: str, cpu: str = "2", **about: Any) -> None:
+    """A node full of unimportant pods."""
+    world.add_node("n", cpu="4")
+    for name in names:
+        await world.add_pod(name, cpu=cpu, **about)
+
+
+def test_victims_are_marked_deleted_and_told_and_the_pod_comes_when_they_are_gone() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        made = await world.add_pod("high", cpu="4", priority=10)
+        for name in ("a", "b"):
+            mark = world.condition(name, "DisruptionTarget")
+            assert (mark["status"], mark["reason"]) == ("True", "PreemptionByScheduler")
+            assert mark["message"] == MARKED
+            assert "deletionTimestamp" in world.pod(name)["metadata"]
+            event = world.events(name, "Preempted")[0]
+            assert event["note"] == f"Preempted by pod {made['metadata']['uid']} on node n"
+            assert (event["type"], event["action"], event.get("related")) == ("Normal", "Preempting", None)
+        assert world.nominated("high") == "n"
+        assert world.message("high") == "0/1 nodes are available: 1 Insufficient cpu."
+        world.delete_pod("a")
+        await world.settle(0.5)
+        assert world.node_of("high") == ""
+        assert "not eligible due to a terminating pod on the nominated node" in world.message("high")
+        world.delete_pod("b")
+        await world.settle(0.5)
+        assert (world.node_of("high"), world.nominated("high")) == ("n", "")
+        assert world.problems == []
+
+    live(story)
+
+
+def test_victims_that_are_going_already_are_not_told_again() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        world.delete_pod("a", now=False)
+        await world.settle()
+        await world.add_pod("high", cpu="4", priority=10)
+        assert [one for one in world.wire.shorts if one.startswith("DELETE")] == ["DELETE pods/b"]
+        assert world.condition("a", "DisruptionTarget") == {}
+
+    live(story)
+
+
+def test_while_victims_are_being_told_the_pod_stays_out_of_the_queue() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b", "c", "e", cpu="1")
+        world.wire.seconds = 4.0
+        await world.add_pod("high", cpu="4", priority=10)
+        gate = world.scheduler.context.profiles["default-scheduler"].framework.plugins["DefaultPreemption"]
+        assert list(gate.under_way.values()) == [None]
+        await world.settle(1)
+        world.add_node("m")
+        await world.settle(1)
+        assert world.place_of("high") == "gated"
+        world.wire.seconds = 0.0
+        await world.settle(30)
+        assert gate.under_way == {}
+        for name in ("a", "b", "c", "e"):
+            world.delete_pod(name)
+        await world.settle()
+        assert world.node_of("high") == "n"
+
+    live(story)
+
+
+def test_an_error_of_the_server_lets_the_pod_try_again_at_once() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        world.wire.answer("DELETE pods/a", ApiError(403, "Forbidden", "no"))
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(1)
+        assert world.problems[0] == "Tried to preempted pod"
+        deleted = [one for one in world.wire.shorts if one.startswith("DELETE")]
+        assert (deleted[0], sorted(deleted[1:])) == ("DELETE pods/a", ["DELETE pods/a", "DELETE pods/b"])
+        for name in ("a", "b"):
+            world.delete_pod(name)
+        await world.settle(1)
+        assert world.node_of("high") == "n"
+
+    live(story)
+
+
+def test_a_victim_that_is_gone_already_is_as_good() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", cpu="3")
+        world.wire.answer("PATCH pods/a/status", lambda: world.delete_pod("a"))
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(1)
+        assert world.node_of("high") == "n"
+        assert world.notes("a", "Preempted") == []
+        assert world.problems == []
+
+    live(story)
+
+
+def test_a_promise_is_taken_back_when_victims_of_the_node_have_to_go_for_another() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("a", cpu="2", priority=0)
+        await world.add_pod("b", cpu="2", priority=7)
+        await world.add_pod("middle", cpu="2", priority=5)
+        assert (world.nominated("middle"), "deletionTimestamp" in world.pod("a")["metadata"]) == ("n", True)
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(0.1)
+        assert (world.nominated("high"), world.nominated("middle")) == ("n", "")
+        assert "deletionTimestamp" in world.pod("b")["metadata"]
+        for name in ("a", "b"):
+            world.delete_pod(name)
+        await world.settle(1)
+        assert (world.node_of("high"), world.node_of("middle")) == ("n", "")
+
+    live(story)
+
+
+def test_a_pod_that_may_not_preempt_waits() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        await world.add_pod("polite", cpu="4", priority=10, preemptionPolicy="Never")
+        assert world.message("polite").endswith("preemption: not eligible due to preemptionPolicy=Never.")
+        assert world.condition("a", "DisruptionTarget") == {}
+        assert world.nominated("polite") == ""
+
+    live(story)
+
+
+def test_a_budget_that_is_used_up_protects_as_long_as_there_is_another_node() -> None:
+    async def story(world: World) -> None:
+        budget = {
+            "metadata": {"name": "b", "namespace": "d"},
+            "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+            "status": {"disruptionsAllowed": 0},
+        }
+        world.store.create(POD_DISRUPTION_BUDGETS, budget)
+        for node, app in (("n", "kept"), ("m", "free")):
+            world.add_node(node)
+            on = {"kubernetes.io/hostname": node}
+            await world.add_pod(app, cpu="4", metadata={"labels": {"app": app}}, nodeSelector=on)
+        await world.add_pod("high", cpu="4", priority=10)
+        assert world.nominated("high") == "m"
+        assert "deletionTimestamp" not in world.pod("kept")["metadata"]
+
+    live(story)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_with_or_without_a_task_of_its_own_the_same_comes_of_it(asynchronous: bool) -> None:
+    config = configured(gates={"SchedulerAsyncPreemption": asynchronous})
+
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        await world.add_pod("high", cpu="4", priority=10)
+        assert world.nominated("high") == "n"
+        for name in ("a", "b"):
+            world.delete_pod(name)
+        await world.settle(1)
+        assert world.node_of("high") == "n"
+
+    live(story, config=config)
+
+
+def test_a_pod_whose_promised_node_is_gone_finds_another() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        await world.add_pod("high", cpu="4", priority=10)
+        world.remove_node("n")
+        world.add_node("m")
+        await world.settle(1)
+        assert world.node_of("high") == "m"
+
+    live(story)
