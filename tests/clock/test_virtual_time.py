@@ -195,3 +195,16 @@ def test_another_thread_cannot_call_in() -> None:
         return " / ".join(said)
 
     assert run(main) == "virtual time knows one thread: another one cannot call into its loop / own thread"
+
+
+def test_years_pass_like_days() -> None:
+    year = 366 * 86_400
+
+    async def main(clock: VirtualClock) -> float:
+        began = clock.now()
+        for _ in range(20):
+            await asyncio.sleep(year)
+            await asyncio.sleep(0.1)
+        return clock.now() - began
+
+    assert run(main, patience=1000) == pytest.approx(20 * (year + 0.1))

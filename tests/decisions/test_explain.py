@@ -2,8 +2,8 @@
 
 import pytest
 
-from stowplan.cli.explain import explain
-from stowplan.cli.tables import table
+from stowplan.explain.decisions import explain
+from stowplan.explain.tables import table
 from stowplan.framework.decision import Candidate, Decision, Rejection
 from stowplan.testing import cluster, node, pod
 

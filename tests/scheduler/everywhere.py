@@ -4,7 +4,7 @@ Every pod labelled `ticket` needs a Ticket object of that name. It is let into t
 so on by a plugin that writes down what it was asked.
 """
 
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, queue_if
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, queue_if
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.postfilter import PostFilterResult
 from stowplan.framework.status import SKIP, unschedulable
@@ -76,15 +76,3 @@ class Everywhere(Plugin):
 
     def close(self):
         self.closed = True
-
-
-class Deaf(Plugin):
-    """Rejects pods until told otherwise, and hears of nothing but tickets that are for nobody."""
-
-    open = False
-
-    def events(self):
-        return [EventRegistration(ClusterEvent(TICKETS, Action.ADD), lambda pod, old, new: Hint.SKIP)]
-
-    def filter_node(self, cycle, pod, node):
-        return None if self.open else unschedulable("closed")

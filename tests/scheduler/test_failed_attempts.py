@@ -195,7 +195,8 @@ def test_the_last_decision_about_a_pod_can_be_looked_at() -> None:
         await world.add_pod("q", cpu="2")
         decisions = world.scheduler.context.decisions
         bound, waiting = decisions.by_key("d/p"), decisions.by_key("d/q")
-        assert bound is not None and waiting is not None
+        assert bound is not None
+        assert waiting is not None
         assert (bound.outcome, bound.attempts) == ("bound", 1)
         assert bound.message == "Successfully assigned d/p to n"
         assert (waiting.outcome, waiting.message) == ("unschedulable", world.message("q"))

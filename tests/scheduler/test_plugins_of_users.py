@@ -1,5 +1,6 @@
 """Plugins from a user's file: every extension point, and events of objects nobody else knows."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,11 @@ import pytest
 
 from scheduler.worlds import World, configured, live, plugin
 from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.clock import VirtualClock, run
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration
 from stowplan.framework.events import Resource as Kind
 from stowplan.framework.loading import load_plugin
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import unschedulable
 
 FILE = Path(__file__).parent / "everywhere.py"
@@ -130,38 +133,25 @@ def test_what_it_keeps_out_of_the_queue_is_told_nothing() -> None:
     live(story, **_options())
 
 
-def test_a_resource_the_server_does_not_serve_is_reported_and_waited_for() -> None:
-    """Without the custom resource the scheduler cannot know that it has heard of everything."""
-    with pytest.raises(TimeoutError):
-        options = _options()
-        options["catalogue"] = Catalogue()
+def test_scheduling_begins_when_the_server_has_told_of_every_kind_that_plugins_hear_of() -> None:
+    """A custom resource that is not there yet is waited for."""
+    options = _options()
+    catalogue = options["catalogue"] = Catalogue()
 
-        async def story(world: World) -> None:
-            raise AssertionError("it must not begin")
-
-        _live_for(60, story, options)
-
-
-def _live_for(seconds: float, story: Any, options: dict[str, Any]) -> None:
-    import asyncio
-
-    from stowplan.clock import VirtualClock, run
-
-    async def begin(clock: VirtualClock) -> None:
+    async def main(clock: VirtualClock) -> None:
         world = World(clock, **options)
-        async with asyncio.timeout(seconds):
-            async with world.scheduler.running():
-                await story(world)
+        asyncio.get_running_loop().call_later(100, catalogue.register, TICKETS)
+        async with world.scheduler.running():
+            assert 100 <= world.now < 200
+            assert "could not find the requested resource" in world.problems[0]
 
-    run(begin)
+    run(main)
 
 
 @pytest.mark.parametrize("name", ["tickets", "tickets.v1"])
 def test_a_resource_that_cannot_be_named_is_refused(name: str) -> None:
     registered = [EventRegistration(ClusterEvent(name, Action.ADD))]
-    odd = plugin(
-        "Odd", filter_node=lambda self, cycle, pod, node: None, events=lambda self: registered
-    )
+    odd = plugin("Odd", filter_node=lambda self, cycle, pod, node: None, events=lambda self: registered)
 
     async def story(world: World) -> None:
         raise AssertionError("it must not begin")
@@ -188,8 +178,10 @@ def test_a_rejected_pod_is_tried_again_at_events_its_plugin_registered_for(
         tried.append(node.name)
         return unschedulable("no")
 
-    events = {} if registered is None else {"events": lambda self: registered}
-    rejecting = type(plugin("Base"))("Rejecting", (plugin("Base").__mro__[1],), {"filter_node": filter_node, **events})
+    methods: dict[str, Any] = {"filter_node": filter_node}
+    if registered is not None:
+        methods["events"] = lambda self: registered
+    rejecting: type[Plugin] = type("Rejecting", (Plugin,), methods)
 
     async def story(world: World) -> None:
         world.add_node("n")

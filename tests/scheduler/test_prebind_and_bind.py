@@ -157,7 +157,10 @@ def test_an_announcement_that_fails_is_no_obstacle() -> None:
 def test_a_pod_in_pre_bind_gives_way_to_a_more_important_one_without_being_deleted() -> None:
     log: list[str] = []
     slow = _pre_binding(
-        "Slow", log, 60, pre_bind_pre_flight=lambda self, cycle, pod, node: SKIP if pod.name == "high" else None
+        "Slow",
+        log,
+        60,
+        pre_bind_pre_flight=lambda self, cycle, pod, node: SKIP if pod.name == "high" else None,
     )
 
     async def story(world: World) -> None:

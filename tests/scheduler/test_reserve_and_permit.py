@@ -29,8 +29,18 @@ def _permitting(name: str, answer: Any) -> Any:
 
 
 FAILURES = [
-    (lambda: unschedulable("no shelf"), "0/1 nodes are available: 1 no shelf.", "Unschedulable", "unschedulable"),
-    (lambda: unresolvable("no shelf"), "0/1 nodes are available: 1 no shelf.", "Unschedulable", "unschedulable"),
+    (
+        lambda: unschedulable("no shelf"),
+        "0/1 nodes are available: 1 no shelf.",
+        "Unschedulable",
+        "unschedulable",
+    ),
+    (
+        lambda: unresolvable("no shelf"),
+        "0/1 nodes are available: 1 no shelf.",
+        "Unschedulable",
+        "unschedulable",
+    ),
     (
         lambda: Status(Code.PENDING, ("no shelf",)),
         "0/1 nodes are available: 1 no shelf.",

@@ -34,7 +34,11 @@ def test_a_pod_that_is_being_deleted_is_not_tried() -> None:
         await world.settle()
         assert world.notes("p") == ["skip schedule deleting pod: d/p"]
         event = world.events("p")[0]
-        assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
+        assert (event["type"], event["reason"], event["action"]) == (
+            "Warning",
+            "FailedScheduling",
+            "Scheduling",
+        )
         assert world.wire.shorts == ["FailedScheduling p"]
         assert world.place_of("p") is None
         assert len(world.queue.in_flight) == 0
@@ -95,7 +99,9 @@ def test_a_pod_without_nodes_is_tried_when_one_comes_though_not_before_its_backo
 
 
 def test_pre_filters_narrow_the_choice_and_who_is_left_out_is_told_why() -> None:
-    only = plugin("Only", pre_filter=lambda self, cycle, pod: PreFilterResult(frozenset(pod.labels["on"].split("-"))))
+    only = plugin(
+        "Only", pre_filter=lambda self, cycle, pod: PreFilterResult(frozenset(pod.labels["on"].split("-")))
+    )
 
     async def story(world: World) -> None:
         for name in "abc":
@@ -224,7 +230,7 @@ def test_a_plugin_that_raises_fails_the_attempt_and_nothing_else() -> None:
         world.add_node("n")
         await world.add_pod("p")
         await world.add_pod("q")
-        assert world.message("p") == 'running "Picky" filter plugin: KeyError: \'colour\''
+        assert world.message("p") == "running \"Picky\" filter plugin: KeyError: 'colour'"
         assert world.condition("p")["reason"] == "SchedulerError"
         assert (world.place_of("p"), world.node_of("q")) == ("backoff", "n")
 

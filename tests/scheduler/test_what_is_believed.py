@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.worlds import World, configured, live, node, pod
 from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.status import ApiError
 from stowplan.scheduler import CacheCorruptedError
 
 
@@ -17,7 +18,7 @@ def test_a_pod_that_changes_its_node_ends_everything() -> None:
         await world.settle(1)
         raise AssertionError("the scheduler went on")
 
-    with pytest.raises(CacheCorruptedError, match="^pod d/p was on node 'n' and is said to be on 'm'$"):
+    with pytest.raises(CacheCorruptedError, match=r"^pod d/p was on node 'n' and is said to be on 'm'$"):
         live(story)
 
 
@@ -172,9 +173,7 @@ def _busy_day(seed: int) -> list[Any]:
     return live(story, before=before, config=config, seed=seed, latency=0.002).wire.writes
 
 
-def _refusal() -> Any:
-    from stowplan.api.status import ApiError
-
+def _refusal() -> ApiError:
     return ApiError(500, "InternalError", "x")
 
 
@@ -189,3 +188,22 @@ def test_another_seed_gives_another_run() -> None:
         return [one.body["target"]["name"] for one in writes if one.path.endswith("/binding")]
 
     assert nodes(_busy_day(3)) != nodes(_busy_day(4))
+
+
+def test_a_pod_that_becomes_unreadable_while_it_is_tried_is_kept_as_it_was() -> None:
+    async def story(world: World) -> None:
+        def spoil() -> None:
+            containers = [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]
+            world.patch_pod("p", {"spec": {"containers": containers}})
+            raise _refusal()
+
+        world.add_node("n")
+        world.wire.answer("POST pods/p/binding", spoil)
+        await world.add_pod("p")
+        await world.settle(0.1)
+        assert world.place_of("p") == "backoff"
+        assert world.scheduler.context.cache.skipped >= 1
+        await world.settle(3)
+        assert world.node_of("p") == "n"
+
+    live(story, latency=0.01)

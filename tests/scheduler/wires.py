@@ -84,7 +84,9 @@ class Wire(InProcessClient):
         def act() -> Json:
             return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource)
 
-        return await self._sent("PATCH", _path(resource, namespace, name, subresource), kind.value, patch, act)
+        return await self._sent(
+            "PATCH", _path(resource, namespace, name, subresource), kind.value, patch, act
+        )
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
@@ -137,4 +139,8 @@ class Wire(InProcessClient):
 
 def _path(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
     inside = f"/namespaces/{namespace}" if namespace else ""
-    return resource.prefix + inside + "".join(f"/{part}" for part in (resource.plural, name, subresource) if part)
+    return (
+        resource.prefix
+        + inside
+        + "".join(f"/{part}" for part in (resource.plural, name, subresource) if part)
+    )

@@ -1,12 +1,12 @@
 """A living scheduler in a small world: a store, virtual time, and one line for everything a test does.
 
-    def test_a_pod_gets_its_node() -> None:
-        async def story(world: World) -> None:
-            world.add_node("n")
-            await world.add_pod("p")
-            assert world.node_of("p") == "n"
+def test_a_pod_gets_its_node() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        assert world.node_of("p") == "n"
 
-        live(story)
+    live(story)
 """
 
 import asyncio
@@ -69,9 +69,7 @@ class World:
             clock=clock,
             rng=random.Random(seed),
             extenders=extenders,
-            journal=Journal(
-                lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity
-            ),
+            journal=Journal(lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity),
         )
 
     # Doing

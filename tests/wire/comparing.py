@@ -38,7 +38,12 @@ def of_recording(written: Iterable[Any]) -> list[Request]:
     """Writes as they stand in a recording."""
     return of_requests(
         Write(
-            one["t"], one["method"], one["url"], one.get("content_type", _PATCH), one.get("request"), one["code"]
+            one["t"],
+            one["method"],
+            one["url"],
+            one.get("content_type", _PATCH),
+            one.get("request"),
+            one["code"],
         )
         for one in written
     )

@@ -30,7 +30,9 @@ def _items(held: Any) -> list[Json]:
 
 
 def _pods(found: list[Json], names: tuple[str, ...]) -> dict[str, Json]:
-    return {one["metadata"]["name"]: _pod(one) for one in found if not names or one["metadata"]["name"] in names}
+    return {
+        one["metadata"]["name"]: _pod(one) for one in found if not names or one["metadata"]["name"] in names
+    }
 
 
 def _pod(pod: Json) -> Json:

@@ -42,7 +42,12 @@ class Answers:
         never = {name: "never on j2" for name in asked if name == "node-j2"}
         kept = [name for name in asked if name not in refused and name not in never]
         if self._names_only:
-            return {"NodeNames": kept, "FailedNodes": refused, "FailedAndUnresolvableNodes": never, "Error": ""}
+            return {
+                "NodeNames": kept,
+                "FailedNodes": refused,
+                "FailedAndUnresolvableNodes": never,
+                "Error": "",
+            }
         items = [one for one in body["Nodes"]["items"] if _name(one) in kept]
         return {"Nodes": {"metadata": {}, "items": items}, "FailedNodes": never, "Error": ""}
 

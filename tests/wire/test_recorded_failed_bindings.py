@@ -14,7 +14,9 @@ LATENCY = 0.006
 ZONE = {"topology.kubernetes.io/zone": "z1"}
 
 
-def _binding_fails(scenario: str, objects: str, name: str, node: str, story: Callable[[World], None]) -> World:
+def _binding_fails(
+    scenario: str, objects: str, name: str, node: str, story: Callable[[World], None]
+) -> World:
     """Let a pod go to a node, and `story` happen when its binding arrives at the server."""
 
     async def begin(world: World) -> None:
@@ -127,9 +129,7 @@ def test_the_pod_of_an_ended_scenario_is_told_that_it_is_gone_from_what_was_know
         world.put_pod("never", cpu="3", priority=1000, preemptionPolicy="Never")
         await world.settle(0.2)
         world.wire.writes.clear()
-        world.wire.answer(
-            "POST pods/never/binding", lambda: world.store.delete(PODS, "obs-d", "never")
-        )
+        world.wire.answer("POST pods/never/binding", lambda: world.store.delete(PODS, "obs-d", "never"))
         world.delete_pod("high")
         await world.settle(0.2)
         same_writes(world.wire.writes, "d-cleanup")

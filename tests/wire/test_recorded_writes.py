@@ -91,7 +91,9 @@ def test_victims_are_marked_deleted_and_told_and_the_preemptor_is_bound_when_the
         await _soon(world)
         same_writes(world.wire.writes, "d-fill", "d-preempt")
         same_objects(world, "d-preemption.1-victims-terminating")
-        assert world.wire.shorts.index("DELETE pods/low-1") < world.wire.shorts.index("PATCH pods/low-2/status")
+        assert world.wire.shorts.index("DELETE pods/low-1") < world.wire.shorts.index(
+            "PATCH pods/low-2/status"
+        )
 
         await world.settle(3)
         for name in ("low-1", "low-2"):

@@ -56,6 +56,7 @@ class Host:
         """End the scheduler as a signal would. If it has ended by itself, something is wrong."""
         task, self._task = self._task, None
         assert task is not None
+        self._world.counts["faults"] += self._line.struck
         if task.done():
             self._world.broken("the scheduler survives", _ending(task))
             return

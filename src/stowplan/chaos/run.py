@@ -18,8 +18,8 @@ from stowplan.clock import run as run_virtual
 SETTLED: Final = 75.0
 """Seconds in which pods find their nodes once the scheduler has heard of everything."""
 
-QUIET: Final = 800.0
-"""Seconds after which all of them have: time for two rounds of trying again without an event."""
+QUIET: Final = 480.0
+"""Seconds after which all of them have: long enough to be tried again without an event."""
 
 PATIENCE: Final = 200_000
 """Turns of the loop without time passing before a run is taken for stuck."""
@@ -27,16 +27,12 @@ PATIENCE: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run: what is broken, what happened, and a digest of every write in order.
-
-    `late` are pods that fit somewhere but were only tried again when they had waited for long.
-    """
+    """What came of a run: what is broken, what happened, and a digest of every write in order."""
 
     seed: int
     findings: Sequence[Finding]
     counts: Mapping[str, int]
     digest: str
-    late: Sequence[str] = ()
     diary: Sequence[str] = ()
 
     @property
@@ -73,16 +69,14 @@ class _Run:
         await self._live([action for action in self._plan.actions if action.at > 0])
         world.change_weather()
         self._users.release_all()
-        late = await self._settle()
+        await self._settle()
         await self._until(self._plan.ends + QUIET)
         if self._host.alive:
             Reckoning(world, self._host.scheduler).check()
         await self._host.stop()
         self._check_tasks()
         lines = world.diary.lines or ()
-        return Outcome(
-            self._plan.seed, world.findings.found, dict(world.counts), world.diary.digest(), late, lines
-        )
+        return Outcome(self._plan.seed, world.findings.found, dict(world.counts), world.diary.digest(), lines)
 
     async def _live(self, actions: Sequence[Action]) -> None:
         """Actions and changes of the weather, each at its time."""
@@ -96,15 +90,16 @@ class _Run:
                 await self._act(what)
         await self._until(self._plan.ends)
 
-    async def _settle(self) -> list[str]:
-        """Let the scheduler catch up. Returns the pods that fit somewhere and have not been tried again."""
+    async def _settle(self) -> None:
+        """Let the scheduler catch up. What helps a pod has made it be tried again by then."""
         await asyncio.sleep(SETTLED)
         while self._host.alive and self._world.second < self._plan.ends + QUIET / 2:
             if Reckoning(self._world, self._host.scheduler).has_heard_all():
                 await asyncio.sleep(SETTLED)
-                return Reckoning(self._world, self._host.scheduler).unhelped()
+                for pod in Reckoning(self._world, self._host.scheduler).unhelped():
+                    self._world.broken("pods are tried again when something helps them", pod)
+                return
             await asyncio.sleep(SETTLED / 5)
-        return []
 
     async def _act(self, action: Action) -> None:
         if action.what == "restart":

@@ -6,7 +6,7 @@ from typing import TypeVar
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import Object
-from stowplan.api.requests import EVERY_OBJECT, Selection
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Selection
 from stowplan.api.writes import Binding
 from stowplan.chaos.bindings import Bindings
 from stowplan.chaos.world import World
@@ -77,6 +77,12 @@ class Line(FaultyClient):
         finally:
             self._bindings.end(uid, acknowledged=acknowledged)
             self._world.note(f"bind {uid} to {node}: {'done' if acknowledged else 'failed'}")
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> None:
+        await super().delete(resource, namespace, name, options)
+        self._world.counts["preempted"] += 1
 
     def _error(self) -> status.ApiError:
         if self._rng.random() < 0.2:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from stowplan.cli.explain import explain
+from stowplan.explain.decisions import explain
 from stowplan.cli.recorded import Moment, decide_again, moments
-from stowplan.cli.tables import indented, table
+from stowplan.explain.tables import indented, table
 from stowplan.framework.errors import PluginError
 from stowplan.verify.decisions import replay_line
 from stowplan.verify.recording import RecordingError, find_recordings, read_lines

@@ -43,6 +43,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._owner = threading.get_ident()
         self._timers = 0
         super().__init__(self._jumps)
+        self._clock_resolution = 1 / TICKS_PER_SECOND
+        """How early a timer counts as due. A finer one is lost in the rounding after half a year."""
         self._jumps.closed_to_files = True
 
     def time(self) -> float:

@@ -68,6 +68,10 @@ class BackoffQueue:
         end = self._end(queued)
         return end is not None and end >= self._backoff.aligned(nanoseconds(now))
 
+    def ends_at(self, queued: QueuedPod) -> float:
+        """When a pod's backoff will be over."""
+        return first_second((self._end(queued) or 0) + self._backoff.window)
+
     def next_complete(self) -> float | None:
         """When the first backoff will be over."""
         ends = [self._end(first) for heap in (self._rejected, self._failed) if (first := heap.peek())]

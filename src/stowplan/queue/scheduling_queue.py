@@ -106,6 +106,23 @@ class SchedulingQueue:
             return None
         return GATED if waiting.gated else UNSCHEDULABLE
 
+    def next_try(self, key: str) -> float | None:
+        """When a pod is tried again even if nothing happens, None if that is not a matter of time."""
+        places = self._places
+        queued = places.backoff.get(key)
+        if queued is not None:
+            return places.backoff.ends_at(queued)
+        queued = places.unschedulable.get(key)
+        return None if queued is None or queued.gated else places.unschedulable.due_at(queued)
+
+    def wakers(self, key: str) -> list[tuple[str, ClusterEvent]]:
+        """What may have a waiting pod tried again: plugins and the events they registered for.
+
+        A hint may still find that one of them does not help this pod.
+        """
+        queued = self._places.unschedulable.get(key)
+        return [] if queued is None else self._waker.wakers(queued)
+
     def counts(self) -> dict[str, int]:
         """How many pods wait where."""
         places = self._places

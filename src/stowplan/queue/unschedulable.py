@@ -68,10 +68,14 @@ class UnschedulablePods:
         group.pods[queued.key] = queued
         queued.group = group
         self.gated += queued.gated
-        since = queued.timestamp if queued.flushed_at is None else max(queued.timestamp, queued.flushed_at)
         queued.ticket = next(self._numbers)
-        heappush(self._due, (since + self._longest, queued.ticket, queued))
+        heappush(self._due, (self.due_at(queued), queued.ticket, queued))
         return is_new
+
+    def due_at(self, queued: QueuedPod) -> float:
+        """When a pod has waited for an event long enough."""
+        since = queued.timestamp if queued.flushed_at is None else max(queued.timestamp, queued.flushed_at)
+        return since + self._longest
 
     def remove(self, key: str) -> QueuedPod | None:
         queued = self._pods.pop(key, None)

@@ -59,6 +59,14 @@ class Waker:
                     break
         return found
 
+    def wakers(self, queued: QueuedPod) -> list[tuple[str, ClusterEvent]]:
+        """The events that the plugins that rejected a pod, or the one that holds it back, registered for."""
+        rules = self._profiles.get(queued.profile)
+        if rules is None:
+            return []
+        heard = {queued.gating_plugin} if queued.gated else queued.rejectors
+        return [(entry.plugin, entry.event) for entry in rules.hints.registered if entry.plugin in heard]
+
     def move(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent) -> None:
         """Take a pod that waits from its place and put it where a strategy says."""
         self._places.unschedulable.remove(queued.key)

@@ -80,7 +80,7 @@ class Cache:
                 )
             self.table.put_pod(pod)
         except QuantityError as error:
-            self._skip(f"pod {pod.key}: {error}")
+            self.skip(f"pod {pod.key}: {error}")
 
     def _confirm(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -108,7 +108,7 @@ class Cache:
         try:
             self.table.put_node(node)
         except QuantityError as error:
-            self._skip(f"node {node.name}: {error}")
+            self.skip(f"node {node.name}: {error}")
 
     def remove_node(self, node: Node) -> None:
         if self.table.row_of(node.name) is not None:
@@ -135,6 +135,7 @@ class Cache:
         """The nodes that are known, in no particular order."""
         return (node for node in self.table.nodes if node is not None)
 
-    def _skip(self, problem: str) -> None:
+    def skip(self, problem: str) -> None:
+        """Count an object that is left out because it cannot be read."""
         self.skipped += 1
         self._report(f"{problem}; the object is left out")

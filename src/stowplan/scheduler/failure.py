@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stowplan.api.pod import Pod
+from stowplan.api.quantity import QuantityError
 from stowplan.api.status import ApiError
 from stowplan.framework.fiterror import fit_error_text
 from stowplan.framework.rejectors import Rejectors
@@ -72,12 +73,14 @@ class FailureHandling:
         if known.metadata.uid != queued.uid:
             queue.done(queued.uid)
             return None
+        by = failure.rejectors.unschedulable, failure.rejectors.pending
         try:
-            queue.add_unschedulable_if_not_present(
-                queued, failure.rejectors.unschedulable, failure.rejectors.pending, known
-            )
+            queue.add_unschedulable_if_not_present(queued, *by, known)
         except AlreadyQueuedError as error:
             context.journal.problem("Error occurred", err=error)
+        except QuantityError as error:
+            context.cache.skip(f"pod {queued.key}: {error}")
+            queue.add_unschedulable_if_not_present(queued, *by)
         return known
 
     def _log(self, queued: QueuedPod, failure: Failure) -> None:

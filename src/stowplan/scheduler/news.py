@@ -6,6 +6,7 @@ from typing import Any
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.api.quantity import QuantityError
 from stowplan.framework.events import UNSCHEDULED_POD_ADD, Action
 from stowplan.queue.handlers import (
     Abandon,
@@ -51,7 +52,7 @@ class News:
             RemovePod: lambda call: cache.remove_pod(call.pod),
             Abandon: self._abandon,
             AddToQueue: self._add,
-            UpdateInQueue: lambda call: queue.update(call.old, call.new),
+            UpdateInQueue: self._update,
             DeleteFromQueue: lambda call: queue.delete(call.pod),
             MoveAll: self._move_all,
         }
@@ -97,8 +98,17 @@ class News:
 
     def _add(self, call: AddToQueue) -> None:
         began = self._timer()
-        self._queue.add(call.pod)
+        try:
+            self._queue.add(call.pod)
+        except QuantityError as error:
+            self._cache.skip(f"pod {call.pod.key}: {error}")
         self._metrics.event_handled(UNSCHEDULED_POD_ADD.label, self._timer() - began)
+
+    def _update(self, call: UpdateInQueue) -> None:
+        try:
+            self._queue.update(call.old, call.new)
+        except QuantityError as error:
+            self._cache.skip(f"pod {call.new.key}: {error}")
 
     def _move_all(self, call: MoveAll) -> None:
         began = self._timer()

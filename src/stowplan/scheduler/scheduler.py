@@ -10,6 +10,7 @@ from stowplan.api.pod import Pod
 from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.cluster.table import ClusterTable
+from stowplan.explain import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
 from stowplan.framework.framework import Framework
@@ -23,7 +24,9 @@ from stowplan.scheduler.attempt import SchedulingCycle
 from stowplan.scheduler.binding import BindingCycle
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.context import Context, Profile
+from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import LastDecisions
+from stowplan.scheduler.explaining import Explainer
 from stowplan.scheduler.failure import FailureHandling
 from stowplan.scheduler.informers import Informers, kinds_to_watch
 from stowplan.scheduler.journal import Journal
@@ -136,6 +139,8 @@ class Scheduler:
             rng=Random(rng.getrandbits(64)),
             report=journal.problem,
         )
+        self.debugger = Debugger(context, self.informers)
+        self._explainer = Explainer(context)
         failures = FailureHandling(context)
         self._binding = BindingCycle(context, failures)
         self._cycle = SchedulingCycle(
@@ -231,6 +236,10 @@ class Scheduler:
     def pod(self, key: str) -> Pod | None:
         """A pod as the API server last told of it, by `namespace/name`."""
         return self.informers.pods.objects.get(key)
+
+    def explain(self, key: str) -> Explanation | None:
+        """Why the pod `namespace/name` is where it is, or still waits; None if nothing is known of it."""
+        return self._explainer.explain(key)
 
     @staticmethod
     def _events_of_interest(frameworks: Iterable[Framework]) -> dict[str, Action]:

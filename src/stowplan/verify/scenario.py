@@ -106,6 +106,14 @@ class Scenario(_Recorded, kw_only=True):
         """The pods to place, in order. Raises DecodeError."""
         return [_pod(f"pods[{index}]", raw) for index, raw in enumerate(self.pods)]
 
+    @property
+    def has_extenders(self) -> bool:
+        return self.config != NULL and bool(msgspec.json.decode(self.config, type=_Config).extenders)
+
+
+class _Config(_Recorded):
+    extenders: list[msgspec.Raw] = []
+
 
 _scenarios = msgspec.json.Decoder(Scenario)
 

@@ -351,6 +351,29 @@ def test_every_change_is_noticed() -> None:
     assert world.feasible(P) == {"a", "b", "d"}
 
 
+def test_a_pod_that_is_tried_again_is_looked_at_again() -> None:
+    world = World([storage_class(), claim("c"), claim("d"), volume("v", zone="b")])
+    waiting = world.table.info(P)
+
+    def feasible() -> int:
+        return world.framework.evaluate(waiting).feasible_count
+
+    assert feasible() == 1
+    world.reserve(using("q", "d"), "b")
+    assert feasible() == 0
+    world.table.put(claim("c", bound_to="gone", version="2"))
+    world.table.put(volume("gone"))
+    assert feasible() == 3
+
+
+def test_a_claim_that_another_pod_reserved_is_looked_at_again() -> None:
+    world = World([MAKES, claim("c")])
+    waiting = world.table.info(P)
+    assert world.framework.evaluate(waiting).feasible_count == 3
+    world.reserve(using("q", "c"), "b")
+    assert world.framework.evaluate(waiting).feasible_count == 1
+
+
 def test_pods_whose_claims_ask_for_the_same_are_one_class() -> None:
     objects = [storage_class(), *(claim(f"c{n}") for n in range(3)), claim("larger", "11Gi"), volume("v")]
     world = World(objects)

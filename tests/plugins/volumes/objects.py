@@ -57,7 +57,7 @@ def claim(
     owner: PodBuilder | None = None,
     namespace: str = "default",
 ) -> PersistentVolumeClaim:
-    owners = ()
+    owners: tuple[OwnerReference, ...] = ()
     if owner is not None:
         owners = (OwnerReference(kind="Pod", uid=owner.obj().metadata.uid, controller=True),)
     return PersistentVolumeClaim(

@@ -147,7 +147,7 @@ def test_limits_and_volumes_are_looked_up_as_they_are_now() -> None:
 
 
 def test_a_claim_without_a_volume_counts_for_the_provisioner_of_its_class() -> None:
-    objects = [storage_class("k"), storage_class("ebs", "kubernetes.io/aws-ebs")]
+    objects: list[Object] = [storage_class("k"), storage_class("ebs", "kubernetes.io/aws-ebs")]
     objects += [claim("late", of_class="k"), claim("lost", "nowhere", of_class="k"), claim("plain")]
     world = cluster(
         nodes=[node("a")],

@@ -71,7 +71,12 @@ class Ledger:
         self._tell()
 
     def _collection(self, resource: Resource) -> Collection:
-        """The collection of a resource. Raises `ApiError` 404 for one the catalogue does not have."""
+        """The collection of a resource. Raises `ApiError` 404 for one the catalogue does not have.
+
+        Who only knows where a custom resource is served, and not the kind of its objects, may read it too.
+        """
+        if resource.custom and not resource.kind:
+            resource = self.catalogue.named(resource.dotted) or resource
         collection = self._collections.get(resource)
         if collection is None:
             if resource not in self.catalogue:

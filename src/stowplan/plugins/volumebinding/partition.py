@@ -34,18 +34,18 @@ EVERYWHERE: Final = -1
 
 
 class PassingRows:
-    """The rows that pass tests, kept while neither nodes nor what CSI says of them changes."""
+    """The rows that pass tests, kept while nodes are as they are."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
-        self._rows: dict[Test, Rows] = {}
-        self._versions = (-1, -1)
+        self._rows: dict[RequiredNodeAffinity, Rows] = {}
+        self._topology = -1
 
     def of(self, test: Test) -> Rows:
-        table = self._table
-        versions = (table.topology_version, table.storage.nodes_version)
-        if versions != self._versions:
-            self._rows, self._versions = {}, versions
+        if isinstance(test, Migrated):
+            return self._migrated(test.plugin)
+        if self._topology != self._table.topology_version:
+            self._rows, self._topology = {}, self._table.topology_version
         rows = self._rows.get(test)
         if rows is None:
             rows = self._rows[test] = self._find(test)
@@ -60,12 +60,14 @@ class PassingRows:
             return self._is_migrated(test.plugin, node.name)
         return test.matches(node.metadata.labels, node.name)
 
-    def _find(self, test: Test) -> Rows:
+    def _migrated(self, plugin: str) -> Rows:
         table = self._table
-        if isinstance(test, Migrated):
-            names = (name for name in table.storage.csi_nodes if self._is_migrated(test.plugin, name))
-            rows = [row for row in map(table.row_of, names) if row is not None]
-            return np.array(sorted(rows), dtype=np.intp)
+        names = (name for name in table.storage.csi_nodes if self._is_migrated(plugin, name))
+        rows = [row for row in map(table.row_of, names) if row is not None]
+        return np.array(sorted(rows), dtype=np.intp)
+
+    def _find(self, test: RequiredNodeAffinity) -> Rows:
+        table = self._table
         only = _only_values(test)
         if only is not None:
             column = table.label_column(only[0])

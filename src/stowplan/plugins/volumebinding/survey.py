@@ -37,6 +37,7 @@ class Survey:
         self._passing = passing
         self._demand = demand
         self._scorer = scorer
+        self._asks_csi = any(volume.migration is not None for volume in demand.bound)
         self._begin()
 
     def _begin(self) -> None:
@@ -69,7 +70,7 @@ class Survey:
         table, storage = self._table, self._table.storage
         stands = (
             self._topology == table.topology_version
-            and self._csi_nodes == storage.nodes_version
+            and (not self._asks_csi or self._csi_nodes == storage.nodes_version)
             and self._makers == (storage.classes_version, storage.pools.log.position)
             and self._group_position == storage.groups.log.position
         )
@@ -102,7 +103,7 @@ class Survey:
     def _follow_nodes(self) -> bool | None:
         """Whether rows may be of another kind now; None if all have to be sorted from scratch."""
         table = self._table
-        if self._csi_nodes != table.storage.nodes_version:
+        if self._asks_csi and self._csi_nodes != table.storage.nodes_version:
             return None
         if self._topology == table.topology_version:
             return False

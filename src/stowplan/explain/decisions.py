@@ -1,6 +1,6 @@
 """A decision in words and tables: first what was ruled out and why, then what was best and by how much."""
 
-from stowplan.cli.tables import indented, table
+from stowplan.explain.tables import indented, table
 from stowplan.framework.decision import Candidate, Decision, Rejection
 
 

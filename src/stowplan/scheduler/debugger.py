@@ -1,0 +1,151 @@
+"""Does the scheduler believe what the API server says? A comparison, and a dump of both, on demand.
+
+`SIGUSR2` asks a running scheduler for it, as it does with kube-scheduler.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from stowplan.api import catalogue
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.cluster.columns import CORE_RESOURCES
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.informers import UNFINISHED, Informers
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Where what is believed differs from what is so: nodes by name, pods by uid.
+
+    `missed` are not known here, `redundant` are known only here. `wrong_totals` are nodes whose kept sums
+    are not the sums of their pods, with what is wrong.
+    """
+
+    missed_nodes: tuple[str, ...] = ()
+    redundant_nodes: tuple[str, ...] = ()
+    missed_pods: tuple[str, ...] = ()
+    redundant_pods: tuple[str, ...] = ()
+    wrong_totals: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        return self == Comparison()
+
+    def lines(self) -> Iterator[str]:
+        """The differences, a line each; none if there are none."""
+        if self.missed_nodes or self.redundant_nodes:
+            yield (
+                f"Cache mismatch missedNodes={list(self.missed_nodes)} "
+                f"redundantNodes={list(self.redundant_nodes)}"
+            )
+        if self.missed_pods or self.redundant_pods:
+            yield (
+                f"Cache mismatch missedPods={list(self.missed_pods)} "
+                f"redundantPods={list(self.redundant_pods)}"
+            )
+        yield from (f"Cache mismatch totals of {wrong}" for wrong in self.wrong_totals)
+
+
+class Debugger:
+    """Looks at a scheduler from outside."""
+
+    def __init__(self, context: Context, informers: Informers) -> None:
+        self._context = context
+        self._informers = informers
+
+    def compare(self) -> Comparison:
+        """Compare what is believed with what the watches have told."""
+        return self._compare(self._informers.nodes.objects.values(), self._informers.pods.objects.values())
+
+    async def compare_with_server(self) -> Comparison:
+        """Compare what is believed with what the API server has now. Raises ApiError.
+
+        What is on its way shows up as a difference, so a single one of a busy cluster says little.
+        """
+        client = self._context.client
+        nodes = await client.list(catalogue.NODES, Node)
+        pods = await client.list(catalogue.PODS, Pod, selection=UNFINISHED)
+        return self._compare(nodes.items, pods.items)
+
+    def _compare(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> Comparison:
+        context = self._context
+        profiles = context.profiles
+        known_nodes = {node.name for node in context.cache.nodes()}
+        told_nodes = {node.name for node in nodes}
+        known_pods = {*context.cache.table.pods, *(queued.uid for queued in context.queue)}
+        in_flight = set(context.queue.in_flight.uids)
+        told_pods = {
+            pod.metadata.uid for pod in pods if pod.spec.node_name or pod.spec.scheduler_name in profiles
+        }
+        return Comparison(
+            tuple(sorted(told_nodes - known_nodes)),
+            tuple(sorted(known_nodes - told_nodes)),
+            tuple(sorted(told_pods - known_pods - in_flight)),
+            tuple(sorted(known_pods - told_pods)),
+            tuple(self._wrong_totals()),
+        )
+
+    def _wrong_totals(self) -> Iterator[str]:
+        table = self._context.cache.table
+        for row in range(table.rows_in_use):
+            if table.nodes[row] is None:
+                continue
+            sums = [0] * len(table.requested)
+            for info in table.pods_on[row].values():
+                for line, amount in info.template.taken:
+                    sums[line] += amount
+            kept = table.requested[:, row].tolist()
+            if kept != sums or table.pod_count[row] != len(table.pods_on[row]):
+                yield f"{table.name_of(row)}: kept {kept}, of its pods {sums}"
+
+    # Dumps
+
+    def dump(self) -> Iterator[str]:
+        """All that is believed: nodes with the pods on them, and the queue."""
+        yield "Dump of cached NodeInfo"
+        table = self._context.cache.table
+        nominated = self._context.queue.nominator
+        for row in range(table.rows_in_use):
+            if table.nodes[row] is None:
+                continue
+            name = table.name_of(row)
+            yield f"Node name: {name}"
+            for title, matrix in (("Requested", table.requested), ("Allocatable", table.allocatable)):
+                amounts = zip(CORE_RESOURCES, matrix[: len(CORE_RESOURCES), row].tolist(), strict=True)
+                yield f"  {title}: {', '.join(f'{resource}: {amount}' for resource, amount in amounts)}"
+            pods = table.pods_on[row].values()
+            yield f"  Scheduled Pods (number: {len(pods)}):"
+            yield from (f"    {_told(info)}" for info in pods)
+            yield "  Nominated Pods:"
+            yield from (f"    {_told(info)}" for info in nominated.pods_for(name))
+        queue = self._context.queue
+        yield f"Dump of scheduling queue: {queue.summary()}"
+        yield from (f"  {queue.place_of(queued.key)}: {_told(queued.pod)}" for queued in queue)
+
+    def report(self) -> Iterator[str]:
+        """The comparison, then the dump."""
+        found = self.compare()
+        yield "Compared the cache with what was watched: " + ("equal" if found.is_equal else "different")
+        yield from found.lines()
+        yield from self.dump()
+
+    def on_signal(self, write: Callable[[str], None]) -> None:
+        """Write a report whenever this process gets SIGUSR2. For a loop in real time."""
+
+        def report() -> None:
+            for line in self.report():
+                write(line)
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, report)
+
+
+def _told(info: PodInfo) -> str:
+    pod = info.pod
+    return (
+        f"name: {pod.name}, namespace: {pod.namespace}, uid: {pod.metadata.uid}, "
+        f"phase: {pod.status.phase}, nominated node: {pod.status.nominated_node_name}"
+    )

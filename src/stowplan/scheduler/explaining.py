@@ -1,0 +1,63 @@
+"""Explaining a pod: what is remembered of its last attempt, and where it is now."""
+
+from stowplan.explain.pods import Attempted, Explanation, Whereabouts
+from stowplan.queue.queued import QueuedPod
+from stowplan.scheduler.context import Context
+from stowplan.scheduler.decisions import LastDecision
+
+
+class Explainer:
+    """Answers why a pod is where it is."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def explain(self, key: str) -> Explanation | None:
+        """Everything about the pod `namespace/name`; None if nothing is known of it."""
+        made = self._context.decisions.by_key(key)
+        now = self._whereabouts(key)
+        if now.place == "unknown" and made is None:
+            return None
+        return Explanation(key, now, None if made is None else _attempted(made))
+
+    def _whereabouts(self, key: str) -> Whereabouts:
+        context = self._context
+        queued = context.queue.get(key)
+        if queued is not None:
+            return self._in_queue(queued)
+        pod = context.find(key)
+        if pod is None:
+            return Whereabouts("unknown")
+        uid = pod.metadata.uid
+        waiting = context.waiting.get(uid)
+        if waiting is not None:
+            held = dict.fromkeys(waiting.pending_plugins, "has not let it go yet")
+            return Whereabouts("waiting", waiting.node, held_by=held)
+        if pod.spec.node_name:
+            return Whereabouts("bound", pod.spec.node_name)
+        if uid in context.cache.assumed:
+            return Whereabouts("binding", context.cache.assumed[uid])
+        return Whereabouts("in flight" if uid in context.queue.in_flight else "unknown")
+
+    def _in_queue(self, queued: QueuedPod) -> Whereabouts:
+        queue = self._context.queue
+        held = {} if queued.gate is None else {queued.gating_plugin: queued.gate.message}
+        return Whereabouts(
+            queue.place_of(queued.key) or "unknown",
+            since=queued.timestamp,
+            until=queue.next_try(queued.key),
+            rejected_by=tuple(sorted(queued.rejectors)),
+            held_by=held,
+            wakers=queue.wakers(queued.key),
+        )
+
+
+def _attempted(made: LastDecision) -> Attempted:
+    return Attempted(
+        made.time,
+        made.attempts,
+        made.outcome,
+        made.message,
+        None if made.record is None else made.record.decision(),
+        None if made.preempting is None else made.preempting.document(),
+    )

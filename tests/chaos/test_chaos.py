@@ -1,0 +1,30 @@
+"""The scheduler keeps its promises whatever happens: see `stowplan.chaos` for what happens, and the promises."""
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from effort import examples
+from stowplan.chaos import execute, make_plan, plan_of
+
+BATCH = 25
+BATCHES = 10
+
+
+@pytest.mark.parametrize("batch", range(examples(BATCHES)))
+def test_seeds_hold(batch: int) -> None:
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        outcome = execute(plan_of(seed))
+        assert outcome.ok, f"seed {seed}: {outcome.findings[0]}"
+
+
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False), st.integers(0, 2**32))
+def test_plans_hold(rng: random.Random, seed: int) -> None:
+    """Like the above, with plans that hypothesis makes, varies and cuts down to what matters."""
+    plan = make_plan(rng, seed)
+    outcome = execute(plan)
+    note(plan.text())
+    assert outcome.ok, str(outcome.findings[0])
