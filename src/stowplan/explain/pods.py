@@ -1,12 +1,14 @@
 """A pod as it stands now: why it is where it is, or why it still waits and what would help."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stowplan.api.timestamps import timestamp
 from stowplan.explain.decisions import explain
 from stowplan.explain.tables import indented, table
 from stowplan.framework.decision import Decision
+from stowplan.framework.events import Action, ClusterEvent
 
 QUEUES: Final = {
     "active": "It is ready to be tried.",
@@ -22,12 +24,37 @@ QUEUES: Final = {
 """Where a pod can be, and what that means."""
 
 
+class Waker(NamedTuple):
+    """What may help a pod: what happens to which kind of object, and the plugin that wants to hear of it."""
+
+    resource: str
+    actions: tuple[str, ...]
+    plugin: str
+
+
+def wakers(events: Iterable[tuple[str, ClusterEvent]]) -> tuple[Waker, ...]:
+    """Plugins and the events they registered for, by kind of object; `Update` stands for any change."""
+    found: dict[tuple[str, str], Action] = {}
+    for plugin, event in events:
+        key = (event.resource, plugin)
+        found[key] = found.get(key, Action(0)) | event.action
+    return tuple(Waker(resource, _actions(action), plugin) for (resource, plugin), action in found.items())
+
+
+def _actions(action: Action) -> tuple[str, ...]:
+    if action & Action.UPDATE == Action.UPDATE:
+        named = [one for one in (Action.ADD, Action.UPDATE, Action.DELETE) if action & one]
+    else:
+        named = list(action)
+    return tuple(one.label for one in named)
+
+
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """Where a pod is now.
 
-    `until` is when it is tried again if nothing happens. `wakers` are the kinds of events that may have it
-    tried before that, with the plugins that registered for them. `held_by` are plugins it waits for at the
+    `until` is when it is tried again if nothing happens, `wakers` what may have it tried before that.
+    `held_by` are plugins it waits for at the
     gate or at Permit, with what they say.
     """
 
@@ -37,7 +64,7 @@ class Whereabouts:
     until: float | None = None
     rejected_by: tuple[str, ...] = ()
     held_by: dict[str, str] = field(default_factory=dict)
-    wakers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    wakers: tuple[Waker, ...] = ()
 
     def document(self) -> dict[str, Any]:
         return {
@@ -47,7 +74,10 @@ class Whereabouts:
             "until": _time(self.until),
             "rejectedBy": list(self.rejected_by),
             "heldBy": self.held_by,
-            "wakers": {label: list(plugins) for label, plugins in self.wakers.items()},
+            "wakers": [
+                {"resource": one.resource, "actions": list(one.actions), "plugin": one.plugin}
+                for one in self.wakers
+            ],
         }
 
 
@@ -106,13 +136,9 @@ def _now(pod: str, now: Whereabouts) -> list[str]:
     if now.until is not None:
         lines.append(f"Tried again at {_time(now.until)} at the latest.")
     if now.wakers:
-        rows = [(label, ", ".join(plugins)) for label, plugins in now.wakers.items()]
-        lines += [
-            "",
-            "What would have it tried again:",
-            "",
-            *indented(table(("event", "asked for by"), rows)),
-        ]
+        rows = [(one.resource, ", ".join(one.actions), one.plugin) for one in now.wakers]
+        shown = table(("object", "what happens to it", "may help with"), rows)
+        lines += ["", "What would have it tried again:", "", *indented(shown)]
     return lines
 
 
@@ -125,10 +151,8 @@ def _attempt(attempt: Attempted) -> list[str]:
     made = attempt.preemption
     if made is not None and made["node"]:
         victims = ", ".join(made["victims"])
-        lines += [
-            "",
-            f"Preemption: {victims} must go from {made['node']} ({made['candidates']} nodes to choose from).",
-        ]
+        choice = f"{made['candidates']} nodes to choose from"
+        lines += ["", f"Preemption: {victims} must go from {made['node']} ({choice})."]
     elif made is not None:
         lines += ["", f"Preemption: {made['message']}"]
     return lines

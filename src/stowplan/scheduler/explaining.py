@@ -1,6 +1,6 @@
 """Explaining a pod: what is remembered of its last attempt, and where it is now."""
 
-from stowplan.explain.pods import Attempted, Explanation, Whereabouts
+from stowplan.explain.pods import Attempted, Explanation, Whereabouts, wakers
 from stowplan.queue.queued import QueuedPod
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.decisions import LastDecision
@@ -48,7 +48,7 @@ class Explainer:
             until=queue.next_try(queued.key),
             rejected_by=tuple(sorted(queued.rejectors)),
             held_by=held,
-            wakers=queue.wakers(queued.key),
+            wakers=wakers(queue.wakers(queued.key)),
         )
 
 
