@@ -87,17 +87,23 @@ def test_a_profile_can_have_its_own_setting() -> None:
     live(story, before=_zones, config=config, plugins=[nosy])
 
 
-def test_a_node_that_is_gone_leaves_no_hole() -> None:
+def test_nodes_that_go_and_come_leave_no_hole() -> None:
     asked: list[list[str]] = []
     nosy = _nosy(asked)
     config = configured(enabling(nosy), percentageOfNodesToScore=50)
 
     async def story(world: World) -> None:
-        await world.add_pod("p")
+        await world.add_pod("p", cpu="10m")
         world.remove_node("z1-00")
         await world.settle()
-        await world.add_pod("q")
+        await world.add_pod("q", cpu="10m")
         assert len(asked[1]) == 100
         assert "z1-00" not in asked[1]
+        world.add_node("new")
+        world.add_node("z1-00")
+        await world.settle()
+        for number in range(3):
+            await world.add_pod(f"r{number}", cpu="10m")
+        assert {name for names in asked[2:] for name in names} == {*_interleaved(), "new"}
 
     live(story, before=_zones, config=config, plugins=[nosy])

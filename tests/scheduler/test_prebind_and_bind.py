@@ -98,6 +98,8 @@ def test_the_first_failure_ends_those_beside_it() -> None:
         await world.settle(0.9)
         assert log == ["A begins", "B begins", "B ends"]
         assert world.message("p") == 'running PreBind plugin "B": no'
+        await world.settle(6)
+        assert "A ends" not in log
 
     live(story, plugins=plugins)
 

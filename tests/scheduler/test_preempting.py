@@ -39,6 +39,7 @@ def test_victims_are_marked_deleted_and_told_and_the_pod_comes_when_they_are_gon
         world.delete_pod("b")
         await world.settle(0.5)
         assert (world.node_of("high"), world.nominated("high")) == ("n", "")
+        assert len(world.queue.nominator) == 0
         assert world.problems == []
 
     live(story)
@@ -104,6 +105,19 @@ def test_a_victim_that_is_gone_already_is_as_good() -> None:
         assert world.node_of("high") == "n"
         assert world.notes("a", "Preempted") == []
         assert world.problems == []
+
+    live(story)
+
+
+def test_a_promise_holds_before_the_server_has_heard_of_it() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("a", cpu="2")
+        world.wire.seconds = 5.0
+        await world.add_pod("high", cpu="3", priority=10)
+        await world.add_pod("less", cpu="2", priority=5)
+        assert world.nominated("high") == ""
+        assert "POST pods/less/binding" not in world.wire.shorts
 
     live(story)
 

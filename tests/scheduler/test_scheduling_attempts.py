@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from scheduler.worlds import World, configured, enabling, live, plugin
+from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.framework.plugin import PreFilterResult
-from stowplan.framework.status import unschedulable
+from stowplan.framework.status import SUCCESS, unschedulable
+from stowplan.testing.extenders import RuleExtender, Rules
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -153,6 +155,20 @@ def test_a_promised_node_that_is_gone_or_too_small_is_not_waited_for(promised: s
         assert world.problems == (["Evaluation failed on nominated node"] if promised == "gone" else [])
 
     live(story)
+
+
+def test_a_promised_node_that_an_extender_refuses_is_not_waited_for() -> None:
+    rules = Rules(judge=lambda node, pod: unschedulable("not there") if node == "a" else SUCCESS)
+    asked = RuleExtender(ExtenderConfig(url_prefix="http://x", filter_verb="filter"), rules)
+
+    async def story(world: World) -> None:
+        world.add_node("a")
+        world.add_node("b")
+        _gate(world, "p", "a")
+        await world.settle()
+        assert world.node_of("p") == "b"
+
+    live(story, extenders=[asked])
 
 
 def test_room_that_is_promised_is_not_given_to_less_important_pods() -> None:

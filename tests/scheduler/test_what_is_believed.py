@@ -85,6 +85,23 @@ def test_a_node_that_vanishes_while_a_pod_is_on_its_way_there() -> None:
     live(story)
 
 
+def test_a_pod_that_is_deleted_on_its_way_to_a_node_leaves_its_room_at_once() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="1")
+        world.wire.seconds = 30.0
+        await world.add_pod("p")
+        await world.add_pod("q")
+        assert "POST pods/q/binding" not in world.wire.shorts
+        world.delete_pod("p")
+        await world.settle()
+        assert "POST pods/q/binding" in world.wire.shorts
+        await world.settle(60)
+        assert world.node_of("q") == "n"
+        assert len(world.scheduler.context.cache.table.pods) == 1
+
+    live(story)
+
+
 def test_objects_that_cannot_be_read_are_left_out_and_counted() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="2")

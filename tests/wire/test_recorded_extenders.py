@@ -137,6 +137,8 @@ def test_an_extender_takes_part_in_everything(kind: str) -> None:
                 await _story(world)
             same_writes(world.wire.writes, *(f"j-{kind}-{step}" for step in STEPS))
             same_objects(world, f"j-extender-{kind}")
+            refusals = [one.at for one in world.wire.writes if one.short == "FailedScheduling refused"]
+            assert refusals[1] - refusals[0] < 0.5, "a condition of its own wakes a pod that was refused"
             assert [_asked(one.verb, one.body) for one in server.heard] == _recorded_questions(kind)
 
     run(main())

@@ -64,13 +64,13 @@ def measure(run: PreemptionRun) -> PreemptionFigures:
     table = ClusterTable()
     nodes = [node(number) for number in range(run.nodes)]
     existing = [
-        _existing(rng, number, slot, run)
+        existing_pod(rng, number, slot, run)
         for number in range(run.nodes)
         for slot in range(run.existing_per_node)
     ]
-    preemptors = [_preemptor(number, run) for number in range(run.preemptors)]
+    preemptors = [preemptor(number, run) for number in range(run.preemptors)]
     started = perf_counter()
-    load(table, [_budget(number, run) for number in range(run.budgets)])
+    load(table, [budget_of(number, run) for number in range(run.budgets)])
     load(table, nodes)
     load(table, existing)
     build_s = perf_counter() - started
@@ -119,7 +119,7 @@ def _figures(times: list[int], victims: int, unhelped: int, build_s: float) -> P
     )
 
 
-def _existing(rng: random.Random, number: int, slot: int, run: PreemptionRun) -> Pod:
+def existing_pod(rng: random.Random, number: int, slot: int, run: PreemptionRun) -> Pod:
     """One of the pods that fill a node: low priorities and start times at random."""
     name = f"low-{number}-{slot}"
     share = NODE_MILLI_CPU // run.existing_per_node
@@ -131,7 +131,7 @@ def _existing(rng: random.Random, number: int, slot: int, run: PreemptionRun) ->
     return decode(_encode(document), Pod)
 
 
-def _preemptor(number: int, run: PreemptionRun) -> Pod:
+def preemptor(number: int, run: PreemptionRun) -> Pod:
     """A pod that needs the room of one and a half of those that run."""
     wanted = NODE_MILLI_CPU * 3 // (2 * max(run.existing_per_node, 1))
     return decode(_encode(_pod(f"high-{number}", min(wanted, NODE_MILLI_CPU), 1000, {"app": "high"})), Pod)
@@ -149,7 +149,7 @@ def _pod(name: str, milli_cpu: int, priority: int, labels: dict[str, str]) -> di
     }
 
 
-def _budget(number: int, run: PreemptionRun) -> PodDisruptionBudget:
+def budget_of(number: int, run: PreemptionRun) -> PodDisruptionBudget:
     """A budget that allows one of its pods to go."""
     document = {
         "apiVersion": "policy/v1",

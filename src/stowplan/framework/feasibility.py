@@ -1,14 +1,18 @@
 """All Filter plugins of a profile over all rows, for one class of pods."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, StaleRows
 from stowplan.framework.rows import merge_rows
+from stowplan.framework.status import Status
 
 PASSED = -1
 """In `first`: no plugin rejects the row."""
@@ -163,6 +167,23 @@ class Feasibility:
     def asks_for(self, row: int) -> bool:
         """Is this row worth looking at?"""
         return self.asked_for is None or bool(self.asked_for[row])
+
+    def verdict_beside(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
+        """The first rejection of a row as if other pods stood there as well; None: it passes.
+
+        For filters of which all that look at pods have `filter_beside`.
+        """
+        for column in self.columns:
+            if not column.active:
+                continue
+            ask = column.traits.filter_beside if column.traits.watches else None
+            if ask is not None:
+                code = column.call(ask, cycle, row, others)
+            else:
+                code = 0 if column.codes is None else column.codes.item(row)
+            if code:
+                return column.status(cycle, cycle.pod, code)
+        return None
 
     def overrule(self, row: int) -> None:
         """Take a row out for this attempt only."""

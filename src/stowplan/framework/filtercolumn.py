@@ -29,6 +29,11 @@ class FilterColumn(PluginColumn):
         self.known: BoolColumn | None = None
         self.statuses: list[Status] = []
 
+    @property
+    def matters_to_pods(self) -> bool:
+        """Whether the plugin's word on a row may change with the pods on it, or on other rows."""
+        return self.active and self.traits.watches
+
     def basis(self, cycle: Cycle) -> Any:
         return cycle.read(self.plugin)
 

@@ -420,14 +420,24 @@ class Framework:
         ]
         if not concerned:
             return overruled
-        with self.trials(cycle, cycle.memos, nominations) as trials:
+        feasibility = pod_class.feasibility
+        if all(column.traits.filter_beside for column in feasibility.columns if column.matters_to_pods):
             for row in concerned:
-                with trials.row(row) as trial:
-                    status = trial.beside_promised()
+                others = promised(nominations, row, cycle.pod)
+                status = feasibility.verdict_beside(cycle, row, others)
                 if status is not None:
                     overruled[row] = status
-                    pod_class.feasibility.overrule(row)
-                    pod_class.preference.note(np.array([row], dtype=np.intp))
+        else:
+            with self.trials(cycle, cycle.memos, nominations) as trials:
+                for row in concerned:
+                    with trials.row(row) as trial:
+                        status = trial.beside_promised()
+                    if status is not None:
+                        overruled[row] = status
+        if overruled:
+            rows = np.array(list(overruled), dtype=np.intp)
+            feasibility.overrule_many(rows)
+            pod_class.preference.note(np.sort(rows))
         return overruled
 
     def trials(

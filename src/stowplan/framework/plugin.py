@@ -17,6 +17,9 @@ A plugin by column may also have `filter_row(cycle, pod, row) -> int` and `score
 the same rule for a single row. The runtime prefers them when only a few rows changed, where arrays cost more
 than they save; both forms must agree, so let them share their formula.
 
+A filter that looks at pods may have `filter_beside(cycle, pod, row, others) -> int`, its word on a row as if
+other pods stood there as well. Without it the runtime puts them there and asks, which takes longer.
+
 What the runtime may reuse between pods is declared, never guessed:
 
 * `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form a class. Without it
@@ -238,6 +241,7 @@ class Traits:
     __slots__ = (
         "by_node_filter",
         "by_node_score",
+        "filter_beside",
         "filter_row",
         "normalizes",
         "reads_node",
@@ -259,6 +263,7 @@ class Traits:
         self.by_node_filter = not hasattr(plugin, "filter")
         self.by_node_score = not hasattr(plugin, "score")
         self.normalizes = hasattr(plugin, "normalize")
+        self.filter_beside: Callable[..., int] | None = getattr(plugin, "filter_beside", None)
         self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
         self.score_row: Callable[..., int] | None = getattr(plugin, "score_row", None)
         self.score_basis: Callable[..., Any] | None = getattr(plugin, "score_basis", None)

@@ -1,5 +1,6 @@
 """NodeResourcesFit: does what the pod asks for fit, and how full would the node be."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -98,6 +99,23 @@ class NodeResourcesFit(Plugin):
         for line, wanted, bit in request.listed:
             allocatable = table.allocatable.item(line, row)
             if wanted > allocatable - table.requested.item(line, row):
+                code |= bit
+                if wanted > allocatable:
+                    code |= _TOO_LARGE
+        return code
+
+    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+        """What `filter_row` would say if other pods stood on the row as well."""
+        request: _Request = cycle.read(self)
+        table = cycle.table
+        taken = Counter[int]()
+        for other in others:
+            for line, amount in other.template.taken:
+                taken[line] += amount
+        code = int(table.pod_count.item(row) + len(others) >= table.allowed_pods.item(row))
+        for line, wanted, bit in request.listed:
+            allocatable = table.allocatable.item(line, row)
+            if wanted > allocatable - table.requested.item(line, row) - taken[line]:
                 code |= bit
                 if wanted > allocatable:
                     code |= _TOO_LARGE

@@ -21,7 +21,7 @@ class _Expiry(NamedTuple):
 class Collection:
     """The objects of one resource by namespace and name."""
 
-    __slots__ = ("_expiries", "history", "objects", "resource", "watchers")
+    __slots__ = ("_expiries", "_order", "history", "objects", "resource", "watchers")
 
     def __init__(self, resource: Resource, history: int) -> None:
         self.resource = resource
@@ -29,6 +29,7 @@ class Collection:
         self.history = History(history)
         self.watchers: tuple[Watcher, ...] = ()
         self._expiries: deque[_Expiry] = deque()
+        self._order: list[Key] | None = []
 
     def get(self, key: Key) -> Json:
         """The object. Raises `ApiError` 404."""
@@ -39,14 +40,39 @@ class Collection:
 
     def selected(self, predicate: Predicate | None) -> list[Json]:
         """The objects that match, ordered by namespace and name."""
-        ordered = (obj for _, obj in sorted(self.objects.items(), key=lambda item: item[0]))
-        return [obj for obj in ordered if predicate is None or predicate(obj)]
+        objects = self.objects
+        ordered = [objects[key] for key in self.order()]
+        return ordered if predicate is None else [obj for obj in ordered if predicate(obj)]
+
+    def order(self) -> list[Key]:
+        """The keys of all objects, by namespace and name. The list is kept: it must not be changed."""
+        if self._order is None:
+            self._order = sorted(self.objects)
+        return self._order
+
+    def state_at(self, version: int) -> dict[Key, Json]:
+        """The objects as they were at a version. Raises `ApiError` 410 if that is no longer known."""
+        later = self.history.since(version)
+        if not later:
+            return self.objects
+        state = dict(self.objects)
+        for change in reversed(later):
+            metadata = change.object["metadata"]
+            key = (metadata.get("namespace", ""), metadata["name"])
+            if change.previous is None:
+                state.pop(key, None)
+            else:
+                state[key] = change.previous
+        return state
 
     def apply(self, key: Key, change: Change) -> None:
         """Make a change the current state and remember it."""
         if change.type == DELETED:
             del self.objects[key]
+            self._order = None
         else:
+            if change.previous is None:
+                self._order = None
             self.objects[key] = change.object
         self.history.append(change)
 

@@ -1,6 +1,8 @@
 """The current state, its versions and its history: every change goes through here and is told from here."""
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
@@ -28,6 +30,16 @@ class Ledger:
         self._collections: dict[Resource, Collection] = {}
         self._untold: deque[tuple[Collection, Change]] = deque()
         self._telling = False
+        self._rehearsing = False
+
+    @contextmanager
+    def rehearsal(self, rehearsing: bool = True) -> Iterator[None]:
+        """Writes within do everything but write: they are judged, and give back what would have been."""
+        before, self._rehearsing = self._rehearsing, rehearsing
+        try:
+            yield
+        finally:
+            self._rehearsing = before
 
     def watch(
         self,
@@ -93,12 +105,16 @@ class Ledger:
 
     def _write(self, collection: Collection, key: Key, obj: Json, old: Json | None = None) -> Json:
         """Make an object the current one of its key, where `old` stood; gives it back with its version."""
+        if self._rehearsing:
+            return obj
         obj = self._stamped(obj)
         self._change(collection, key, Change(ADDED if old is None else MODIFIED, self.version, obj, old))
         return obj
 
     def _remove(self, collection: Collection, key: Key, obj: Json) -> Json:
         """Remove the object of a key; gives back its last state with the version of its removal."""
+        if self._rehearsing:
+            return obj
         gone = self._stamped(obj)
         self._change(collection, key, Change(DELETED, self.version, gone, obj))
         return gone

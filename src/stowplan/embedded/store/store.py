@@ -18,12 +18,14 @@ from stowplan.api.requests import (
 from stowplan.clock import Clock
 from stowplan.embedded.store import binding as bindings
 from stowplan.embedded.store import eviction as evictions
+from stowplan.embedded.store.admission import Admission, AdmitAll
 from stowplan.embedded.store.birth import with_first_status
 from stowplan.embedded.store.collection import Collection
 from stowplan.embedded.store.deletion import deletion_of, ends_with_update
 from stowplan.embedded.store.identity import Registrar
 from stowplan.embedded.store.ledger import Ledger
 from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_object
+from stowplan.embedded.store.paging import FIRST_PAGE, Page, Place, page_of
 from stowplan.embedded.store.patching import patched
 from stowplan.embedded.store.preconditions import check_deletion, check_uid, check_version, other_uid
 from stowplan.embedded.store.replacing import SERVER_SET, replaced
@@ -47,7 +49,8 @@ class Store(Ledger):
     refused gets an `ApiError`. Changes are told to watchers as `Ledger` says.
 
     `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
-    a kind with a limited lifetime (events) are kept at most.
+    a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written
+    by whomever.
     """
 
     def __init__(
@@ -58,13 +61,30 @@ class Store(Ledger):
         catalogue: Catalogue | None = None,
         history: int = 8192,
         event_limit: int = 20_000,
+        admission: Admission | None = None,
     ) -> None:
         super().__init__(Catalogue() if catalogue is None else catalogue, history)
         self._registrar = Registrar(clock, rng)
         self._event_limit = event_limit
+        self._admission: Admission = AdmitAll() if admission is None else admission
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """The object, None if there is none."""
+        return self._collection(resource).objects.get((namespace, name))
+
+    def all(self, resource: Resource) -> list[Json]:  # type: ignore[valid-type]
+        """Every object of a resource, in no particular order."""
+        return [*self._collection(resource).objects.values()]
+
+    def page(
+        self, resource: Resource, namespace: str, selection: Selection, place: Place = FIRST_PAGE
+    ) -> Page:
+        """Some of the objects that match, and where the next ones begin."""
+        chosen = predicate(resource, namespace, selection)
+        return page_of(self._collection(resource), chosen, place, self.version)
 
     def list(self, resource: Resource, namespace: str = "", selection: Selection = EVERY_OBJECT) -> Listing:
         """The objects in a namespace (empty: in all), ordered by namespace and name."""
@@ -80,6 +100,10 @@ class Store(Ledger):
         metadata = obj["metadata"]
         within, name = key_of(resource, metadata, namespace)
         key = (within, name or self._free_name(collection, metadata, within))
+        metadata["name"] = key[1]
+        if within:
+            metadata["namespace"] = within
+        self._admission.creating(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
@@ -87,7 +111,7 @@ class Store(Ledger):
         obj["metadata"] = self._birth_certificate(resource, metadata, key)
         obj = with_first_status(resource, obj, self._registrar.stamp())
         created = self._write(collection, key, obj)
-        if resource.lifetime is not None:
+        if resource.lifetime is not None and not self._rehearsing:
             self._forget_expired(collection, key, created)
         return created
 
@@ -109,6 +133,7 @@ class Store(Ledger):
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
+        self._admission.replacing(self, resource, old, obj, subresource)
         return self._replace(collection, key, old, replaced(resource, old, obj, subresource))
 
     def patch(
@@ -127,6 +152,8 @@ class Store(Ledger):
         old = collection.get(key)
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
+        new = owned(new)
+        self._admission.replacing(self, resource, old, new, subresource)
         return self._replace(collection, key, old, replaced(resource, old, new, subresource))
 
     def delete(
@@ -135,6 +162,7 @@ class Store(Ledger):
         """Delete an object, at once or in the end; gives back its last state."""
         collection, key = self._collection(resource), (namespace, name)
         old = collection.get(key)
+        self._admission.deleting(self, resource, old)
         marked, remove = deletion_of(resource, old, options, self._registrar.now())
         if marked is not old:
             marked = self._write(collection, key, marked, old)

@@ -1,0 +1,224 @@
+"""What all control loops have in common: keys come in, `sync` looks at one object, writes go out."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar, Final
+
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
+from stowplan.api.status import ApiError
+from stowplan.api.timestamps import timestamp
+from stowplan.client import Client
+from stowplan.clock import Clock
+from stowplan.embedded.controllers.events import NORMAL, Events
+from stowplan.embedded.controllers.informers import Informer, Informers
+from stowplan.embedded.controllers.objects import controller_of, key_of, name_of, uid_of
+from stowplan.embedded.controllers.workqueue import WorkQueue
+
+REST_PER_OBJECT: Final = 50e-6
+"""Seconds of rest for each object that was looked at: a set of 20,000 pods is not counted at every change."""
+
+SMALL: Final = 100
+"""Whoever looks at no more objects needs no rest."""
+
+AT_ONCE: Final = 500
+"""The most writes of one kind in one go."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What the control loops of one process share."""
+
+    client: Client
+    clock: Clock
+    rng: Random
+    informers: Informers
+    events: Events
+    report: Callable[[str], None]
+
+    @classmethod
+    def of(
+        cls, client: Client, clock: Clock, rng: Random, report: Callable[[str], None] = lambda text: None
+    ) -> "Context":
+        informers = Informers(client, clock=clock, rng=rng, report=report)
+        return cls(client, clock, rng, informers, Events(client, clock, report), report)
+
+
+class Controller(ABC):
+    """One control loop.
+
+    It looks only at the pictures of its informers. A key is given back when they show what was written for
+    it, so no object is looked at in a state from before one's own writes.
+    """
+
+    name: ClassVar[str]
+    workers: ClassVar[int] = 2
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.client = context.client
+        self.queue = WorkQueue()
+        self._written: dict[Resource, int] = {}
+
+    @abstractmethod
+    async def sync(self, key: str) -> None:
+        """Bring one object closer to what it should be. May be called at any time, for what is gone too."""
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """What goes on beside the work on keys."""
+        return ()
+
+    # Hearing
+
+    def informer(self, resource: Resource) -> Informer:
+        return self.context.informers.of(resource)
+
+    def follow(self, resource: Resource) -> Informer:
+        """Work on every object of a kind that changes."""
+        informer = self.informer(resource)
+        informer.listen(self._changed)
+        return informer
+
+    def follow_owned(self, resource: Resource, owner_kind: str, owners: Informer) -> Informer:
+        """Work on the controller of every object of a kind that changes; on all that may want an orphan."""
+
+        def told(old: Json | None, new: Json | None) -> None:
+            for obj in (old, new):
+                if obj is None:
+                    continue
+                owner = controller_of(obj)
+                if owner is not None and owner.get("kind") == owner_kind:
+                    namespace = obj["metadata"].get("namespace", "")
+                    self.queue.add(f"{namespace}/{owner.get('name', '')}")
+                elif owner is None and obj is new:
+                    for key in owners.in_namespace[obj["metadata"].get("namespace", "")]:
+                        self.queue.add(key)
+
+        informer = self.informer(resource)
+        informer.listen(told)
+        return informer
+
+    def _changed(self, old: Json | None, new: Json | None) -> None:
+        obj = new if new is not None else old
+        assert obj is not None
+        self.queue.add(key_of(obj))
+
+    # Time
+
+    def now(self) -> float:
+        return self.context.clock.now()
+
+    def stamp(self) -> str:
+        return timestamp(self.now())
+
+    def rest(self, key: str, looked_at: int) -> None:
+        if looked_at > SMALL:
+            self.queue.rest(key, looked_at * REST_PER_OBJECT)
+
+    # Writing
+
+    async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
+        return self._note(resource, await self.client.create(resource, body, namespace=namespace))
+
+    async def change(
+        self, resource: Resource, obj: Json, patch: Json, *, subresource: str = "", guarded: bool = True
+    ) -> Json:
+        """Change parts of an object; if guarded, only in the version that was looked at."""
+        metadata = obj["metadata"]
+        if guarded:
+            mine = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
+            patch = {**patch, "metadata": {**patch.get("metadata", {}), **mine}}
+        return self._note(
+            resource,
+            await self.client.patch(
+                resource,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                patch,
+                PatchType.MERGE,
+                subresource=subresource,
+            ),
+        )
+
+    async def set_status(self, resource: Resource, obj: Json, status: Json) -> Json:
+        """Write what differs in the status of an object: fields that are None go."""
+        old = obj.get("status") or {}
+        differing = {field: value for field, value in status.items() if old.get(field) != value}
+        if not differing:
+            return obj
+        return await self.change(resource, obj, {"status": differing}, subresource="status")
+
+    async def delete(self, resource: Resource, obj: Json, options: DeleteOptions = ORDINARY_DELETION) -> None:
+        """Delete exactly this object. That it has gone already is fine."""
+        metadata = obj["metadata"]
+        exact = DeleteOptions(options.grace_period_seconds, uid_of(obj))
+        try:
+            await self.client.delete(resource, metadata.get("namespace", ""), name_of(obj), exact)
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict):
+                raise
+
+    async def tell(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
+        await self.context.events.tell(about, type, reason, note, by=self.name)
+
+    def _note(self, resource: Resource, written: Json) -> Json:
+        version = written["metadata"].get("resourceVersion", "")
+        if version.isdigit():
+            self._written[resource] = max(self._written.get(resource, 0), int(version))
+        return written
+
+    # Running
+
+    async def work(self) -> None:
+        """Work on keys until cancelled."""
+        while True:
+            key = await self.queue.get()
+            try:
+                await self.sync(key)
+            except ApiError as error:
+                if not (error.is_conflict or error.is_not_found):
+                    self.context.report(f"{self.name}: {key}: {error}")
+                self.queue.retry(key)
+            except Exception as error:  # noqa: BLE001 - one object that makes no sense must not stop the rest
+                self.context.report(f"{self.name}: {key}: {type(error).__name__}: {error}")
+                self.queue.retry(key)
+            else:
+                self.queue.forget(key)
+            await self._see_own_writes()
+            self.queue.done(key)
+
+    async def _see_own_writes(self) -> None:
+        for resource, version in list(self._written.items()):
+            informer = self.context.informers.known(resource)
+            if informer is not None:
+                await informer.reached(version)
+            if self._written.get(resource) == version:
+                del self._written[resource]
+
+
+async def in_growing_batches(count: int, write: Callable[[int], Awaitable[object]]) -> int:
+    """Do so many writes, one, then two, then four at once; stop after a batch with a failure.
+
+    A server that refuses all of them is so asked once, not a thousand times. Raises the first failure.
+    """
+    done, size = 0, 1
+    while done < count:
+        batch = range(done, min(done + size, count))
+        results = await asyncio.gather(*(write(number) for number in batch), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        done += len(batch)
+        size *= 2
+    return done
+
+
+async def all_at_once(writes: Iterable[Awaitable[object]]) -> None:
+    """Wait for several writes; raises the first failure when all have been tried."""
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,93 @@
+"""Events of control loops: told once, never in the way, and never so many that they are a burden themselves."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from stowplan.api.catalogue import EVENTS
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
+from stowplan.api.timestamps import micro_timestamp
+from stowplan.client import Writer
+from stowplan.clock import Clock
+from stowplan.embedded.controllers.objects import name_of, uid_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+BURST: Final = 25
+"""So many events about one object by one loop are told at once; after that one every five minutes."""
+
+REFILL: Final = 300.0
+REMEMBERED: Final = 4096
+LONGEST_NOTE: Final = 1000
+
+
+class Events:
+    """Writes events.k8s.io/v1 events about any object. What cannot be written is dropped and counted."""
+
+    def __init__(self, client: Writer, clock: Clock, report: Callable[[str], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._report = report
+        self._allowances: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._nanosecond = 0
+        self.dropped = 0
+
+    async def tell(self, about: Json, type: str, reason: str, note: str, *, by: str, action: str = "") -> None:
+        """Something happened to an object. The same is not told twice in a row."""
+        same = (uid_of(about), reason, note)
+        if same in self._told or not self._may_tell(uid_of(about), by):
+            self.dropped += 1
+            return
+        _remember(self._told, same, None)
+        now = self._clock.now()
+        self._nanosecond = max(int(now * 1e9), self._nanosecond + 1)
+        namespace = about["metadata"].get("namespace") or "default"
+        body = {
+            "metadata": {"name": f"{name_of(about)}.{self._nanosecond:x}", "namespace": namespace},
+            "eventTime": micro_timestamp(now),
+            "reportingController": by,
+            "reportingInstance": by,
+            "action": action or reason,
+            "reason": reason,
+            "regarding": _reference(about),
+            "note": note[:LONGEST_NOTE],
+            "type": type,
+        }
+        try:
+            await self._client.create(EVENTS, body, namespace=namespace)
+        except ApiError as error:
+            self.dropped += 1
+            self._report(f"event {reason} of {about.get('kind', '')} {name_of(about)} was not written: {error}")
+
+    def _may_tell(self, uid: str, by: str) -> bool:
+        now = self._clock.now()
+        left, since = self._allowances.get((uid, by), (float(BURST), now))
+        left = min(left + (now - since) / REFILL, BURST)
+        _remember(self._allowances, (uid, by), (max(left - 1, 0.0) if left >= 1 else left, now))
+        return left >= 1
+
+
+def _reference(about: Json) -> Json:
+    metadata = about["metadata"]
+    reference = {
+        "apiVersion": about.get("apiVersion", ""),
+        "kind": about.get("kind", ""),
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": metadata.get("uid", ""),
+        "resourceVersion": metadata.get("resourceVersion", ""),
+    }
+    return {field: value for field, value in reference.items() if value}
+
+
+def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > REMEMBERED:
+        memory.popitem(last=False)

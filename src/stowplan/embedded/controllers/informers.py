@@ -1,0 +1,177 @@
+"""One picture of each kind for all control loops, with the indexes they look things up by."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from random import Random
+from typing import Final
+
+from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.meta import AnyObject
+from stowplan.api.requests import EVERY_OBJECT, Json, Selection
+from stowplan.client import Reader, Reflector
+from stowplan.clock import Clock
+from stowplan.embedded.controllers.objects import controller_of, owners_of
+
+Listener = Callable[[Json | None, Json | None], None]
+"""Who is told of a change: what was (None if new), and what is (None if gone)."""
+
+_NONE: Final[Mapping[str, Json]] = {}
+
+PATIENCE: Final = 5.0
+"""Seconds to wait for one's own writes to show before going on without."""
+
+
+class Index:
+    """Objects by something they say of themselves."""
+
+    def __init__(self, values: Callable[[Json], Iterable[str]]) -> None:
+        self._values = values
+        self._found: dict[str, dict[str, Json]] = {}
+
+    def __getitem__(self, value: str) -> Mapping[str, Json]:
+        """Objects by key."""
+        return self._found.get(value, _NONE)
+
+    def put(self, key: str, old: Json | None, new: Json | None) -> None:
+        before = set() if old is None else set(self._values(old))
+        for value in () if new is None else self._values(new):
+            self._found.setdefault(value, {})[key] = new  # type: ignore[assignment]
+            before.discard(value)
+        for value in sorted(before):
+            held = self._found[value]
+            held.pop(key, None)
+            if not held:
+                del self._found[value]
+
+
+class Informer:
+    """All objects of one kind as last seen, and everybody who wants to hear of their changes."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        resource: Resource,
+        *,
+        clock: Clock,
+        rng: Random,
+        report: Callable[[str], None],
+        selection: Selection = EVERY_OBJECT,
+    ) -> None:
+        self.resource = resource
+        self.objects: dict[str, Json] = {}
+        self.by_owner = Index(lambda obj: [owner.get("uid", "") for owner in owners_of(obj)])
+        self.orphans = Index(lambda obj: () if controller_of(obj) else [namespace_of(obj)])
+        self.in_namespace = Index(lambda obj: [namespace_of(obj)])
+        self.on_node = Index(_node_of if resource == PODS else lambda obj: ())
+        self._indexes = (self.by_owner, self.orphans, self.in_namespace, self.on_node)
+        self._listeners: list[Listener] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._seen = 0
+        self.reflector = Reflector(
+            reader, resource, AnyObject, self, clock=clock, rng=rng, report=report, selection=selection
+        )
+
+    def __iter__(self) -> Iterator[Json]:
+        return iter(self.objects.values())
+
+    def get(self, key: str) -> Json | None:
+        return self.objects.get(key)
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def reached(self, version: int) -> None:
+        """Wait until the picture is at least of this version, but not for ever."""
+        if self._version() >= version:
+            return
+        shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((version, shown))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await shown
+        except TimeoutError:
+            self._waiting = [one for one in self._waiting if one[1] is not shown]
+
+    def added(self, new: AnyObject) -> None:
+        self._tell(new.key, new.data, new.metadata.resource_version)
+
+    def updated(self, old: AnyObject, new: AnyObject) -> None:
+        self._tell(new.key, new.data, new.metadata.resource_version)
+
+    def deleted(self, last: AnyObject) -> None:
+        self._tell(last.key, None, last.metadata.resource_version)
+
+    def _tell(self, key: str, new: Json | None, version: str) -> None:
+        old = self.objects.get(key)
+        if new is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = new
+        for index in self._indexes:
+            index.put(key, old, new)
+        self._seen = max(self._seen, _number(version))
+        if self._waiting:
+            self._release()
+        for listener in self._listeners:
+            listener(old, new)
+
+    def _release(self) -> None:
+        version = self._version()
+        for wanted, shown in self._waiting:
+            if wanted <= version and not shown.done():
+                shown.set_result(None)
+        self._waiting = [one for one in self._waiting if one[0] > version]
+
+    def _version(self) -> int:
+        return max(self._seen, _number(self.reflector.resource_version))
+
+
+class Informers:
+    """The informers of one process, made when they are first asked for."""
+
+    def __init__(self, reader: Reader, *, clock: Clock, rng: Random, report: Callable[[str], None]) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._rng = rng
+        self._report = report
+        self._informers: dict[Resource, Informer] = {}
+
+    def of(self, resource: Resource, selection: Selection = EVERY_OBJECT) -> Informer:
+        """The informer of a kind. The first to ask says which of its objects are of interest."""
+        found = self._informers.get(resource)
+        if found is None:
+            found = self._informers[resource] = Informer(
+                self._reader,
+                resource,
+                clock=self._clock,
+                rng=Random(self._rng.getrandbits(64)),
+                report=self._report,
+                selection=selection,
+            )
+        return found
+
+    def known(self, resource: Resource) -> Informer | None:
+        return self._informers.get(resource)
+
+    def __iter__(self) -> Iterator[Informer]:
+        return iter(self._informers.values())
+
+    async def synced(self) -> None:
+        """Wait until everything that exists has been heard of."""
+        for informer in self:
+            await informer.reflector.wait_synced()
+
+
+def namespace_of(obj: Json) -> str:
+    namespace: str = obj["metadata"].get("namespace", "")
+    return namespace
+
+
+def _node_of(pod: Json) -> Iterable[str]:
+    node = pod.get("spec", {}).get("nodeName")
+    return (node,) if node else ()
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0
+

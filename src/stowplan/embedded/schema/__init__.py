@@ -1,0 +1,10 @@
+"""What objects look like: the fields of every kind that is served, and the types of what stands in them.
+
+One table (`types.txt`) serves everybody who has to know: bodies are checked against it, unknown fields found,
+documents about the API written, and server-side apply learns from it what tells elements of a list apart.
+"""
+
+from stowplan.embedded.schema.checking import Misfit, checked_body, unknown_fields
+from stowplan.embedded.schema.types import Field, Form, Schema, TypeDef, the_schema
+
+__all__ = ["Field", "Form", "Misfit", "Schema", "TypeDef", "checked_body", "the_schema", "unknown_fields"]
