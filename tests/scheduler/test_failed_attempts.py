@@ -7,6 +7,7 @@ import pytest
 from scheduler.worlds import World, live, plugin
 from stowplan.api.status import ApiError, unreachable
 from stowplan.framework.status import error, unschedulable
+from stowplan.scheduler.failure import StatusWriter
 
 LIMIT = 1024
 """How many bytes an event's note may have."""
@@ -174,9 +175,36 @@ def test_what_is_wanted_while_a_write_is_under_way_is_written_after_it_and_only_
     live(story)
 
 
-def test_a_pod_that_is_changed_while_it_is_tried_is_looked_at_again() -> None:
-    """Its toleration arrives while its own binding fails."""
+@pytest.mark.parametrize(("last", "promised"), [(None, "m"), ("", ""), ("k", "k")])
+def test_a_promise_is_not_lost_among_writes_that_wait(last: str | None, promised: str) -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("p", schedulerName="somebody-else")
+        world.wire.seconds = 10.0
+        known = world.scheduler.pod("d/p")
+        assert known is not None
+        writer = StatusWriter(world.scheduler.context)
+        for message, node in (("first", None), ("second", "m"), ("third", last)):
+            writer.submit(known, "Unschedulable", message, node)
+        await world.settle(30)
+        assert (world.message("p"), world.nominated("p")) == ("third", promised)
+        assert len(world.wire.writes) == 2
 
+    live(story)
+
+
+def test_what_happened_is_told_also_if_the_scheduler_stops_right_after() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.wire.seconds = 1.0
+        await world.add_pod("p")
+        await world.settle(1.2)
+        assert world.events("p") == []
+
+    world = live(story)
+    assert world.notes("p") == ["Successfully assigned d/p to n"]
+
+
+def test_a_pod_whose_own_change_may_help_it_is_tried_again() -> None:
     async def story(world: World) -> None:
         world.add_node("n", taints=[{"key": "k", "effect": "NoSchedule"}])
         await world.add_pod("p")

@@ -99,11 +99,12 @@ def test_nodes_that_go_and_come_leave_no_hole() -> None:
         await world.add_pod("q", cpu="10m")
         assert len(asked[1]) == 100
         assert "z1-00" not in asked[1]
-        world.add_node("new")
-        world.add_node("z1-00")
-        await world.settle()
-        for number in range(3):
-            await world.add_pod(f"r{number}", cpu="10m")
-        assert {name for names in asked[2:] for name in names} == {*_interleaved(), "new"}
+        for name in ("new", "z1-00"):
+            world.add_node(name)
+            await world.settle()
+            asked.clear()
+            for number in range(3):
+                await world.add_pod(f"{name}-{number}", cpu="10m")
+        assert {name for names in asked for name in names} == {*_interleaved(), "new"}
 
     live(story, before=_zones, config=config, plugins=[nosy])

@@ -122,6 +122,46 @@ def test_a_promise_holds_before_the_server_has_heard_of_it() -> None:
     live(story)
 
 
+def test_a_promise_ends_when_the_pod_is_on_its_way() -> None:
+    """Else its room would be counted twice until the server tells that it is bound."""
+
+    async def story(world: World) -> None:
+        await _full(world, "a", cpu="3")
+        await world.add_pod("high", cpu="2", priority=10)
+        world.wire.seconds = 5.0
+        world.delete_pod("a")
+        await world.settle()
+        assert world.wire.shorts[-1] == "POST pods/high/binding"
+        await world.add_pod("less", cpu="2")
+        assert world.wire.shorts[-1] == "POST pods/less/binding"
+
+    live(story)
+
+
+def test_pods_of_the_same_importance_keep_their_promises() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", "b")
+        await world.add_pod("one", cpu="2", priority=10)
+        await world.add_pod("two", cpu="2", priority=10)
+        await world.settle(0.1)
+        assert (world.nominated("one"), world.nominated("two")) == ("n", "n")
+
+    live(story)
+
+
+def test_a_last_victim_that_is_gone_before_the_server_answers_lets_the_pod_in() -> None:
+    async def story(world: World) -> None:
+        await _full(world, "a", cpu="3", terminationGracePeriodSeconds=0)
+        world.wire.seconds = 4.0
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(7)
+        deletion = next(one for one in world.wire.writes if one.short == "DELETE pods/a")
+        binding = next(one for one in world.wire.writes if one.short == "POST pods/high/binding")
+        assert 2 <= binding.at - deletion.at < 3
+
+    live(story)
+
+
 def test_a_promise_is_taken_back_when_victims_of_the_node_have_to_go_for_another() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")

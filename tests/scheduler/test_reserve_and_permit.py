@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, live, plugin
+from scheduler.worlds import World, configured, enabling, live, plugin
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from stowplan.framework.plugin import Wait
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 
@@ -247,3 +248,23 @@ def test_a_plugin_lets_its_pods_go_together() -> None:
         assert (world.node_of("one"), world.node_of("two")) == ("n", "n")
 
     live(story, plugins=[plugin("Pairs", permit=permit)])
+
+
+@pytest.mark.parametrize(("code", "at_once"), [(Code.UNSCHEDULABLE, False), (Code.PENDING, True)])
+def test_a_pod_that_was_only_asked_for_patience_does_not_back_off(code: Code, at_once: bool) -> None:
+    registered = [EventRegistration(ClusterEvent(Resource.NODE, Action.ADD))]
+    asks = plugin(
+        "Asks",
+        reserve=lambda self, cycle, pod, node: Status(code, ("not yet",)),
+        events=lambda self: registered,
+    )
+    config = configured(enabling(asks), gates={"SchedulerPopFromBackoffQ": False})
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        world.add_node("m")
+        await world.settle(0.1)
+        assert (len(world.attempts("p")) == 2) is at_once
+
+    live(story, config=config, plugins=[asks], verbosity=3)

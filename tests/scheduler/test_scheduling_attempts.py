@@ -1,5 +1,6 @@
 """One attempt: who is tried at all, which nodes are looked at, and which of them it is to be."""
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -155,6 +156,41 @@ def test_a_promised_node_that_is_gone_or_too_small_is_not_waited_for(promised: s
         assert world.problems == (["Evaluation failed on nominated node"] if promised == "gone" else [])
 
     live(story)
+
+
+class Slow(RuleExtender):
+    """Takes a second, and looks at what the scheduler knows before and after."""
+
+    def __init__(self) -> None:
+        super().__init__(ExtenderConfig(url_prefix="http://x", filter_verb="filter"), Rules())
+        self.seen: list[int] = []
+        self.world: World | None = None
+
+    async def filter(self, pod: Any, nodes: Any) -> Any:
+        assert self.world is not None
+        for pause in (1.0, 0.0):
+            self.seen.append(self.world.scheduler.context.cache.table.node_count)
+            await asyncio.sleep(pause)
+        return await super().filter(pod, nodes)
+
+
+def test_while_an_extender_is_asked_the_cluster_stands_still() -> None:
+    slow = Slow()
+
+    async def story(world: World) -> None:
+        slow.world = world
+        world.add_node("n")
+        world.add_node("m")
+        await world.add_pod("p")
+        world.remove_node("n")
+        world.put_pod("q")
+        await world.settle(0.5)
+        assert slow.seen == [2]
+        await world.settle(2)
+        assert slow.seen == [2, 2, 1, 1]
+        assert world.node_of("q") == "m"
+
+    live(story, extenders=[slow])
 
 
 def test_a_promised_node_that_an_extender_refuses_is_not_waited_for() -> None:

@@ -7,10 +7,9 @@ written.
 """
 
 import asyncio
-import gc
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
@@ -25,6 +24,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
 from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.garbage import calm_collector
 
 AHEAD = 500
 """How many pods may be created and not yet bound."""
@@ -83,7 +83,7 @@ async def _measure(run: LoopRun) -> LoopFigures:
         _make_hopeless(bodies)
     async with scheduling(store, run.seed) as scheduler:
         setup_s = perf_counter() - began
-        with frozen():
+        with calm_collector():
             course = _Course(store, scheduler, bodies, run)
             started, cpu = perf_counter(), process_time()
             await course.run()
@@ -113,17 +113,6 @@ async def scheduling(store: Store, seed: int) -> AsyncIterator[Scheduler]:
     )
     async with scheduler.running():
         yield scheduler
-
-
-@contextmanager
-def frozen() -> Iterator[None]:
-    """Keep the garbage collector from going through what was there before."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def fill(store: Store, run: LoopRun) -> None:

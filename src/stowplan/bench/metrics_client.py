@@ -23,10 +23,11 @@ class Series(dict[tuple[str, ...], Kind], Generic[Kind]):
 
     def __init__(self, family: Kind) -> None:
         super().__init__()
-        self.family = family
+        self.family: Kind = family
 
     def __missing__(self, labels: tuple[str, ...]) -> Kind:
-        made = self[labels] = self.family.labels(*labels)
+        made: Kind = self.family.labels(*labels)
+        self[labels] = made
         return made
 
 

@@ -12,13 +12,14 @@ from time import perf_counter, process_time
 
 from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.bench.loop import document, frozen, scheduling
+from stowplan.bench.loop import document, scheduling
 from stowplan.bench.memory import MIB, peak_rss
 from stowplan.bench.preemption import PreemptionRun, budget_of, existing_pod, preemptor
 from stowplan.bench.workloads import node
 from stowplan.client import DELETED
 from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store
+from stowplan.scheduler.garbage import calm_collector
 
 AHEAD = 40
 """How many pods may push in at the same time."""
@@ -67,7 +68,7 @@ async def _measure(run: PreemptionRun) -> PushingFigures:
             _run(store, body)
     bodies = [document(preemptor(number, run)) for number in range(run.preemptors)]
     async with scheduling(store, run.seed) as scheduler:
-        with frozen():
+        with calm_collector():
             pushing = _Pushing(store, bodies)
             started, cpu = perf_counter(), process_time()
             await pushing.run()

@@ -62,9 +62,9 @@ class _Run:
 
     async def run(self) -> Outcome:
         world = self._world
-        before = [action for action in self._plan.actions if action.at <= 0]
-        for action in before:
-            await self._act(action)
+        for action in self._plan.actions:
+            if action.at <= 0 and action.what in self._users.can_do:
+                self._users.do(action)
         self._host.start()
         await self._live([action for action in self._plan.actions if action.at > 0])
         world.change_weather()

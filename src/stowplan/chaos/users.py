@@ -1,6 +1,6 @@
 """What people and other programs do to the cluster in a run. They write to the store directly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS
 from stowplan.api.requests import DeleteOptions, Json, PatchType
@@ -36,6 +36,11 @@ class Users:
             "resize": self._resize,
             "put-budget": self._put_budget,
         }
+
+    @property
+    def can_do(self) -> Set[str]:
+        """The kinds of actions that are theirs; the others are done to the scheduler itself."""
+        return self._doing.keys()
 
     def do(self, action: Action) -> None:
         self._world.note(f"do {action.what} {action.name}")

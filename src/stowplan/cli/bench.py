@@ -1,42 +1,35 @@
-"""`stowplan bench`: measuring the engine on this machine."""
+"""`stowplan bench`: measuring stowplan on this machine. Here are the commands about its parts."""
 
 from dataclasses import asdict
-from typing import Any
 
 import click
-import msgspec
 
 from stowplan.bench import engine as engine_bench
-from stowplan.bench import preemption as preemption_bench
 from stowplan.bench import table as table_bench
 from stowplan.bench.engine import EngineRun
 from stowplan.bench.metrics import measure_metrics
-from stowplan.bench.preemption import PreemptionRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
-from stowplan.cli.values import AtLeast, OneOf
+from stowplan.cli.benchoptions import AT_LEAST_ONE, JSON, NOT_NEGATIVE, echo_json
+from stowplan.cli.benchscheduler import churn_command, loop_command, preemption_command, soak_command
+from stowplan.cli.values import OneOf
 
 
 @click.group("bench")
 def bench() -> None:
-    """Measure the engine on this machine."""
-
-
-_AT_LEAST_ONE = AtLeast(1)
-_NOT_NEGATIVE = AtLeast(0)
-_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
+    """Measure stowplan on this machine."""
 
 
 @bench.command("engine")
 @click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True)
-@click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--existing-per-node", type=_NOT_NEGATIVE, default=10, show_default=True)
-@click.option("--pods", type=_AT_LEAST_ONE, default=2000, show_default=True, help="Pods to place.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True)
+@click.option("--pods", type=AT_LEAST_ONE, default=2000, show_default=True, help="Pods to place.")
 @click.option(
-    "--seed", type=_NOT_NEGATIVE, default=0, show_default=True, help="For the choice among equal nodes."
+    "--seed", type=NOT_NEGATIVE, default=0, show_default=True, help="For the choice among equal nodes."
 )
 @click.option("--no-reuse", is_flag=True, help="Compute every answer from scratch, for comparison.")
-@_JSON
+@JSON
 def engine_command(
     workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, no_reuse: bool, as_json: bool
 ) -> None:
@@ -52,6 +45,7 @@ def engine_command(
     anti-affinity       groups of 100 pods that keep off each other's nodes
     preferred-affinity  likes the nodes of its own kind
     node-affinity       two of the three zones
+    volumes             a claim of its own that takes a free volume, which is in one of the zones
     mixed               these five in turn
     many-classes        the five in turn, every pod with a label, selector and request of its own,
                         so that no result of another pod can be reused
@@ -69,50 +63,13 @@ def engine_command(
     click.echo(f"  table      built in {figures.build_s:.2f} s from decoded objects")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
-        _echo_json({**asdict(run), **asdict(figures)})
-
-
-@bench.command("preemption")
-@click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--existing-per-node", type=_AT_LEAST_ONE, default=10, show_default=True)
-@click.option("--preemptors", type=_AT_LEAST_ONE, default=500, show_default=True, help="Pods that push in.")
-@click.option(
-    "--budgets", type=_NOT_NEGATIVE, default=0, show_default=True, help="Disruption budgets over the others."
-)
-@click.option(
-    "--seed", type=_NOT_NEGATIVE, default=0, show_default=True, help="For priorities, start times and chance."
-)
-@_JSON
-def preemption_command(
-    nodes: int, existing_per_node: int, preemptors: int, budgets: int, seed: int, as_json: bool
-) -> None:
-    """Let important pods push in on a cluster whose nodes are full of unimportant ones.
-
-    Nodes are those of `stowplan bench engine`. Each is filled by pods of five low priorities that share its
-    CPU evenly; a preemptor asks for one and a half times what one of them has. The time of a preemptor is
-    that of working out its template, filtering all nodes, choosing a node and victims, taking the victims
-    out of the table and assuming the pod in their place.
-    """
-    run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
-    figures = preemption_bench.measure(run)
-    click.echo(f"{preemptors:,} preemptors on {nodes:,} nodes with {existing_per_node} pods each")
-    click.echo(
-        f"  per pod    median {figures.ms_per_preemptor:,.2f} ms, "
-        f"mean {figures.ms_per_preemptor_mean:,.2f} ms, p99 {figures.ms_per_preemptor_p99:,.2f} ms"
-    )
-    click.echo(f"  rate       {figures.preemptors_per_s:,.0f} preemptors/s")
-    click.echo(f"  victims    {figures.victims:,}")
-    click.echo(f"  no node    {figures.unhelped:,} preemptors")
-    click.echo(f"  table      built in {figures.build_s:.2f} s from decoded objects")
-    click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
-    if as_json:
-        _echo_json({**asdict(run), **asdict(figures)})
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 @bench.command("table")
-@click.option("--nodes", type=_AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--pods-per-node", type=_NOT_NEGATIVE, default=10, show_default=True)
-@_JSON
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--pods-per-node", type=NOT_NEGATIVE, default=10, show_default=True)
+@JSON
 def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
     """Build the cluster table from decoded objects: how long, and how much memory on top of them.
 
@@ -135,12 +92,12 @@ def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
     )
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
-        _echo_json({**asdict(run), **asdict(figures)})
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 @bench.command("metrics")
-@click.option("--pods", type=_AT_LEAST_ONE, default=20_000, show_default=True, help="Pods in each round.")
-@_JSON
+@click.option("--pods", type=AT_LEAST_ONE, default=20_000, show_default=True, help="Pods in each round.")
+@JSON
 def metrics_command(pods: int, as_json: bool) -> None:
     """Count and time everything that is counted and timed for a pod placed at the first attempt.
 
@@ -153,8 +110,8 @@ def metrics_command(pods: int, as_json: bool) -> None:
     click.echo(f"  per pod    {figures.us_per_pod:,.1f} µs")
     click.echo(f"             {figures.us_per_pod_prometheus_client:,.1f} µs with prometheus_client's own")
     if as_json:
-        _echo_json({"pods": pods, **asdict(figures)})
+        echo_json({"pods": pods, **asdict(figures)})
 
 
-def _echo_json(values: dict[str, Any]) -> None:
-    click.echo(msgspec.json.encode(values).decode())
+for command in (loop_command, churn_command, preemption_command, soak_command):
+    bench.add_command(command)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from stowplan.explain.decisions import explain
 from stowplan.cli.recorded import Moment, decide_again, moments
+from stowplan.explain.decisions import explain
 from stowplan.explain.tables import indented, table
 from stowplan.framework.errors import PluginError
 from stowplan.verify.decisions import replay_line

@@ -42,7 +42,8 @@ class VolumeGroup:
     """Free volumes that nobody can tell apart but by name.
 
     `order` decides which group is taken from if several will do: the smallest volumes first, among equals
-    those that are good for the fewest other uses. It rests on nothing but the offer.
+    those that are good for the fewest other uses. It rests on nothing but the offer, and on all of it: no
+    two groups have the same.
     """
 
     __slots__ = ("_heap", "labels", "names", "number", "offer", "order")
@@ -57,6 +58,9 @@ class VolumeGroup:
             len(offer.access_modes),
             offer.access_modes,
             offer.labels,
+            offer.class_name,
+            offer.mode,
+            offer.attributes_class,
             repr(offer.reach),
         )
         self.names: set[str] = set()

@@ -1,9 +1,10 @@
 """What is taken for a pod once its node is chosen, and given back if it comes to nothing."""
 
-from plugins.volumebinding.binding import World
+from plugins.volumebinding.binding import World, three_zones
 from plugins.volumebinding.storageobjects import NAMESPACE, claim, storage_class, using, volume
 from stowplan.api.storage import ObjectReference
 from stowplan.framework.status import error
+from stowplan.testing import node
 
 MAKES = storage_class(provisioner="csi.example.com")
 MAKER = storage_class("maker", provisioner="csi.example.com")
@@ -145,6 +146,16 @@ def test_a_claim_that_changed_meanwhile_cannot_be_assumed_and_nothing_stays_take
     status = world.lifecycle.reserve(late.cycle, late.cycle.pod, "a")
     assert status.message.endswith(f'"{NAMESPACE}/d" is out of sync (stored: 2, assume: 1)')
     assert world.table.storage.volume("v") == volume("v")
+
+
+def test_nodes_that_come_while_a_pod_is_on_its_way_do_no_harm() -> None:
+    """The table has room for 64 rows at first and then grows."""
+    nodes = [*three_zones(), *(node(f"n{number}").obj() for number in range(60))]
+    world = World([storage_class(), claim("c"), volume("v", zone="b")], nodes=nodes)
+    late = world.evaluate(using("late", "c"))
+    for number in range(60, 70):
+        world.table.put_node(node(f"n{number}").obj())
+    assert world.lifecycle.reserve(late.cycle, late.cycle.pod, "b").is_success
 
 
 def test_a_pod_whose_claims_are_bound_has_nothing_to_reserve() -> None:

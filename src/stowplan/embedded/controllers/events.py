@@ -1,4 +1,4 @@
-"""Events of control loops: told once, never in the way, and never so many that they are a burden themselves."""
+"""Events of control loops: told once, never in the way, and never so many that they are a burden."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Events:
         self._nanosecond = 0
         self.dropped = 0
 
-    async def tell(self, about: Json, type: str, reason: str, note: str, *, by: str, action: str = "") -> None:
+    async def tell(self, about: Json, type: str, reason: str, note: str, *, by: str) -> None:
         """Something happened to an object. The same is not told twice in a row."""
         same = (uid_of(about), reason, note)
         if same in self._told or not self._may_tell(uid_of(about), by):
@@ -53,7 +53,7 @@ class Events:
             "eventTime": micro_timestamp(now),
             "reportingController": by,
             "reportingInstance": by,
-            "action": action or reason,
+            "action": reason,
             "reason": reason,
             "regarding": _reference(about),
             "note": note[:LONGEST_NOTE],
@@ -63,7 +63,7 @@ class Events:
             await self._client.create(EVENTS, body, namespace=namespace)
         except ApiError as error:
             self.dropped += 1
-            self._report(f"event {reason} of {about.get('kind', '')} {name_of(about)} was not written: {error}")
+            self._report(f"event {reason} of {name_of(about)} was not written: {error}")
 
     def _may_tell(self, uid: str, by: str) -> bool:
         now = self._clock.now()

@@ -63,7 +63,7 @@ class Informer:
         self.orphans = Index(lambda obj: () if controller_of(obj) else [namespace_of(obj)])
         self.in_namespace = Index(lambda obj: [namespace_of(obj)])
         self.on_node = Index(_node_of if resource == PODS else lambda obj: ())
-        self._indexes = (self.by_owner, self.orphans, self.in_namespace, self.on_node)
+        self._indexes = [self.by_owner, self.orphans, self.in_namespace, self.on_node]
         self._listeners: list[Listener] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._seen = 0
@@ -79,6 +79,12 @@ class Informer:
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def index(self, values: Callable[[Json], Iterable[str]]) -> Index:
+        """One more index; to be asked for before anything has been heard."""
+        index = Index(values)
+        self._indexes.append(index)
+        return index
 
     async def reached(self, version: int) -> None:
         """Wait until the picture is at least of this version, but not for ever."""
@@ -174,4 +180,3 @@ def _node_of(pod: Json) -> Iterable[str]:
 
 def _number(version: str) -> int:
     return int(version) if version.isdigit() else 0
-

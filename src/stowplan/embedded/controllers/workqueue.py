@@ -73,7 +73,7 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     def rest(self, key: str, seconds: float) -> None:
-        """Do not work on a key for so long, whatever is added: its work costs much and news come in swarms."""
+        """Do not work on a key for so long, whatever is added: its work costs much, news come in swarms."""
         self._resting[key] = asyncio.get_running_loop().time() + seconds
 
     async def get(self) -> str:

@@ -17,8 +17,8 @@ class Lookup(Protocol):
 class Admission(Protocol):
     """Fills in and judges objects before they are written; a refusal is an `ApiError`.
 
-    The object that is to be written belongs to the store alone and may be changed in place; the old one
-    must not be.
+    The object that is to be written belongs to the store alone and may be changed in place (but not if it
+    is for a subresource); the old one must not be.
     """
 
     def creating(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
@@ -26,16 +26,3 @@ class Admission(Protocol):
     def replacing(self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str) -> None: ...
 
     def deleting(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
-
-
-class AdmitAll:
-    """No rules but the store's own: objects are written as they come."""
-
-    def creating(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
-        """Whatever it is."""
-
-    def replacing(self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str) -> None:
-        """Whatever it was."""
-
-    def deleting(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
-        """Whoever wants it gone."""

@@ -18,7 +18,7 @@ from stowplan.api.requests import (
 from stowplan.clock import Clock
 from stowplan.embedded.store import binding as bindings
 from stowplan.embedded.store import eviction as evictions
-from stowplan.embedded.store.admission import Admission, AdmitAll
+from stowplan.embedded.store.admission import Admission
 from stowplan.embedded.store.birth import with_first_status
 from stowplan.embedded.store.collection import Collection
 from stowplan.embedded.store.deletion import deletion_of, ends_with_update
@@ -66,7 +66,7 @@ class Store(Ledger):
         super().__init__(Catalogue() if catalogue is None else catalogue, history)
         self._registrar = Registrar(clock, rng)
         self._event_limit = event_limit
-        self._admission: Admission = AdmitAll() if admission is None else admission
+        self._admission = admission
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))
@@ -75,7 +75,7 @@ class Store(Ledger):
         """The object, None if there is none."""
         return self._collection(resource).objects.get((namespace, name))
 
-    def all(self, resource: Resource) -> list[Json]:  # type: ignore[valid-type]
+    def all(self, resource: Resource) -> list[Json]:
         """Every object of a resource, in no particular order."""
         return [*self._collection(resource).objects.values()]
 
@@ -103,7 +103,8 @@ class Store(Ledger):
         metadata["name"] = key[1]
         if within:
             metadata["namespace"] = within
-        self._admission.creating(self, resource, obj)
+        if self._admission is not None:
+            self._admission.creating(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
@@ -133,7 +134,8 @@ class Store(Ledger):
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
-        self._admission.replacing(self, resource, old, obj, subresource)
+        if self._admission is not None:
+            self._admission.replacing(self, resource, old, obj, subresource)
         return self._replace(collection, key, old, replaced(resource, old, obj, subresource))
 
     def patch(
@@ -152,8 +154,9 @@ class Store(Ledger):
         old = collection.get(key)
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        new = owned(new)
-        self._admission.replacing(self, resource, old, new, subresource)
+        if self._admission is not None:
+            new = new if subresource else owned(new)
+            self._admission.replacing(self, resource, old, new, subresource)
         return self._replace(collection, key, old, replaced(resource, old, new, subresource))
 
     def delete(
@@ -162,7 +165,8 @@ class Store(Ledger):
         """Delete an object, at once or in the end; gives back its last state."""
         collection, key = self._collection(resource), (namespace, name)
         old = collection.get(key)
-        self._admission.deleting(self, resource, old)
+        if self._admission is not None:
+            self._admission.deleting(self, resource, old)
         marked, remove = deletion_of(resource, old, options, self._registrar.now())
         if marked is not old:
             marked = self._write(collection, key, marked, old)

@@ -108,7 +108,7 @@ class Survey:
         if self._topology == table.topology_version:
             return False
         rows = table.node_log.since(self._node_position)
-        if rows is None or len(rows) > _FEW_NODES:
+        if rows is None or len(rows) > _FEW_NODES or len(self._partition.ids) != table.capacity:
             return None
         self._partition.sort_again(rows)
         return True

@@ -1,0 +1,125 @@
+"""Bodies of requests: read within a limit, decoded and held against the fields of their kind."""
+
+from typing import Any, Final
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
+from stowplan.embedded.schema import Misfit, TypeDef, checked_body, the_schema, unknown_fields
+
+LIMIT: Final = 3 * 1024 * 1024
+"""The longest body that is read, in bytes."""
+
+_YAML: Final = "application/yaml"
+_READABLE: Final = ("application/json", _YAML)
+_LENIENT: Final = ("", "Warn", "Ignore")
+
+
+def too_large() -> status.ApiError:
+    text = f"Request entity too large: limit is {LIMIT}"
+    return status.ApiError(413, "RequestEntityTooLarge", text)
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """The body as it is. Raises `ApiError` 413 if it is too long."""
+    length = request.content_length
+    if length is not None and length > LIMIT:
+        raise too_large()
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large() from None
+
+
+def as_json(text: bytes, content_type: str) -> bytes:
+    """The body as JSON text, whichever of the readable types it has. Raises `ApiError` 415 or 400."""
+    if content_type == "application/json" or content_type == "application/octet-stream":
+        return text
+    if content_type != _YAML:
+        raise status.unsupported_media_type(_READABLE)
+    return yaml_as_json(text)
+
+
+def yaml_as_json(text: bytes) -> bytes:
+    """JSON text of what YAML says. JSON is YAML too, and much faster read as what it is."""
+    if text.lstrip()[:1] == b"{":
+        return text
+    try:
+        return msgspec.json.encode(yaml.load(text, _PlainLoader))
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise status.bad_request(f"error converting YAML to JSON: {' '.join(str(error).split())}") from None
+
+
+class Decoded:
+    """A body as data, and what its sender should be warned of."""
+
+    __slots__ = ("data", "warnings")
+
+    def __init__(self, data: Any, warnings: list[str]) -> None:
+        self.data = data
+        self.warnings = warnings
+
+
+def decode_object(resource: Resource, text: bytes, validation: str = "") -> Decoded:
+    """JSON text as an object of one kind.
+
+    `validation` says what becomes of unknown fields: they are left out in any case; with `Strict` that is
+    an error, with `Warn` (the default) a warning. Raises `ApiError` 400.
+    """
+    type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
+    return decode_as(type_, text, resource, validation)
+
+
+def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation: str = "") -> Decoded:
+    """JSON text as a type of the table (None: whatever it is)."""
+    if validation not in (*_LENIENT, "Strict"):
+        allowed = 'fieldValidation: Unsupported value: "{}": supported values: "", "Ignore", "Strict", "Warn"'
+        raise status.ApiError(
+            422, "Invalid", f'{resource.kind}.meta.k8s.io "" is invalid: {allowed.format(validation)}'
+        )
+    try:
+        if type_ is None:
+            return Decoded(msgspec.json.decode(text), [])
+        data, unknown = checked_body(type_, text)
+    except Misfit as error:
+        raise status.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise status.bad_request(f"the object provided is not JSON: {error}") from None
+    return Decoded(data, told_of_unknown(resource, unknown, validation))
+
+
+def without_unknown(resource: Resource, obj: Json, validation: str) -> list[str]:
+    """Take unknown fields out of an object; gives back warnings as `decode_object` does."""
+    type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
+    return [] if type_ is None else told_of_unknown(resource, unknown_fields(type_, obj), validation)
+
+
+def told_of_unknown(resource: Resource, unknown: list[str], validation: str) -> list[str]:
+    told = [f'unknown field "{path}"' for path in unknown]
+    if validation == "Strict" and told:
+        raise status.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"strict decoding error: {', '.join(told)}"
+        )
+    return [] if validation == "Ignore" else told
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML with text for dates, as JSON has it, and without aliases that multiply."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not allowed")
+        return super().compose_node(parent, index)
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    key: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for key, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}

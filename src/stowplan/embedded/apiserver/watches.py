@@ -1,0 +1,107 @@
+"""Watches over HTTP: lines that are made once and written in batches, and a limit to what may pile up."""
+
+import asyncio
+from typing import Final
+
+from aiohttp import web
+
+from stowplan.embedded.apiserver.views import View
+from stowplan.embedded.store import Change
+
+LIMIT: Final = 16 * 1024 * 1024
+"""How many bytes a watcher may lag behind before it is cut off."""
+
+BATCH: Final = 512 * 1024
+"""About how many bytes of what existed at the beginning are made at once."""
+
+PAUSE: Final = 0.002
+"""Seconds between two batches to one watcher while changes keep coming."""
+
+HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+
+
+class HttpWatch:
+    """One watch of one connection. `tell` is its sink; `serve` writes until the time is over.
+
+    Who reads slower than things change is cut off rather than waited for: the connection is torn down, and
+    its owner resumes from what it saw last.
+    """
+
+    def __init__(self, view: View, *, limit: int = LIMIT) -> None:
+        self._view = view
+        self._limit = limit
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._ended = False
+        self.cut_off = False
+
+    def tell(self, change: Change) -> None:
+        if self._ended:
+            return
+        line = self._view.line(change)
+        self._waiting.append(line)
+        self._size += len(line)
+        if self._size > self._limit:
+            self.cut_off = True
+            self._waiting.clear()
+            self._ended = True
+        self._stir()
+
+    def end(self) -> None:
+        """Write what is waiting, and no more."""
+        self._ended = True
+        self._stir()
+
+    async def serve(self, request: web.BaseRequest, backlog: list[Change], deadline: float) -> web.StreamResponse:
+        """Write everything there was and everything that comes, until `deadline` on the loop's clock."""
+        response = web.StreamResponse(headers=HEADERS)
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(deadline, self.end)
+        try:
+            await self._write_backlog(response, backlog)
+            while await self._something():
+                chunk = b"".join(self._waiting)
+                self._waiting.clear()
+                self._size = 0
+                await response.write(chunk)
+                if not self._ended:
+                    await asyncio.sleep(PAUSE)
+            if self.cut_off and request.transport is not None:
+                request.transport.abort()
+            else:
+                await response.write_eof()
+        finally:
+            self._ended = True
+            timer.cancel()
+        return response
+
+    async def _write_backlog(self, response: web.StreamResponse, backlog: list[Change]) -> None:
+        lines: list[bytes] = []
+        size = 0
+        for change in backlog:
+            line = self._view.line(change)
+            lines.append(line)
+            size += len(line)
+            if size > BATCH:
+                await response.write(b"".join(lines))
+                lines.clear()
+                size = 0
+        if lines:
+            await response.write(b"".join(lines))
+
+    async def _something(self) -> bool:
+        """Wait for something to write; False when nothing will come any more."""
+        while not self._waiting and not self._ended:
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+        return bool(self._waiting)
+
+    def _stir(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

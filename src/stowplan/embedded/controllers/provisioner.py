@@ -1,0 +1,220 @@
+"""A pretend provisioner: makes volumes for claims of any class, and can be told to fail or to be slow."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from stowplan.api.catalogue import (
+    CSI_NODES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+)
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
+from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.events import WARNING
+from stowplan.embedded.controllers.objects import (
+    annotations_of,
+    is_deleting,
+    name_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from stowplan.embedded.controllers.volumematching import (
+    FIRST_CONSUMER,
+    PROVISIONED_BY,
+    PROVISIONER,
+    SELECTED_NODE,
+    class_of,
+)
+from stowplan.embedded.controllers.volumetopology import (
+    Segments,
+    any_place,
+    is_allowed,
+    node_affinity,
+    place_of_node,
+    topology_keys,
+)
+
+PV_PROTECTION: Final = "kubernetes.io/pv-protection"
+VOLUME: Final = "volume "
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How volumes of a class are made.
+
+    `delay`: seconds it takes. `fails`: the error it ends with, none if empty. `failures`: how many times it
+    fails before it works (None: always). `reschedule`: after a failure the scheduler is asked for another
+    node; else the same is tried again.
+    """
+
+    delay: float = 0.5
+    fails: str = ""
+    failures: int | None = None
+    reschedule: bool = True
+
+
+@dataclass(slots=True)
+class ProvisionerSettings:
+    """How the provisioner behaves: by class, and otherwise. May be changed while it runs."""
+
+    otherwise: Behaviour = Behaviour()
+    by_class: dict[str, Behaviour] = field(default_factory=dict)
+
+    def of(self, class_name: str) -> Behaviour:
+        return self.by_class.get(class_name, self.otherwise)
+
+
+class Provisioner(Controller):
+    """Makes volumes for claims that ask for one, and removes those that are to be deleted."""
+
+    name: ClassVar[str] = "pretend-provisioner"
+    workers: ClassVar[int] = 4
+
+    def __init__(self, context: Context, settings: ProvisionerSettings | None = None) -> None:
+        super().__init__(context)
+        self.settings = ProvisionerSettings() if settings is None else settings
+        self.claims = self.follow(PERSISTENT_VOLUME_CLAIMS)
+        self.volumes = self.informer(PERSISTENT_VOLUMES)
+        self.classes = self.follow(STORAGE_CLASSES)
+        self.nodes = self.informer(NODES)
+        self.csi_nodes = self.informer(CSI_NODES)
+        self.volumes.listen(self._volume_changed)
+        self._begun: dict[tuple[str, str], float] = {}
+        self._failed: dict[str, int] = {}
+
+    def _volume_changed(self, old: Json | None, new: Json | None) -> None:
+        if new is not None and status_of(new).get("phase") == "Released":
+            self.queue.add(VOLUME + name_of(new))
+
+    async def sync(self, key: str) -> None:
+        if key.startswith(VOLUME):
+            await self._reclaim(key)
+            return
+        claim = self.claims.get(key)
+        if claim is None:
+            self._wake_claims_of(key)
+            return
+        storage_class = self.classes.get(class_of(claim))
+        if storage_class is None or not wants_volume(claim, storage_class):
+            return
+        behaviour = self.settings.of(class_of(claim))
+        job = (uid_of(claim), annotations_of(claim).get(SELECTED_NODE, ""))
+        left = self._begun.setdefault(job, self.now()) + behaviour.delay - self.now()
+        if left > 0:
+            self.queue.add_after(key, left)
+            return
+        problem = self._failure(job[0], behaviour)
+        place, misplaced = self._place(claim, storage_class)
+        if problem or misplaced:
+            await self._give_up(claim, problem or misplaced, behaviour.reschedule or bool(misplaced))
+        else:
+            await self._provision(claim, storage_class, place)
+        del self._begun[job]
+
+    def _wake_claims_of(self, class_name: str) -> None:
+        """A class has changed: its claims may have been waiting for it."""
+        if class_name in self.classes.objects:
+            for key, claim in self.claims.objects.items():
+                if class_of(claim) == class_name and not spec_of(claim).get("volumeName"):
+                    self.queue.add(key)
+
+    def _failure(self, uid: str, behaviour: Behaviour) -> str:
+        failed = self._failed.get(uid, 0)
+        if not behaviour.fails or (behaviour.failures is not None and failed >= behaviour.failures):
+            self._failed.pop(uid, None)
+            return ""
+        self._failed[uid] = failed + 1
+        return behaviour.fails
+
+    def _place(self, claim: Json, storage_class: Json) -> tuple[Segments, str]:
+        """Where the volume of a claim is to be, and what is wrong with that."""
+        chosen = annotations_of(claim).get(SELECTED_NODE)
+        driver = storage_class.get("provisioner", "")
+        if not chosen:
+            some = next(iter(self.csi_nodes), None)
+            keys = topology_keys(driver, some, storage_class)
+            return any_place(self.nodes, keys, storage_class, name_of(claim)), ""
+        node = self.nodes.get(chosen)
+        if node is None:
+            return {}, f'error getting selected node "{chosen}": node "{chosen}" not found'
+        keys = topology_keys(driver, self.csi_nodes.get(chosen), storage_class)
+        place = place_of_node(node, keys)
+        if not is_allowed(place, storage_class):
+            return {}, f"selected node '{chosen}' topology is not in allowed topologies"
+        return place, ""
+
+    async def _provision(self, claim: Json, storage_class: Json, place: Segments) -> None:
+        volume = new_volume(claim, storage_class, place)
+        try:
+            await self.create(PERSISTENT_VOLUMES, volume)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+        note = f"Successfully provisioned volume {volume['metadata']['name']}"
+        await self.tell(claim, "ProvisioningSucceeded", note)
+
+    async def _give_up(self, claim: Json, problem: str, reschedule: bool) -> None:
+        note = f'failed to provision volume with StorageClass "{class_of(claim)}": {problem}'
+        await self.tell(claim, "ProvisioningFailed", note, WARNING)
+        if reschedule and SELECTED_NODE in annotations_of(claim):
+            away = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+            await self.change(PERSISTENT_VOLUME_CLAIMS, claim, away)
+        else:
+            self.queue.add_after(f"{claim['metadata'].get('namespace', '')}/{name_of(claim)}", 1.0)
+
+    async def _reclaim(self, key: str) -> None:
+        """Remove a volume whose claim is gone, if that is its policy."""
+        volume = self.volumes.get(key.removeprefix(VOLUME))
+        if volume is None or status_of(volume).get("phase") != "Released" or is_deleting(volume):
+            return
+        if spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete":
+            await self.delete(PERSISTENT_VOLUMES, volume)
+
+
+def wants_volume(claim: Json, storage_class: Json) -> bool:
+    """Whether it is time to make a volume for a claim."""
+    if spec_of(claim).get("volumeName") or is_deleting(claim):
+        return False
+    if annotations_of(claim).get(PROVISIONER) != storage_class.get("provisioner"):
+        return False
+    waits = storage_class.get("volumeBindingMode") == FIRST_CONSUMER
+    return not waits or SELECTED_NODE in annotations_of(claim)
+
+
+def new_volume(claim: Json, storage_class: Json, place: Segments) -> Json:
+    """The volume made for a claim. Its name is the claim's own: a second attempt makes no second volume."""
+    spec, metadata = spec_of(claim), claim["metadata"]
+    name, driver = f"pvc-{uid_of(claim)}", storage_class.get("provisioner", "")
+    volume: Json = {
+        "accessModes": list(spec.get("accessModes") or ()),
+        "capacity": {"storage": (spec.get("resources") or {}).get("requests", {}).get("storage", "1Gi")},
+        "claimRef": {
+            "kind": "PersistentVolumeClaim",
+            "apiVersion": "v1",
+            "namespace": metadata.get("namespace", ""),
+            "name": metadata["name"],
+            "uid": uid_of(claim),
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "csi": {"driver": driver, "volumeHandle": name},
+        "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
+        "storageClassName": class_of(claim),
+        "volumeMode": spec.get("volumeMode") or "Filesystem",
+    }
+    affinity = node_affinity(place)
+    if affinity is not None:
+        volume["nodeAffinity"] = affinity
+    if spec.get("volumeAttributesClassName"):
+        volume["volumeAttributesClassName"] = spec["volumeAttributesClassName"]
+    return {
+        "metadata": {
+            "name": name,
+            "annotations": {PROVISIONED_BY: driver},
+            "finalizers": [PV_PROTECTION],
+        },
+        "spec": volume,
+    }
