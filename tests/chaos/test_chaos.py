@@ -1,4 +1,4 @@
-"""The scheduler keeps its promises whatever happens: see `stowplan.chaos` for what happens, and the promises."""
+"""Whatever happens, what must hold does: `stowplan.chaos` says what happens, and what must hold."""
 
 import random
 

@@ -105,6 +105,7 @@ def test_nodes_that_go_and_come_leave_no_hole() -> None:
             asked.clear()
             for number in range(3):
                 await world.add_pod(f"{name}-{number}", cpu="10m")
+            assert [len(names) for names in asked] == [100] * 3
         assert {name for names in asked for name in names} == {*_interleaved(), "new"}
 
     live(story, before=_zones, config=config, plugins=[nosy])

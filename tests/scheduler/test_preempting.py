@@ -145,6 +145,8 @@ def test_pods_of_the_same_importance_keep_their_promises() -> None:
         await world.add_pod("two", cpu="2", priority=10)
         await world.settle(0.1)
         assert (world.nominated("one"), world.nominated("two")) == ("n", "n")
+        patches = [one.body["status"] for one in world.wire.writes if one.method == "PATCH"]
+        assert None not in [patch.get("nominatedNodeName", "") for patch in patches]
 
     live(story)
 

@@ -57,7 +57,9 @@ class Bindings:
             self._world.broken("no pod is bound twice", f"two bindings of pod {uid} are under way")
         decision = self._decisions.get(uid)
         if decision is None or (decision.node, decision.scheduler) != (node, scheduler):
-            self._world.broken("bindings follow decisions", f"pod {uid} is bound to {node}, decided: {decision}")
+            self._world.broken(
+                "bindings follow decisions", f"pod {uid} is bound to {node}, decided: {decision}"
+            )
         self._under_way.add(uid)
 
     def end(self, uid: str, *, acknowledged: bool) -> None:

@@ -50,7 +50,10 @@ class Kubelets:
     def _set_phase(self, pod: Json, phase: str) -> None:
         metadata = pod["metadata"]
         now = self._world.store.get(PODS, metadata["namespace"], metadata["name"])
-        if now["metadata"]["uid"] != metadata["uid"] or now["status"].get("phase") not in ("Pending", "Running"):
+        if now["metadata"]["uid"] != metadata["uid"] or now["status"].get("phase") not in (
+            "Pending",
+            "Running",
+        ):
             return
         patch: Json = {"status": {"phase": phase}}
         if phase == "Running":

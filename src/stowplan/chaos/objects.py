@@ -47,7 +47,11 @@ def random_room(rng: Random) -> Body:
 
 
 def random_taint(rng: Random) -> Body:
-    return {"key": TAINT, "value": rng.choice(("x", "y")), "effect": rng.choice(("NoSchedule", "PreferNoSchedule"))}
+    return {
+        "key": TAINT,
+        "value": rng.choice(("x", "y")),
+        "effect": rng.choice(("NoSchedule", "PreferNoSchedule")),
+    }
 
 
 def random_pod(rng: Random, name: str, scheduler: str) -> Body:
@@ -104,7 +108,9 @@ def _node_affinity(rng: Random, spec: Body) -> None:
     zones = sorted(rng.sample(ZONES, 2))
     expression = {"key": ZONE, "operator": rng.choice(("In", "NotIn")), "values": zones}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    spec.setdefault("affinity", {})["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    spec.setdefault("affinity", {})["nodeAffinity"] = {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms
+    }
 
 
 def _pod_affinity(spec: Body, kind: str, topology: str, app: str) -> None:

@@ -16,7 +16,9 @@ from stowplan.scheduler import Scheduler
 class Oracle:
     """Says which nodes can take a pod, given nodes and where pods are."""
 
-    def __init__(self, scheduler: Scheduler, nodes: Iterable[Node], placed: Iterable[tuple[Pod, str]]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, nodes: Iterable[Node], placed: Iterable[tuple[Pod, str]]
+    ) -> None:
         self._scheduler = scheduler
         self._table = ClusterTable()
         for node in nodes:
@@ -24,9 +26,7 @@ class Oracle:
         for pod, node_name in placed:
             self._table.place(self._table.info(pod), node_name)
 
-    def feasible(
-        self, pod: Pod, *, promised: Iterable[Pod] = (), in_bad_weather: bool = False
-    ) -> list[str]:
+    def feasible(self, pod: Pod, *, promised: Iterable[Pod] = (), in_bad_weather: bool = False) -> list[str]:
         """The nodes that no filter of the pod's profile rejects, and no extender's rule.
 
         `promised` are pods that nodes are promised to: they are reckoned with as if they were there. In bad

@@ -69,7 +69,8 @@ class Overseer:
     def _second_opinion(self, pod: Pod) -> list[str]:
         cache = self.scheduler.context.cache
         placed = [
-            (info.pod, cache.assumed.get(uid, info.pod.spec.node_name)) for uid, info in cache.table.pods.items()
+            (info.pod, cache.assumed.get(uid, info.pod.spec.node_name))
+            for uid, info in cache.table.pods.items()
         ]
         return Oracle(self.scheduler, cache.nodes(), placed).feasible(pod, in_bad_weather=True)
 
@@ -115,4 +116,6 @@ class Overseer:
                 self._world.broken("the cache follows the news", f"{info.key} is in the cache for no reason")
         names = {node.name for node in cache.nodes()}
         if names != self._told_nodes.keys():
-            self._world.broken("the cache follows the news", f"nodes {sorted(names ^ self._told_nodes.keys())}")
+            self._world.broken(
+                "the cache follows the news", f"nodes {sorted(names ^ self._told_nodes.keys())}"
+            )

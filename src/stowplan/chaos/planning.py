@@ -1,5 +1,6 @@
 """Making plans: from a source of chance to everything that will happen in a run."""
 
+from itertools import pairwise
 from random import Random
 
 from stowplan.chaos import objects
@@ -66,9 +67,7 @@ def _weather(rng: Random, ends: float) -> tuple[Weather, ...]:
     """Up to three spells in a row, some of them fine."""
     moments = sorted(_moment(rng, ends) for _ in range(rng.choice((0, 1, 2))))
     borders = [0.0, *moments, ends]
-    return tuple(
-        _spell(rng, begins, until) for begins, until in zip(borders, borders[1:], strict=False) if begins < until
-    )
+    return tuple(_spell(rng, begins, until) for begins, until in pairwise(borders) if begins < until)
 
 
 def _spell(rng: Random, begins: float, ends: float) -> Weather:
@@ -139,7 +138,9 @@ class _Days:
         elif kind < 9:
             self._change_pod()
         elif kind < 12:
-            self._do(self._later(), "delete-pod", rng.choice(self._pods), {"grace": rng.choice((None, None, 0, 3))})
+            self._do(
+                self._later(), "delete-pod", rng.choice(self._pods), {"grace": rng.choice((None, None, 0, 3))}
+            )
         elif kind < 14:
             name = rng.choice(self._pods)
             self._do(self._later(), "recreate-pod", name, self._pod(name))

@@ -50,7 +50,9 @@ class Reckoning:
     def unhelped(self) -> list[str]:
         """The pods that some node could take, but that are on none."""
         oracle = Oracle(self._scheduler, self._nodes, [(pod, pod.spec.node_name) for pod in self._placed])
-        candidates = [pod for pod in self._pending if not pod.spec.scheduling_gates and not pod.is_terminating]
+        candidates = [
+            pod for pod in self._pending if not pod.spec.scheduling_gates and not pod.is_terminating
+        ]
         found = ((pod, oracle.feasible(pod, promised=self._promised)) for pod in candidates)
         return [f"{pod.key} (could go to {nodes[0]})" for pod, nodes in found if nodes]
 
@@ -108,8 +110,8 @@ class Reckoning:
     def _check_promises(self) -> None:
         """Nodes are promised to nobody but to pods that want one, and not for ever.
 
-        A promise to a pod that is gated says nothing: the pod cannot even try. Nor is it the scheduler's
-        fault if an extender rejects the node that room was made on.
+        Some do not end, with us as with kube-scheduler: those to pods that cannot try, or may not make room,
+        and those of nodes that an extender rejects.
         """
         wanting = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -117,7 +119,10 @@ class Reckoning:
                 if uid not in wanting:
                     self._broken("promises are made to pods that want them", f"{node} to {info.key}")
         for pod in self._promised:
-            if not self._world.plan.extenders and not pod.spec.scheduling_gates and not pod.is_terminating:
+            helpless = (
+                pod.spec.scheduling_gates or pod.spec.preemption_policy == "Never" or pod.is_terminating
+            )
+            if not helpless and not self._world.plan.extenders:
                 self._broken("promises end", f"{pod.status.nominated_node_name} to {pod.key}")
 
     def _check_schedulable(self) -> None:

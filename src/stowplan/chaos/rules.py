@@ -51,7 +51,9 @@ def objection(pod: Pod, node: Node) -> str | None:
 
 
 def _request(pod: Pod, resource: str) -> int:
-    return sum(thousandths(container.resources.requests.get(resource, 0)) for container in pod.spec.containers)
+    return sum(
+        thousandths(container.resources.requests.get(resource, 0)) for container in pod.spec.containers
+    )
 
 
 def _shared_port(pods: Iterable[Pod]) -> str | None:

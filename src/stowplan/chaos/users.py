@@ -127,4 +127,6 @@ class Users:
             self._store.delete(POD_DISRUPTION_BUDGETS, NAMESPACE, name)
         self._store.create(POD_DISRUPTION_BUDGETS, body)
         patch = {"status": {"disruptionsAllowed": 1}}
-        self._store.patch(POD_DISRUPTION_BUDGETS, NAMESPACE, name, patch, PatchType.MERGE, subresource="status")
+        self._store.patch(
+            POD_DISRUPTION_BUDGETS, NAMESPACE, name, patch, PatchType.MERGE, subresource="status"
+        )

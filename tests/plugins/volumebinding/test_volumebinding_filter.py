@@ -351,6 +351,19 @@ def test_every_change_is_noticed() -> None:
     assert world.feasible(P) == {"a", "b", "d"}
 
 
+@pytest.mark.parametrize("goes", ["fast", "slow"])
+def test_volumes_alike_but_for_their_class_are_told_apart_when_one_goes_and_comes_back(goes: str) -> None:
+    classes = [storage_class(), storage_class("slow")]
+    free = {name: volume(f"of-{name}", class_name=name) for name in ("fast", "slow")}
+    world = World([*classes, claim("c"), claim("d", class_name="slow"), *free.values()])
+    both = using("p", "c", "d")
+    assert world.feasible(both) == {"a", "b", "c"}
+    world.table.discard(free[goes])
+    assert world.feasible(both) == set()
+    world.table.put(free[goes])
+    assert world.feasible(both) == {"a", "b", "c"}
+
+
 def test_a_pod_that_is_tried_again_is_looked_at_again() -> None:
     world = World([storage_class(), claim("c"), claim("d"), volume("v", zone="b")])
     waiting = world.table.info(P)

@@ -12,7 +12,9 @@ JSON: Final = "application/json"
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def answer(raw: bytes, code: int = 200, *, content_type: str = JSON, warnings: Sequence[str] = ()) -> web.Response:
+def answer(
+    raw: bytes, code: int = 200, *, content_type: str = JSON, warnings: Sequence[str] = ()
+) -> web.Response:
     """An answer whose body is there already."""
     response = web.Response(body=raw, status=code, content_type=content_type)
     for warning in warnings:

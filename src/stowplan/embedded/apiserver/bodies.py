@@ -9,7 +9,7 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.schema import Misfit, TypeDef, checked_body, the_schema, unknown_fields
+from stowplan.embedded.schema import MisfitError, TypeDef, checked_body, the_schema, unknown_fields
 
 LIMIT: Final = 3 * 1024 * 1024
 """The longest body that is read, in bytes."""
@@ -50,7 +50,14 @@ def yaml_as_json(text: bytes) -> bytes:
         return text
     try:
         return msgspec.json.encode(yaml.load(text, _PlainLoader))
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, TypeError, ValueError, msgspec.MsgspecError) as error:
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        UnicodeDecodeError,
+        TypeError,
+        ValueError,
+        msgspec.MsgspecError,
+    ) as error:
         raise status.bad_request(f"error converting YAML to JSON: {' '.join(str(error).split())}") from None
 
 
@@ -85,7 +92,7 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         if type_ is None:
             return Decoded(msgspec.json.decode(text), [])
         data, unknown = checked_body(type_, text)
-    except Misfit as error:
+    except MisfitError as error:
         raise status.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None

@@ -68,7 +68,9 @@ def _check_match(match: str, given: str, query: Query, watch: bool, initial: boo
             )
         elif match and "sendInitialEvents" not in query:
             errors.append(
-                forbidden(path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+                forbidden(
+                    path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+                )
             )
     elif initial:
         errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
@@ -76,7 +78,9 @@ def _check_match(match: str, given: str, query: Query, watch: bool, initial: boo
         errors.append(not_supported(path, match, [*_MATCHES, ""]))
     elif match and not watch:
         if not given:
-            errors.append(forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+            errors.append(
+                forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
         elif query.get("continue"):
             errors.append(forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
         elif match == "Exact" and given == "0":

@@ -8,7 +8,8 @@ from typing import Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.requests import Json
+from stowplan.api.fieldselector import FieldTerm
+from stowplan.api.requests import Json, Selection
 from stowplan.embedded.apiserver.answers import answer
 from stowplan.embedded.apiserver.negotiation import wanted
 from stowplan.embedded.apiserver.options import ListOptions, continue_token, list_options
@@ -20,10 +21,8 @@ from stowplan.embedded.store.paging import Page
 
 LONGEST_WATCH: Final = 1800.0
 _TOO_OLD: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
-    "the results. Continuing with the provided token results in an inconsistent list - objects that were "
-    "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    "The provided continue parameter is too old to display a consistent list result. You must start a new "
+    "list without the continue parameter."
 )
 
 
@@ -48,7 +47,6 @@ class Reading:
         options = list_options(query)
         if options.watch:
             return await self._watch(request, target, query, options)
-        wire = self._views.wire(target.resource)
         if options.version is not None and options.version > self._store.version:
             raise status.too_large_version(options.version, self._store.version)
         page = self._page(target, options)
@@ -71,11 +69,9 @@ class Reading:
                 wire.stored, target.namespace, wire.selection(options.selection), options.place
             )
         except status.ApiError as error:
-            after = options.place.after
-            if not error.is_expired or after is None:
-                raise
-            token = continue_token(self._store.version, after)
-            raise _expired_token(token) from None
+            if error.is_expired and options.place.after is not None:
+                raise status.expired(_TOO_OLD) from None
+            raise
 
     async def _watch(
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], options: ListOptions
@@ -128,7 +124,6 @@ async def _ended_with(request: web.BaseRequest, error: status.ApiError) -> web.S
     return response
 
 
-def _expired_token(token: str) -> status.ApiError:
-    error = status.expired(_TOO_OLD)
-    error.continued = token
-    return error
+def by_name(selection: Selection, name: str) -> Selection:
+    """The selection, of one object only."""
+    return Selection(selection.labels, (*selection.fields, FieldTerm("metadata.name", name)))

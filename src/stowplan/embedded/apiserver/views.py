@@ -15,7 +15,8 @@ from stowplan.embedded.store import BOOKMARK, Change
 
 encode: Final = msgspec.json.Encoder().encode
 _EVENT_START: Final = {
-    type_: b'{"type":"' + type_.encode() + b'","object":' for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
+    type_: b'{"type":"' + type_.encode() + b'","object":'
+    for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
 }
 
 

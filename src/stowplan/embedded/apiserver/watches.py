@@ -53,7 +53,9 @@ class HttpWatch:
         self._ended = True
         self._stir()
 
-    async def serve(self, request: web.BaseRequest, backlog: list[Change], deadline: float) -> web.StreamResponse:
+    async def serve(
+        self, request: web.BaseRequest, backlog: list[Change], deadline: float
+    ) -> web.StreamResponse:
         """Write everything there was and everything that comes, until `deadline` on the loop's clock."""
         response = web.StreamResponse(headers=HEADERS)
         response.enable_chunked_encoding()

@@ -121,7 +121,7 @@ class Controller(ABC):
     # Writing
 
     async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
-        return self._note(resource, await self.client.create(resource, body, namespace=namespace))
+        return self.note(resource, await self.client.create(resource, body, namespace=namespace))
 
     async def change(
         self, resource: Resource, obj: Json, patch: Json, *, subresource: str = "", guarded: bool = True
@@ -131,7 +131,7 @@ class Controller(ABC):
         if guarded:
             mine = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
             patch = {**patch, "metadata": {**patch.get("metadata", {}), **mine}}
-        return self._note(
+        return self.note(
             resource,
             await self.client.patch(
                 resource,
@@ -164,7 +164,7 @@ class Controller(ABC):
     async def tell(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
         await self.context.events.tell(about, type, reason, note, by=self.name)
 
-    def _note(self, resource: Resource, written: Json) -> Json:
+    def note(self, resource: Resource, written: Json) -> Json:
         version = written["metadata"].get("resourceVersion", "")
         if version.isdigit():
             self._written[resource] = max(self._written.get(resource, 0), int(version))

@@ -156,7 +156,7 @@ class Volumes(Controller):
             await self._unbind(volume)
 
     async def _is_wanted(self, volume: Json) -> bool:
-        """Whether a claim exists after all that the picture lacks: a volume must not be given up by mistake."""
+        """Whether there is a claim that the picture lacks: no volume is given up by mistake."""
         ref = spec_of(volume)["claimRef"]
         try:
             claim = await self.client.get(PERSISTENT_VOLUME_CLAIMS, ref.get("namespace", ""), ref["name"])

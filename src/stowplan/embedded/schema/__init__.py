@@ -4,7 +4,7 @@ One table (`types.txt`) serves everybody who has to know: bodies are checked aga
 documents about the API written, and server-side apply learns from it what tells elements of a list apart.
 """
 
-from stowplan.embedded.schema.checking import Misfit, checked_body, unknown_fields
+from stowplan.embedded.schema.checking import MisfitError, checked_body, unknown_fields
 from stowplan.embedded.schema.types import Field, Form, Schema, TypeDef, the_schema
 
-__all__ = ["Field", "Form", "Misfit", "Schema", "TypeDef", "checked_body", "the_schema", "unknown_fields"]
+__all__ = ["Field", "Form", "MisfitError", "Schema", "TypeDef", "checked_body", "the_schema", "unknown_fields"]

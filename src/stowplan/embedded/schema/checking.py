@@ -12,14 +12,14 @@ from stowplan.embedded.schema.types import Form, TypeDef, the_schema
 _WORDS: Final = {"str": "string", "object": "map", "array": "list", "bool": "boolean"}
 
 
-class Misfit(ValueError):
+class MisfitError(ValueError):
     """Data whose types are not those of its kind; the message names the field and what was expected."""
 
 
 def checked_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     """JSON text as data without what its type does not have, and the fields that were left out for that.
 
-    Raises `Misfit`, or msgspec.DecodeError for what is not JSON.
+    Raises `MisfitError`, or msgspec.DecodeError for what is not JSON.
     """
     try:
         decoder(type_.full_name).decode(text)
@@ -32,7 +32,7 @@ def checked_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     try:
         msgspec.convert(data, struct_of(type_.full_name))
     except msgspec.ValidationError as error:
-        raise Misfit(_in_words(str(error))) from None
+        raise MisfitError(_in_words(str(error))) from None
     return data, unknown
 
 

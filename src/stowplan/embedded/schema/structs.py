@@ -33,9 +33,7 @@ def decoder(full_name: str) -> msgspec.json.Decoder[Any]:
 def struct_of(full_name: str) -> type[msgspec.Struct]:
     """The type as a struct. Every field may be left out or null: what has to be there is asked for later."""
     found: TypeDef = the_schema().types[full_name]
-    fields = [
-        (f"f{i}", _python(field.form) | None, None) for i, field in enumerate(found.fields.values())
-    ]
+    fields = [(f"f{i}", _python(field.form) | None, None) for i, field in enumerate(found.fields.values())]
     names = {f"f{i}": name for i, name in enumerate(found.fields)}
     return msgspec.defstruct(found.name, fields, rename=names, forbid_unknown_fields=True, gc=False)
 

@@ -87,7 +87,11 @@ def _type(package: str, words: list[str]) -> TypeDef:
     name = head.strip("@!")
     fields = [_field(package, word) for word in rest]
     if is_kind:
-        fields = [Field("apiVersion", Form("plain", "string")), Field("kind", Form("plain", "string")), *fields]
+        fields = [
+            Field("apiVersion", Form("plain", "string")),
+            Field("kind", Form("plain", "string")),
+            *fields,
+        ]
     return TypeDef(package, name, {field.name: field for field in fields}, head.endswith("!"), is_kind)
 
 

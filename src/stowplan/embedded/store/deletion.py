@@ -1,12 +1,12 @@
 """What a request to delete does to an object: it is marked, removed, both, or left alone.
 
 Pods are given time to end; every other kind goes at once. An object with finalizers stays until they are
-gone, marked as being deleted.
+gone, marked as being deleted. A namespace has such finalizers in its spec too, for what it contains.
 """
 
 from typing import Final, NamedTuple
 
-from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.catalogue import NAMESPACES, PODS, Resource
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.embedded.store.objects import with_metadata
@@ -26,6 +26,8 @@ def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: floa
     """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
     held = bool(obj["metadata"].get("finalizers"))
+    if resource == NAMESPACES and _contents_held(obj):
+        return Deletion(_terminating(_mark(obj, now)), remove=False)
     if resource == PODS:
         grace = _pod_grace(obj, options, now)
         if grace is not None:
@@ -39,7 +41,17 @@ def ends_with_update(obj: Json, updated: Json) -> bool:
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or updated["metadata"].get("finalizers"):
         return False
-    return not metadata.get("deletionGracePeriodSeconds")
+    return not metadata.get("deletionGracePeriodSeconds") and not _contents_held(updated)
+
+
+def _contents_held(obj: Json) -> bool:
+    return obj["kind"] == NAMESPACES.kind and bool(obj.get("spec", {}).get("finalizers"))
+
+
+def _terminating(namespace: Json) -> Json:
+    if namespace.get("status", {}).get("phase") == "Terminating":
+        return namespace
+    return {**namespace, "status": {**namespace.get("status", {}), "phase": "Terminating"}}
 
 
 def _pod_grace(pod: Json, options: DeleteOptions, now: float) -> tuple[Json, int] | None:

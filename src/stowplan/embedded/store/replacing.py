@@ -16,6 +16,7 @@ SERVER_SET: Final = frozenset(
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "generation",
+        "managedFields",
     )
 )
 """Metadata that only the server sets."""
@@ -27,6 +28,8 @@ def replaced(resource: Resource, old: Json, new: Json, subresource: str) -> Json
     Raises `ApiError` 422 for changes nobody may make.
     """
     _check(resource, old, new["metadata"])
+    if subresource == "finalize":
+        return _with_section(old, "spec", new)
     if subresource:
         return _with_section(old, "status", new)
     kept = _with_section(new, "status", old) if resource.status else new

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
-from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
+from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
 from stowplan.api.fielderrors import invalid, required
 from stowplan.api.requests import (
     EVERY_OBJECT,
@@ -117,7 +117,7 @@ class Store(Ledger):
         return created
 
     def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
-        """Replace an object, or its status only (`subresource="status"`)."""
+        """Replace an object, or a part of it only (`subresource`: `status`; of a namespace also `finalize`)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
         obj = owned_object(resource, body)
@@ -272,5 +272,7 @@ class Store(Ledger):
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:
+    if subresource == "finalize" and resource == NAMESPACES:
+        return
     if subresource and (subresource != "status" or not resource.status):
         raise status.ApiError(404, "NotFound", "the server could not find the requested resource")

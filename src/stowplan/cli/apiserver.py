@@ -1,0 +1,67 @@
+"""`stowplan apiserver`: the store behind HTTPS, for kubectl and everybody else."""
+
+import asyncio
+import random
+import signal
+import tempfile
+from pathlib import Path
+
+import click
+
+from stowplan.clock import RealClock
+from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.store import Store
+
+
+@click.command("apiserver")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any free one")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--token", help="What clients have to know; made up if not given.")
+@click.option(
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the kubeconfig there; to a new file in the temporary folder if not given.",
+)
+@click.option("--insecure-http", is_flag=True, help="No TLS. The token is asked for all the same.")
+def apiserver(
+    port: int, bind: str, token: str | None, kubeconfig_out: Path | None, insecure_http: bool
+) -> None:
+    """A Kubernetes API in memory, on loopback. It ends with Ctrl-C.
+
+    Nothing runs behind it: objects are kept and watched, and that is all. It listens on loopback only unless
+    `--bind` says otherwise, and nobody gets in without the token.
+    """
+    if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
+        raise click.BadParameter("expected printable characters without blanks", param_hint="--token")
+    listening = Listening(bind, port, plain=insecure_http, **({} if token is None else {"token": token}))
+    asyncio.run(_serve(listening, kubeconfig_out))
+
+
+async def _serve(listening: Listening, out: Path | None) -> None:
+    clock = RealClock()
+    store = Store(clock, random.Random(), admission=ClusterAdmission())
+    furnish(store)
+    server = ApiServer(store, listening, clock=clock)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with server:
+        path = _place(out)
+        write_kubeconfig(path, server.kubeconfig())
+        click.echo(f"listening on {server.url}")
+        click.echo(f"export KUBECONFIG={path}")
+        await ended.wait()
+        click.echo("stopping")
+        if out is None:
+            path.unlink(missing_ok=True)
+
+
+def _place(out: Path | None) -> Path:
+    """Where the kubeconfig goes: where asked, or a file of our own."""
+    if out is not None:
+        return out.absolute()
+    with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
+        return Path(file.name)

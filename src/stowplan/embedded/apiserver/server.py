@@ -1,0 +1,132 @@
+"""The server itself: sockets, TLS, beginning and end."""
+
+import asyncio
+import contextlib
+import random
+import secrets
+import ssl
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from stowplan.clock import Clock, RealClock
+from stowplan.embedded.apiserver.access import Access
+from stowplan.embedded.apiserver.bodies import LIMIT
+from stowplan.embedded.apiserver.certificates import Certificate, self_signed
+from stowplan.embedded.apiserver.handler import Handler
+from stowplan.embedded.apiserver.kubeconfig import kubeconfig
+from stowplan.embedded.store import Store
+
+BOOKMARKS: Final = 30.0
+"""Seconds between two bookmarks of a watch."""
+
+_GRACE: Final = 2.0
+"""Seconds that requests under way are given when the server stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where to listen and whom to let in.
+
+    Port 0 takes any free one. Without a token one is made up; `open_to_all` asks for none. `plain` leaves
+    TLS out.
+    """
+
+    bind: str = "127.0.0.1"
+    port: int = 0
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    open_to_all: bool = False
+    plain: bool = False
+
+
+class ApiServer:
+    """A store behind HTTPS. `async with` begins and ends it."""
+
+    def __init__(
+        self,
+        store: Store,
+        listening: Listening | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._store = store
+        self._listening = Listening() if listening is None else listening
+        self._clock = RealClock() if clock is None else clock
+        self._access = Access(None if self._listening.open_to_all else self._listening.token)
+        self._handler = Handler(store, self._access, self._clock, rng or random.Random())
+        self._runner: web.ServerRunner | None = None
+        self._bookmarks: asyncio.Task[None] | None = None
+        self._certificate: Certificate | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> "ApiServer":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the address cannot be had."""
+        server = web.Server(
+            self._handler, request_factory=_request, handler_cancellation=True, access_log=None
+        )
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_GRACE)
+        await self._runner.setup()
+        listening = self._listening
+        site = web.TCPSite(
+            self._runner, listening.bind, listening.port, ssl_context=self._tls(), backlog=1024
+        )
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self._bookmarks = asyncio.create_task(self._send_bookmarks())
+
+    async def stop(self) -> None:
+        """End all watches, let requests under way finish, and listen no more."""
+        if self._bookmarks is not None:
+            self._bookmarks.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._bookmarks
+        self._handler.reading.end_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        scheme = "http" if self._listening.plain else "https"
+        host = self._listening.bind
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def token(self) -> str | None:
+        return self._access.token
+
+    @property
+    def certificate(self) -> bytes | None:
+        """What the server's certificate is to be checked against, None without TLS."""
+        return None if self._certificate is None else self._certificate.certificate
+
+    def kubeconfig(self) -> str:
+        """How clients get in."""
+        return kubeconfig(self.url, self.certificate, self.token)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self._listening.plain:
+            return None
+        self._certificate = self_signed([self._listening.bind], self._clock.now())
+        return self._certificate.context()
+
+    async def _send_bookmarks(self) -> None:
+        while True:
+            await asyncio.sleep(BOOKMARKS)
+            self._store.send_bookmarks()
+
+
+def _request(
+    message: Any, payload: Any, protocol: Any, writer: Any, task: "asyncio.Task[None]"
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=LIMIT)

@@ -1,0 +1,154 @@
+"""Subresources that are verbs or views of their own: binding, eviction, scale, finalize."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from stowplan.api import status
+from stowplan.api.catalogue import (
+    DEPLOYMENTS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    Resource,
+)
+from stowplan.api.fielderrors import invalid
+from stowplan.api.requests import Json, PatchType
+from stowplan.embedded.apiserver.answers import json_answer, success
+from stowplan.embedded.apiserver.bodies import as_json, decode_as, decode_object, read_body
+from stowplan.embedded.apiserver.options import delete_options, is_dry_run
+from stowplan.embedded.apiserver.paths import Target
+from stowplan.embedded.apiserver.writing import NOT_ALLOWED, named
+from stowplan.embedded.schema import the_schema
+from stowplan.embedded.store import Store
+from stowplan.embedded.store.patching import patched
+
+Query = Mapping[str, str]
+Handler = Callable[[web.BaseRequest, Target, Query], Awaitable[web.Response]]
+SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
+SCALE: Final = Resource("autoscaling", "v1", "scales", "Scale")
+_BINDING: Final = Resource("", "v1", "bindings", "Binding")
+_EVICTION: Final = Resource("policy", "v1", "evictions", "Eviction")
+_PATCHES: Final = {kind.value: kind for kind in PatchType}
+_PROCESSES: Final = ("log", "exec", "attach", "portforward", "proxy")
+
+
+class Subresources:
+    """What can be asked of parts of an object, besides its status."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handler(self, method: str, target: Target) -> Handler:
+        """Who answers. Raises `ApiError` 404 or 405 if nobody does."""
+        resource, name = target.resource, target.subresource
+        if resource == PODS and name in _PROCESSES:
+            raise status.bad_request(f"pods have no processes here, so there is nothing for {name}")
+        ways = self._ways(resource, name)
+        if not ways:
+            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+        if method not in ways:
+            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+        return ways[method]
+
+    def _ways(self, resource: Resource, name: str) -> dict[str, Handler]:
+        if resource == PODS and name == "binding":
+            return {"POST": self.bind}
+        if resource == PODS and name == "eviction":
+            return {"POST": self._evict}
+        if resource == NAMESPACES and name == "finalize":
+            return {"PUT": self._finalize}
+        if resource in SCALED and name == "scale":
+            return {"GET": self._get_scale, "PUT": self._put_scale, "PATCH": self._patch_scale}
+        return {}
+
+    async def bind(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        text = as_json(await read_body(request), request.content_type)
+        data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
+        name = target.name or (data.get("metadata") or {}).get("name", "")
+        named(Target(PODS, target.namespace, name), data)
+        with self._store.rehearsal(is_dry_run(query)):
+            self._store.bind(target.namespace, name, data)
+        return success(201)
+
+    async def _evict(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        text = as_json(await read_body(request), request.content_type)
+        data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
+        named(target, data)
+        options: Json = data.get("deleteOptions") or {}
+        with self._store.rehearsal(is_dry_run(query, options)):
+            self._store.evict(target.namespace, target.name, delete_options(query, options))
+        return success(201)
+
+    async def _finalize(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        text = as_json(await read_body(request), request.content_type)
+        data = decode_object(NAMESPACES, text).data
+        named(target, data)
+        with self._store.rehearsal(is_dry_run(query)):
+            obj = self._store.update(NAMESPACES, data, subresource="finalize")
+        return json_answer(obj)
+
+    async def _get_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        return json_answer(scale_of(self._store.get(target.resource, target.namespace, target.name)))
+
+    async def _put_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        text = as_json(await read_body(request), request.content_type)
+        return self._rescale(target, query, text)
+
+    async def _patch_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        kind = _PATCHES.get(request.content_type)
+        if kind is None:
+            raise status.unsupported_media_type(list(_PATCHES))
+        change = decode_as(None, await read_body(request), SCALE).data
+        old = scale_of(self._store.get(target.resource, target.namespace, target.name))
+        return self._rescale(target, query, msgspec.json.encode(patched(SCALE, old, change, kind)))
+
+    def _rescale(self, target: Target, query: Query, text: bytes) -> web.Response:
+        scale: Any = decode_as(the_schema().types["autoscaling.v1.Scale"], text, SCALE).data
+        named(target, scale)
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if replicas < 0:
+            wrong = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+            raise status.invalid(SCALE, target.name, [wrong])
+        old = self._store.get(target.resource, target.namespace, target.name)
+        metadata = {**old["metadata"]}
+        metadata.update(
+            {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
+        )
+        new = {**old, "metadata": metadata, "spec": {**old.get("spec", {}), "replicas": replicas}}
+        with self._store.rehearsal(is_dry_run(query)):
+            return json_answer(scale_of(self._store.update(target.resource, new)))
+
+
+def scale_of(obj: Json) -> Json:
+    """How many there are and shall be of what an object makes, and how to find them."""
+    metadata, spec = obj["metadata"], obj.get("spec", {})
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    shown: Json = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
+    selector = _selector_text(spec.get("selector") or {})
+    if selector:
+        shown["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": spec.get("replicas", 1)},
+        "status": shown,
+    }
+
+
+def _selector_text(selector: Json) -> str:
+    labels = selector.get("matchLabels", {})
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        labels = selector
+    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
+    for term in selector.get("matchExpressions") or ():
+        operator, key = term.get("operator", ""), term.get("key", "")
+        values = ",".join(term.get("values") or ())
+        written = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append(written.get(operator, f"!{key}"))
+    return ",".join(terms)

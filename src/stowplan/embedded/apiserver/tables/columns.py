@@ -1,0 +1,92 @@
+"""Columns: what they are called and what stands in them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from stowplan.api.requests import Json
+from stowplan.api.timestamps import seconds_of
+from stowplan.clock import Clock
+
+UNKNOWN: Final = "<unknown>"
+
+
+class Column(NamedTuple):
+    """A column. `cell` gets the object and the time. Columns that are not `usual` are for wide tables."""
+
+    name: str
+    cell: Callable[[Json, float], Any]
+    type: str = "string"
+    usual: bool = True
+    format: str = ""
+
+    def definition(self) -> Json:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": "",
+            "priority": 0 if self.usual else 1,
+        }
+
+
+class Table:
+    """Columns for the objects of one kind."""
+
+    def __init__(self, columns: Sequence[Column], clock: Clock) -> None:
+        self.columns = [column.definition() for column in columns]
+        self._cells = [column.cell for column in columns]
+        self._clock = clock
+
+    def cells(self, obj: Json) -> list[Any]:
+        """What stands in an object's row. What cannot be read of it is shown as unknown."""
+        now = self._clock.now()
+        shown: list[Any] = []
+        for cell in self._cells:
+            try:
+                shown.append(cell(obj, now))
+            except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+                shown.append(UNKNOWN)
+        return shown
+
+
+def age_of(stamp: str | None, now: float) -> str:
+    """How long ago something was, shortly."""
+    if not stamp:
+        return UNKNOWN
+    try:
+        return duration(now - seconds_of(stamp))
+    except ValueError:
+        return "<invalid>"
+
+
+def duration(seconds: float) -> str:
+    """A time span as people like it: the longer, the coarser."""
+    if seconds < -1:
+        return "<invalid>"
+    total = max(int(seconds), 0)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 120:
+        return f"{total}s"
+    if minutes < 10:
+        return _two(minutes, "m", total % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return _two(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    if days < 8 * 365:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+NAME: Final = Column("Name", lambda obj, now: obj["metadata"]["name"], format="name")
+AGE: Final = Column("Age", lambda obj, now: age_of(obj["metadata"].get("creationTimestamp"), now))

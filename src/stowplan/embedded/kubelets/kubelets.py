@@ -1,0 +1,94 @@
+"""All pretend kubelets of a cluster as one object."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+from stowplan.client import Client
+from stowplan.clock import Clock
+from stowplan.embedded.controllers.controller import Context
+from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.kubelets.nodelife import NodeLife, NodeState
+from stowplan.embedded.kubelets.nodes import CONDITIONS
+from stowplan.embedded.kubelets.podlife import PodLife
+from stowplan.embedded.kubelets.settings import KubeletSettings
+from stowplan.embedded.kubelets.shapes import Shape, named_nodes
+
+
+class Kubelets:
+    """Nodes of some shapes, and the pods on them.
+
+    Nodes can be made to fall silent (as if their machine hung), to ail (they report that something is wrong),
+    to recover, and to vanish for good.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        shapes: Sequence[Shape],
+        settings: KubeletSettings | None = None,
+        *,
+        clock: Clock,
+        rng: Random,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        settings = KubeletSettings() if settings is None else settings
+        self.context = Context.of(client, clock, rng, report)
+        self._life = NodeLife(self.context, settings, named_nodes(shapes))
+        self._pods = PodLife(self.context, settings, self._life.is_up)
+        self._crew = Crew(self.context, [self._life, self._pods])
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes there are, or are going to be."""
+        return [name for name, state in self._life.states.items() if not state.vanished]
+
+    async def run(self) -> None:
+        """Register all nodes and be their kubelets until cancelled."""
+        self._life.start()
+        await self._crew.run()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Kubelets"]:
+        """Be the kubelets for as long as the block takes."""
+        async with self._crew.running():
+            self._life.start()
+            yield self
+
+    # What can happen to nodes
+
+    def silence(self, name: str) -> None:
+        """The node stops to answer and to renew its lease; its pods do nothing any more."""
+        self._state(name).silent = True
+
+    def ail(self, name: str, condition: str = "Ready") -> None:
+        """The node reports that something is wrong: it is not ready, or it is short of something."""
+        if condition not in CONDITIONS:
+            raise ValueError(f"condition: expected one of {', '.join(CONDITIONS)}, got {condition!r}")
+        self._state(name).unwell[condition] = self.context.clock.now()
+        self._report_soon(name)
+
+    def recover(self, name: str) -> None:
+        """The node is well again; it goes on with its pods as they are now."""
+        state = self._state(name)
+        state.silent = False
+        state.unwell.clear()
+        state.well_since = self.context.clock.now()
+        self._report_soon(name)
+        self._pods.wake(name)
+
+    def vanish(self, name: str) -> None:
+        """The machine is gone and so is its node object. Its pods stay until somebody cleans up."""
+        self._state(name).vanished = True
+        self._life.queue.add(name)
+
+    def _report_soon(self, name: str) -> None:
+        state = self._state(name)
+        state.next_status = state.next_lease = 0.0
+        self._life.queue.add(name)
+
+    def _state(self, name: str) -> NodeState:
+        try:
+            return self._life.states[name]
+        except KeyError:
+            raise ValueError(f"node: there is no kubelet of {name!r} here") from None

@@ -1,0 +1,205 @@
+"""What a kubelet does with a pod next, and what it writes then: plain functions over objects."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from stowplan.api.requests import Json
+from stowplan.api.timestamps import timestamp
+from stowplan.embedded.controllers.objects import (
+    annotations_of,
+    condition_of,
+    finalizers_of,
+    is_deleting,
+    is_finished,
+    name_of,
+    phase_of,
+    spec_of,
+    status_of,
+    time_of,
+    uid_of,
+)
+from stowplan.embedded.kubelets.settings import KubeletSettings
+
+RUN_SECONDS: Final = "pretend.stowplan.io/run-seconds"
+"""How long the pod runs before it ends by itself."""
+
+START_SECONDS: Final = "pretend.stowplan.io/start-seconds"
+"""How long the pod takes to start."""
+
+OUTCOME: Final = "pretend.stowplan.io/outcome"
+"""How a pod that ends by itself ends: Succeeded or Failed."""
+
+
+class Action(Enum):
+    """What happens to a pod."""
+
+    START = auto()
+    SUCCEED = auto()
+    FAIL = auto()
+    RESTART = auto()
+    STOP = auto()
+    REMOVE = auto()
+
+
+class Step(NamedTuple):
+    """What happens next, and when."""
+
+    action: Action
+    at: float
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a kubelet remembers of a pod: when it first saw it, when it first saw that it is to go."""
+
+    uid: str
+    first: float
+    jitter: float
+    ending: float | None = None
+    running: float | None = None
+
+
+def next_step(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | None:
+    """What happens to a pod next, None if nothing does by itself."""
+    if is_deleting(pod):
+        begun = memory.first if memory.ending is None else memory.ending
+        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        at = begun + min(settings.stop_delay, grace)
+        stopped = is_finished(pod) or not finalizers_of(pod)
+        return Step(Action.REMOVE if stopped else Action.STOP, at)
+    if is_finished(pod):
+        return None
+    if phase_of(pod) != "Running":
+        delay = _seconds(pod, START_SECONDS)
+        return Step(
+            Action.START, memory.first + (settings.start_delay + memory.jitter if delay is None else delay)
+        )
+    return _end(pod, memory, settings)
+
+
+def _end(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | None:
+    """How a running pod ends by itself: one that is to be restarted always, never."""
+    policy = spec_of(pod).get("restartPolicy") or "Always"
+    asked = _seconds(pod, RUN_SECONDS)
+    if policy == "Always":
+        return None
+    begun = time_of(status_of(pod).get("startTime")) if memory.running is None else memory.running
+    at = begun + (settings.run_seconds if asked is None else asked)
+    if annotations_of(pod).get(OUTCOME) != "Failed":
+        return Step(Action.SUCCEED, at)
+    return Step(Action.FAIL if policy == "Never" else Action.RESTART, at)
+
+
+def _seconds(pod: Json, annotation: str) -> float | None:
+    try:
+        seconds = float(annotations_of(pod)[annotation])
+    except (KeyError, ValueError):
+        return None
+    return seconds if 0 <= seconds < 1e9 else None
+
+
+# What is written
+
+
+def started(pod: Json, host: str, ip: str, now: float) -> Json:
+    """The status of a pod that has begun to run."""
+    stamp = timestamp(now)
+    return {
+        "phase": "Running",
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "startTime": stamp,
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp),
+        "initContainerStatuses": [
+            _init_status(container, pod, stamp) for container in spec_of(pod).get("initContainers") or ()
+        ],
+        "containerStatuses": [
+            _container(one, pod, {"running": {"startedAt": stamp}}, ready=True) for one in _containers(pod)
+        ],
+    }
+
+
+def ended(pod: Json, phase: str, now: float, exit_code: int) -> Json:
+    """The status of a pod that has ended."""
+    stamp = timestamp(now)
+    reason = "Completed" if exit_code == 0 else "Error"
+    over = {
+        "terminated": {
+            "exitCode": exit_code,
+            "reason": reason,
+            "startedAt": status_of(pod).get("startTime") or stamp,
+            "finishedAt": stamp,
+        }
+    }
+    why = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+    values = {**dict.fromkeys(_STARTED, "False"), "Initialized": "True"}
+    return {
+        "phase": phase,
+        "conditions": _conditions(pod, values, why, stamp),
+        "containerStatuses": [_container(one, pod, over, ready=False) for one in _containers(pod)],
+    }
+
+
+def restarted(pod: Json, now: float) -> Json:
+    """The status of a pod whose containers have failed and run again."""
+    stamp = timestamp(now)
+    running = {"running": {"startedAt": stamp}}
+    return {
+        "containerStatuses": [
+            _container(one, pod, running, ready=True, restarts=1) for one in _containers(pod)
+        ]
+    }
+
+
+_STARTED: Final = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+
+
+def _conditions(pod: Json, values: dict[str, str], reason: str, stamp: str) -> list[Json]:
+    found: list[Json] = []
+    for kind, value in values.items():
+        old = condition_of(pod, kind) or {}
+        since = old.get("lastTransitionTime", stamp) if old.get("status") == value else stamp
+        one: Json = {"type": kind, "status": value, "lastProbeTime": None, "lastTransitionTime": since}
+        found.append({**one, "reason": reason} if reason else one)
+    return found
+
+
+def _containers(pod: Json) -> Iterable[Json]:
+    return spec_of(pod).get("containers") or ()
+
+
+def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
+    name, image = container.get("name", ""), container.get("image", "")
+    told = status_of(pod).get("containerStatuses") or ()
+    before = next((one for one in told if one.get("name") == name), {})
+    return {
+        "name": name,
+        "image": image,
+        "imageID": f"pretend://{image}",
+        "containerID": f"pretend://{uid_of(pod)}/{name}",
+        "lastState": {},
+        "ready": ready,
+        "started": ready,
+        "restartCount": int(before.get("restartCount") or 0) + restarts,
+        "state": state,
+    }
+
+
+def _init_status(container: Json, pod: Json, stamp: str) -> Json:
+    if container.get("restartPolicy") == "Always":
+        return _container(container, pod, {"running": {"startedAt": stamp}}, ready=True)
+    over = {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}
+    return {**_container(container, pod, {"terminated": over}, ready=True), "started": False}
+
+
+def host_of(node: Json) -> str:
+    """The address of a node."""
+    for one in status_of(node).get("addresses") or ():
+        if one.get("type") == "InternalIP":
+            return str(one.get("address", ""))
+    return name_of(node)
