@@ -176,7 +176,9 @@ def test_a_class_that_says_where_keeps_volumes_there() -> None:
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Delete", []), ("Retain", ["Released"])])
-def test_a_volume_whose_claim_is_deleted_goes_or_stays_as_its_policy_says(policy: str, left: list[str]) -> None:
+def test_a_volume_whose_claim_is_deleted_goes_or_stays_as_its_policy_says(
+    policy: str, left: list[str]
+) -> None:
     async def story(world: World) -> None:
         world.put(STORAGE_CLASSES, storage_class(waits=False, reclaimPolicy=policy))
         world.put(PERSISTENT_VOLUME_CLAIMS, claim())

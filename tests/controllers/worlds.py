@@ -107,9 +107,7 @@ def live(
             world.controllers = makes(world.context)
             await stack.enter_async_context(Crew(world.context, world.controllers).running())
             if scheduler:
-                one = Scheduler(
-                    world.client, Settings.of(), clock=clock, rng=random.Random(seed + 3)
-                )
+                one = Scheduler(world.client, Settings.of(), clock=clock, rng=random.Random(seed + 3))
                 await stack.enter_async_context(one.running())
             await story(world)
         return world

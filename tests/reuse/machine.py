@@ -151,14 +151,18 @@ class ReuseMachine(RuleBasedStateMachine):
         self.world.assume(self.world.named(self._pending(which)), self._node_name(index))
 
     @precondition(lambda self: self.world.assumed)
-    @rule(index=indexes, what=st.sampled_from(["confirm", "confirm elsewhere", "confirm dying", "forget"]))
-    def settle_assumed_pod(self, index: int, what: str) -> None:
+    @rule(
+        index=indexes,
+        what=st.sampled_from(["confirm", "confirm elsewhere", "confirm dying", "forget"]),
+        relabelled=st.booleans(),
+    )
+    def settle_assumed_pod(self, index: int, what: str, relabelled: bool) -> None:
         uid = _pick(self.world.assumed, index)
         if what == "forget":
             self.world.forget(uid)
         else:
             elsewhere = self._node_name(index) if what == "confirm elsewhere" else None
-            self.world.confirm(uid, elsewhere, dying=what == "confirm dying")
+            self.world.confirm(uid, elsewhere, dying=what == "confirm dying", relabelled=relabelled)
 
     # Objects around pods
 

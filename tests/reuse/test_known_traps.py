@@ -141,6 +141,34 @@ def test_terms_move_with_the_node_their_carrier_stands_on(relabelled: str) -> No
     )
 
 
+def binding(builder: PodBuilder, node_name: str) -> Step:
+    """A pod is assumed and bound, and gets the label of a zone with that."""
+
+    def bind(world: World) -> None:
+        made = builder.obj()
+        world.assume(made, node_name)
+        world.confirm(made.metadata.uid, None, dying=False, relabelled=True)
+
+    return bind
+
+
+@pytest.mark.parametrize(
+    "wanting",
+    [
+        pod("p").requests(cpu="1"),
+        pod("p").anti_affinity(HOSTNAME, {ZONE: "z1"}),
+        pod("p").affinity(HOSTNAME, {ZONE: "z1"}, weight=7),
+        pod("p").labels({ZONE: "z1"}).spread(HOSTNAME, {ZONE: "z1"}),
+        pod("p").anti_affinity(HOSTNAME, {"app": "x"}),
+    ],
+)
+def test_labels_that_come_with_the_binding_count_for_those_who_select_by_them(wanting: PodBuilder) -> None:
+    bound = [pod(f"bound-{name}").labels(app="x").requests(cpu="1") for name in "abc"]
+    steps = [binding(one, name) for one, name in zip(bound, "abc", strict=True)]
+    later = pod("later").anti_affinity(HOSTNAME, {ZONE: "z1"}).on("d")
+    assert holds(wanting, *steps, adding(later), *(removing(one) for one in bound))
+
+
 def test_a_framework_never_goes_by_what_another_one_found() -> None:
     """Templates outlive frameworks; a new framework can even get the address of one that is gone."""
     world = cluster(nodes=NODES, pods=[pod("there").requests(cpu="3").on("a")])

@@ -55,8 +55,11 @@ class World:
         self.pods[pod.metadata.uid] = replace(pod, spec=replace(pod.spec, node_name=node_name))
         self.assumed.add(pod.metadata.uid)
 
-    def confirm(self, uid: str, node_name: str | None, *, dying: bool) -> None:
+    def confirm(self, uid: str, node_name: str | None, *, dying: bool, relabelled: bool = False) -> None:
         pod = self.pods[uid]
+        if relabelled:
+            labels = {**pod.metadata.labels, "topology.kubernetes.io/zone": "z1"}
+            pod = replace(pod, metadata=replace(pod.metadata, labels=labels))
         if node_name is not None:
             pod = replace(pod, spec=replace(pod.spec, node_name=node_name))
         if dying:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.worlds import World, configured, live, plugin
+from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.status import ApiError, unreachable
 from stowplan.framework.status import SKIP, SUCCESS, error, unschedulable
 
@@ -85,6 +85,23 @@ def test_a_failing_pre_bind_ends_it_and_takes_the_promise_back(answer: Any, mess
     live(story, plugins=[shelf, _pre_binding("A", log, 0.5), _pre_binding("B", log, 0.5, answer)])
 
 
+@pytest.mark.parametrize("point", ["pre_bind", "bind"])
+def test_a_rejection_that_comes_so_late_is_tried_again_like_an_error(point: str) -> None:
+    late = plugin("Late", **{point: lambda self, cycle, pod, node: unschedulable("too late")})
+    bind_list = {"enabled": [{"name": "Late"}], "disabled": [{"name": "*"}]}
+    points = {"bind": bind_list} if point == "bind" else {"preBind": {"enabled": [{"name": "Late"}]}}
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        assert (world.message("p"), world.condition("p")["reason"]) == ("too late", "Unschedulable")
+        assert world.place_of("p") == "backoff"
+        await world.settle(10.5)
+        assert world.attempts("p") == pytest.approx([0, 2, 5, 10], abs=0.01)
+
+    live(story, config=configured({"plugins": points}), plugins=[late], verbosity=3)
+
+
 def test_the_first_failure_ends_those_beside_it() -> None:
     log: list[str] = []
     plugins = [
@@ -143,6 +160,20 @@ def test_pre_flights_cannot_reject(answer: Any, message: str) -> None:
     live(story, plugins=[idle])
 
 
+def test_without_the_feature_gate_nothing_is_announced() -> None:
+    log: list[str] = []
+    slow = _pre_binding("Slow", log, 1)
+    config = configured(enabling(slow), gates={"NominatedNodeNameForExpectation": False})
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        await world.settle(1.1)
+        assert world.wire.shorts == ["POST pods/p/binding", "Scheduled p"]
+
+    live(story, config=config, plugins=[slow])
+
+
 def test_an_announcement_that_fails_is_no_obstacle() -> None:
     log: list[str] = []
 
@@ -172,10 +203,36 @@ def test_a_pod_in_pre_bind_gives_way_to_a_more_important_one_without_being_delet
         await world.settle(0.1)
         assert world.node_of("high") == "n"
         assert (world.has_pod("low"), log) == (True, ["Slow begins"])
-        assert "preempted by DefaultPreemption" in world.notes("low", "FailedScheduling")
+        why = 'running PreBind plugin "Slow": preempted by DefaultPreemption'
+        assert why in world.notes("low", "FailedScheduling")
         assert world.notes("low", "Preempted")[0].endswith("on node n (in kube-scheduler memory).")
 
     live(story, plugins=[slow])
+
+
+def test_a_pre_bind_that_will_not_be_stopped_is_stopped_before_the_binding() -> None:
+    async def pre_bind(self: Any, cycle: Any, pod: Any, node: str) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+
+    stubborn = plugin(
+        "Stubborn",
+        pre_bind=pre_bind,
+        pre_bind_pre_flight=lambda self, cycle, pod, node: SKIP if pod.name == "high" else None,
+    )
+
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="1")
+        await world.add_pod("low")
+        await world.add_pod("high", priority=10)
+        await world.settle(1.5)
+        assert world.node_of("high") == "n"
+        assert "preempted by DefaultPreemption" in world.notes("low", "FailedScheduling")
+        assert "POST pods/low/binding" not in world.wire.shorts
+
+    live(story, plugins=[stubborn])
 
 
 def test_a_binder_that_is_not_interested_leaves_it_to_the_next() -> None:

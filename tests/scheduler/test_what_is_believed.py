@@ -1,10 +1,8 @@
-"""News that contradict, vanish or cannot be read; and runs that repeat."""
-
-from typing import Any
+"""News that contradict, vanish or cannot be read."""
 
 import pytest
 
-from scheduler.worlds import World, configured, live, node, pod
+from scheduler.worlds import World, live, node, pod
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.status import ApiError
 from stowplan.scheduler import CacheCorruptedError
@@ -170,41 +168,8 @@ def test_what_was_there_before_the_scheduler_is_known_when_it_begins() -> None:
     live(story, before=before)
 
 
-def _busy_day(seed: int) -> list[Any]:
-    """Many ties, failures, a preemption: everything that was written, with times."""
-    config = configured(percentageOfNodesToScore=50)
-
-    async def before(world: World) -> None:
-        for number in range(120):
-            world.add_node(f"n{number}", cpu="2")
-
-    async def story(world: World) -> None:
-        world.wire.answer("POST pods/p3/binding", *[_refusal()] * 2)
-        for number in range(150):
-            world.put_pod(f"p{number}", cpu="1500m", priority=number % 7)
-        await world.settle(3)
-        for number in range(10):
-            await world.add_pod(f"high{number}", cpu="2", priority=100)
-        await world.settle(40)
-
-    return live(story, before=before, config=config, seed=seed, latency=0.002).wire.writes
-
-
 def _refusal() -> ApiError:
     return ApiError(500, "InternalError", "x")
-
-
-def test_the_same_seed_gives_the_same_run_to_the_last_byte() -> None:
-    first = _busy_day(3)
-    assert len(first) > 300
-    assert _busy_day(3) == first
-
-
-def test_another_seed_gives_another_run() -> None:
-    def nodes(writes: list[Any]) -> list[str]:
-        return [one.body["target"]["name"] for one in writes if one.path.endswith("/binding")]
-
-    assert nodes(_busy_day(3)) != nodes(_busy_day(4))
 
 
 def test_a_pod_that_becomes_unreadable_while_it_is_tried_is_kept_as_it_was() -> None:

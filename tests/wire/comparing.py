@@ -104,13 +104,17 @@ class _Names:
     def _pod(self, write: Write) -> str:
         if write.path.endswith("/events"):
             return str(write.body["regarding"]["name"])
+        if write.method == "PUT":
+            return write.path.rpartition("/")[2]
         name = write.path.partition("/events/")[2]
         return self._pods[name] if name else write.path.partition("/pods/")[2].partition("/")[0]
 
     def _neutral(self, value: Any, pod: str) -> Any:
         if isinstance(value, dict):
             return {
-                key: self._versions[pod, held] if key == "resourceVersion" else self._neutral(held, pod)
+                key: self._versions.get((pod, held), "")
+                if key == "resourceVersion"
+                else self._neutral(held, pod)
                 for key, held in value.items()
             }
         if isinstance(value, list):
@@ -130,9 +134,23 @@ class _Names:
 def _without_envelope(write: Write) -> Any:
     if write.body is None:
         return None
+    if write.method == "PUT":
+        return _of_scheduling(write.body)
     if write.path.endswith(("/binding",)) or write.method == "DELETE":
         return {key: value for key, value in write.body.items() if key not in _ENVELOPE}
     return write.body
+
+
+def _of_scheduling(whole: Any) -> Any:
+    """What a scheduler may change of a volume or claim, and what it must leave as it is."""
+    spec = dict(whole["spec"])
+    if "claimRef" in spec:
+        spec["claimRef"] = {**spec["claimRef"], "uid": "", "resourceVersion": ""}
+        assert whole["spec"]["claimRef"]["uid"]
+        assert whole["spec"]["claimRef"]["resourceVersion"]
+    metadata = {key: whole["metadata"].get(key) for key in ("name", "namespace", "annotations", "finalizers")}
+    assert whole["metadata"]["resourceVersion"]
+    return {"metadata": metadata, "spec": spec, "phase": whole["status"]["phase"]}
 
 
 def same_writes(own: Iterable[Write], *scenarios: str) -> None:

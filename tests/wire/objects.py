@@ -51,15 +51,19 @@ def _pod(pod: Json) -> Json:
 
 
 def _uids(events: list[Json]) -> dict[str, str]:
-    return {one["regarding"]["uid"]: f"uid of {one['regarding']['name']}" for one in events}
+    return {
+        one["regarding"]["uid"]: f"uid of {one['regarding']['name']}"
+        for one in events
+        if one["regarding"]["kind"] == "Pod"
+    }
 
 
 def _events(events: list[Json], names: tuple[str, ...], uids: Mapping[str, str]) -> list[Any]:
-    """Events in the order they were created, without their metadata but for their namespace."""
+    """Events about pods in the order they were created, without their metadata but for their namespace."""
     shown = []
     for event in events:
         about = event["regarding"]
-        if names and about["name"] not in names:
+        if about["kind"] != "Pod" or (names and about["name"] not in names):
             continue
         name = event["metadata"]["name"]
         assert re.fullmatch(rf"{re.escape(about['name'])}\.[0-9a-f]{{16}}", name)

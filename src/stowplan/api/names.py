@@ -19,6 +19,23 @@ _VALUE_PROBLEM = (
     "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
     f"regex used for validation is '{_VALUE}')"
 )
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_PROBLEM = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    f"'{_LABEL}')"
+)
+_SERVICE = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_SERVICE_PROBLEM = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+    f"validation is '{_SERVICE}')"
+)
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
+_CONFIG_KEY_PROBLEM = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+    f"'KEY_NAME',  or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
+)
 _NATIVE_DOMAIN = "kubernetes.io/"
 _QUOTA_PREFIX = "requests."
 
@@ -37,7 +54,7 @@ def label_key_problems(key: str) -> list[str]:
     elif not prefix:
         problems.append("prefix part must be non-empty")
     else:
-        problems += [f"prefix part {problem}" for problem in _subdomain_problems(prefix)]
+        problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
     if not name:
         problems.append("name part must be non-empty")
     elif _bytes(name) > 63:
@@ -60,9 +77,32 @@ def is_extended_resource(name: str) -> bool:
     return not label_key_problems(_QUOTA_PREFIX + name)
 
 
-def _subdomain_problems(value: str) -> list[str]:
+def subdomain_problems(value: str) -> list[str]:
+    """What is wrong with the name of most objects: dots are allowed in it."""
     problems = ["must be no more than 253 bytes"] if _bytes(value) > 253 else []
     return problems if re.fullmatch(_SUBDOMAIN, value) else [*problems, _SUBDOMAIN_PROBLEM]
+
+
+def dns_label_problems(value: str) -> list[str]:
+    """What is wrong with a name that has to be a single label: a namespace's, a container's."""
+    problems = ["must be no more than 63 bytes"] if _bytes(value) > 63 else []
+    return problems if re.fullmatch(_LABEL, value) else [*problems, _LABEL_PROBLEM]
+
+
+def service_name_problems(value: str) -> list[str]:
+    """What is wrong with a service's name, which has to begin with a letter."""
+    problems = ["must be no more than 63 bytes"] if _bytes(value) > 63 else []
+    return problems if re.fullmatch(_SERVICE, value) else [*problems, _SERVICE_PROBLEM]
+
+
+def config_key_problems(value: str) -> list[str]:
+    """What is wrong with a key in the data of a ConfigMap or Secret."""
+    problems = ["must be no more than 253 bytes"] if _bytes(value) > 253 else []
+    if not re.fullmatch(_CONFIG_KEY, value):
+        problems.append(_CONFIG_KEY_PROBLEM)
+    if value in (".", "..") or value.startswith(".."):
+        problems.append("must not be '.' or '..'" if value in (".", "..") else "must not start with '..'")
+    return problems
 
 
 def _bytes(text: str) -> int:

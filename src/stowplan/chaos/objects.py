@@ -9,7 +9,7 @@ from stowplan.testing.nodes import HOSTNAME, ZONE
 APPS: Final = ("web", "db", "job")
 ZONES: Final = ("a", "b", "c")
 DISKS: Final = ("ssd", "hdd")
-PRIORITIES: Final = (0, 0, 0, 10, 10, 100, 1000)
+PRIORITIES: Final = (0, 0, 0, 10, 10, 100, 1000, 2000)
 CPUS: Final = ("100m", "250m", "500m", "1", "1500m", "2")
 MEMORIES: Final = ("64Mi", "512Mi", "1Gi", "3Gi")
 PORTS: Final = (8080, 9090)

@@ -77,14 +77,14 @@ def _spell(rng: Random, begins: float, ends: float) -> Weather:
     return Weather(
         begins=begins,
         ends=ends,
-        refused=chance(0.4),
-        lost=chance(0.3),
-        cut=chance(0.3),
-        forgotten=chance(0.2),
-        lifetime=rng.choice((None, None, 0.5, 5.0)),
-        delay=rng.choice((0.0, 0.0, 0.05, 1.0, 4.0)),
-        plugins=chance(0.8),
-        extenders=chance(0.6),
+        refused=chance(0.5),
+        lost=chance(0.5),
+        cut=chance(0.4),
+        forgotten=chance(0.3),
+        lifetime=rng.choice((None, None, 0.3, 3.0)),
+        delay=rng.choice((0.0, 0.0, 0.05, 1.0, 6.0)),
+        plugins=chance(1.2),
+        extenders=chance(0.8),
     )
 
 
@@ -108,7 +108,7 @@ class _Days:
             self._do(self._early(0.8), "put-node", node, objects.random_node(self._rng, node))
         for pod in self._pods:
             self._do(self._early(0.4), "create-pod", pod, self._pod(pod))
-        for _ in range(self._rng.randrange(5, 45)):
+        for _ in range(self._rng.randrange(5, 75)):
             self._incident()
         return tuple(sorted(self._actions, key=lambda action: action.at))
 

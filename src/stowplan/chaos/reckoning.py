@@ -11,6 +11,7 @@ from stowplan.chaos.moods import Moods
 from stowplan.chaos.oracle import Oracle
 from stowplan.chaos.world import World
 from stowplan.embedded.client import typed
+from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.scheduler import Scheduler
 
 PASSING: Final = {"binding": 1, "preemption": 0, "pod status": 0}
@@ -47,14 +48,29 @@ class Reckoning:
         nodes = {node.name: node for node in self._nodes}
         return dict(informers.nodes.objects) == nodes and dict(informers.pods.objects) == unfinished
 
-    def unhelped(self) -> list[str]:
-        """The pods that some node could take, but that are on none."""
+    def check_woken(self) -> None:
+        """Pods that fit somewhere have been tried again long before they are tried again without reason.
+
+        With us as with kube-scheduler two kinds of pods oversleep: one that has made room, and the event that
+        would have let it in came while its victims were still being told to go; and one that wants to be near
+        pods like itself, and may go anywhere once the last of those is gone.
+        """
+        queue = self._scheduler.context.queue
+        for pod, node in self._unhelped():
+            queued = queue.get(pod.key)
+            gated = queued is not None and queued.gating_plugin == DefaultPreemption.name
+            sociable = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
+            if not gated and not sociable:
+                self._broken("pods are tried again when something helps them", f"{pod.key}, for {node}")
+
+    def _unhelped(self) -> list[tuple[Pod, str]]:
+        """The pods that some node could take, but that are on none, each with such a node."""
         oracle = Oracle(self._scheduler, self._nodes, [(pod, pod.spec.node_name) for pod in self._placed])
         candidates = [
             pod for pod in self._pending if not pod.spec.scheduling_gates and not pod.is_terminating
         ]
         found = ((pod, oracle.feasible(pod, promised=self._promised)) for pod in candidates)
-        return [f"{pod.key} (could go to {nodes[0]})" for pod, nodes in found if nodes]
+        return [(pod, nodes[0]) for pod, nodes in found if nodes]
 
     def _broken(self, invariant: str, detail: str) -> None:
         self._world.broken(invariant, detail)
@@ -126,5 +142,5 @@ class Reckoning:
                 self._broken("promises end", f"{pod.status.nominated_node_name} to {pod.key}")
 
     def _check_schedulable(self) -> None:
-        for pod in self.unhelped():
-            self._broken("every pod that fits is bound", pod)
+        for pod, node in self._unhelped():
+            self._broken("every pod that fits is bound", f"{pod.key}, to {node}")

@@ -96,8 +96,7 @@ class _Run:
         while self._host.alive and self._world.second < self._plan.ends + QUIET / 2:
             if Reckoning(self._world, self._host.scheduler).has_heard_all():
                 await asyncio.sleep(SETTLED)
-                for pod in Reckoning(self._world, self._host.scheduler).unhelped():
-                    self._world.broken("pods are tried again when something helps them", pod)
+                Reckoning(self._world, self._host.scheduler).check_woken()
                 return
             await asyncio.sleep(SETTLED / 5)
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 import signal
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -35,7 +36,9 @@ def apiserver(
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise click.BadParameter("expected printable characters without blanks", param_hint="--token")
-    listening = Listening(bind, port, plain=insecure_http, **({} if token is None else {"token": token}))
+    listening = Listening(bind, port, plain=insecure_http)
+    if token is not None:
+        listening = replace(listening, token=token)
     asyncio.run(_serve(listening, kubeconfig_out))
 
 

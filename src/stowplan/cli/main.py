@@ -6,6 +6,7 @@ import click
 
 from stowplan import __version__
 from stowplan.api.decode import DecodeError
+from stowplan.cli.apiserver import apiserver
 from stowplan.cli.bench import bench
 from stowplan.cli.chaos import chaos
 from stowplan.cli.config import config_group
@@ -36,7 +37,7 @@ def stowplan() -> None:
     """A Kubernetes scheduler: a drop-in, a cluster in one process, and a simulator on one engine."""
 
 
-for command in (bench, chaos, config_group, demo, verify_command):
+for command in (apiserver, bench, chaos, config_group, demo, verify_command):
     stowplan.add_command(command)
 
 

@@ -28,6 +28,7 @@ from stowplan.cluster.kinds import KindRegistry
 from stowplan.cluster.lookups import Lookups
 from stowplan.cluster.matchers import Matchers, PodMatcher
 from stowplan.cluster.podinfo import PodInfo, Templates
+from stowplan.cluster.relabelling import counted_alike
 from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows
@@ -53,6 +54,8 @@ class ClusterTable:
     def __init__(self) -> None:
         self.capacity = _FIRST_CAPACITY
         self.rows_in_use = 0
+        self.pods_are_read = False
+        """Whether somebody may look at the pods on a row themselves, and not only at what they add up to."""
         self.node_count = 0
         self.topology_version = 0
         self.node_log = ChangeLog()
@@ -298,13 +301,25 @@ class ClusterTable:
         if info is None or not info.assumed or info.row < 0 or self.name_of(info.row) != pod.spec.node_name:
             return self.put_pod(pod)
         fresh = self.info(pod)
-        if fresh.template is not info.template or fresh.dying != info.dying:
+        if fresh.dying != info.dying:
             return self.put_pod(pod)
+        if fresh.template is not info.template:
+            if not self._counts_as_before(info, fresh):
+                return self.put_pod(pod)
+            info.template.kind.count(info.row, -1, info.dying)
+            fresh.template.kind.count(info.row, 1, info.dying)
+            info.template = fresh.template
         if pod.status.start_time != info.pod.status.start_time:
             self.usage_log.append(info.row)
         info.pod = pod
         info.assumed = False
         return info
+
+    def _counts_as_before(self, info: PodInfo, fresh: PodInfo) -> bool:
+        """Whether nothing that is counted anywhere changes with a pod's new state."""
+        if self.pods_are_read or not counted_alike(info.template, fresh.template):
+            return False
+        return not self.budgets or self.budgets.of(info) == self.budgets.of(fresh)
 
     def forget(self, uid: str) -> PodInfo:
         """Take an assumed pod back."""

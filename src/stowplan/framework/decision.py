@@ -124,9 +124,10 @@ class Record:
             self.funnel = _funnel(evaluation)
         if row is not None and top and evaluation.scored:
             rows = evaluation.top_rows(min(top, self.feasible), row)
-            self.names = [table.name_of(best) for best in rows.tolist()]
-            self.totals = evaluation.totals()[rows].tolist()
-            self.scores = evaluation.scores(rows)
+            self.names = [table.name_of(best) for best in rows]
+            total_of = evaluation.totals().item
+            self.totals = [total_of(best) for best in rows]
+            self.scores = evaluation.scores_of(rows)
             self.weights = evaluation.weights()
 
     def decision(self) -> Decision:

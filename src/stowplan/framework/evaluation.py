@@ -230,11 +230,23 @@ class Evaluation:
         ranking = self._class.preference.ranking
         return ranking.ties(ranking.best()[0])
 
-    def top_rows(self, count: int, chosen: int) -> Rows:
+    def top_rows(self, count: int, chosen: int) -> list[int]:
         """So many of the best rows: the chosen one, then the next best, equal ones in row order."""
-        rows = self._class.preference.ranking.top_rows(count)
-        others = rows[rows != chosen]
-        return np.concatenate((np.array([chosen], dtype=np.intp), others[: count - 1]))
+        others = [row for row in self._class.preference.ranking.top_rows(count) if row != chosen]
+        return [chosen, *others[: count - 1]]
+
+    def scores_of(self, rows: Sequence[int]) -> dict[str, list[int]]:
+        """The same as `scores`, for a handful of rows."""
+        found: dict[str, list[int]] = {}
+        for column in self._class.preference.columns:
+            if column.active:
+                final, weight = column.final, column.weight
+                if final is None:
+                    found[column.plugin.name] = [column.constant * weight] * len(rows)
+                else:
+                    item = final.item
+                    found[column.plugin.name] = [item(row) * weight for row in rows]
+        return found
 
     def pick(self, nth: int) -> int:
         """The nth (from 0) of the best rows."""

@@ -207,7 +207,13 @@ def _pre_flight(plugin: Plugin, ask: Callable[..., Any], *args: Any) -> Status:
 
 
 async def _pre_bind(plugin: Any, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-    status = await _waited_for("PreBind", plugin, plugin.pre_bind, cycle, pod, node)
+    """Run one plugin. Who cancels it and says why (`task.cancel(why)`) gets that as what went wrong."""
+    try:
+        status = await _waited_for("PreBind", plugin, plugin.pre_bind, cycle, pod, node)
+    except asyncio.CancelledError as cancelled:
+        if not cancelled.args:
+            raise
+        return error(f'running PreBind plugin "{plugin.name}": {cancelled.args[0]}')
     return SUCCESS if status.code is Code.SKIP else status
 
 

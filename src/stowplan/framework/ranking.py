@@ -85,7 +85,7 @@ class Ranking:
                 nth -= ties
         raise IndexError(f"fewer rows have the total {top}")
 
-    def top_rows(self, count: int) -> Rows:
+    def top_rows(self, count: int) -> list[int]:
         """So many rows with the highest totals, best first, equal ones in row order.
 
         Each of the `count` blocks with the highest tops holds a row at least as good as anything in the other
@@ -96,17 +96,15 @@ class Ranking:
             return self._first_rows(top, count)
         size = self._block
         order = sorted(range(len(self._tops)), key=self._tops.__getitem__, reverse=True)
-        blocks = np.array(sorted(order[:count]), dtype=np.intp)
+        blocks = sorted(order[:count])
         totals = self.totals.reshape(-1, size)[blocks].ravel()
+        places = np.arange(len(totals))
         if len(totals) > count:
-            lowest = np.partition(totals, -count)[-count]
-            places = np.flatnonzero(totals >= lowest)
-        else:
-            places = np.arange(len(totals))
-        places = places[np.argsort(-totals[places], kind="stable")][:count]
-        return blocks[places // size] * size + places % size
+            places = np.flatnonzero(totals >= np.partition(totals, -count)[-count])
+        best = places[np.argsort(-totals[places], kind="stable")][:count].tolist()
+        return [blocks[place // size] * size + place % size for place in best]
 
-    def _first_rows(self, top: int, count: int) -> Rows:
+    def _first_rows(self, top: int, count: int) -> list[int]:
         """The first rows that have the highest total; there are at least as many."""
         found: list[int] = []
         for block, here in enumerate(self._tops):
@@ -116,7 +114,7 @@ class Ranking:
                 found += [start + place for place in (part == top).nonzero()[0][:count].tolist()]
                 if len(found) >= count:
                     break
-        return np.array(found[:count], dtype=np.intp)
+        return found[:count]
 
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""

@@ -17,7 +17,7 @@ from stowplan.queue.queued import QueuedPod
 from stowplan.reporting import NORMAL, nomination_patch, patch_status
 from stowplan.reporting.outbox import Outbox
 from stowplan.scheduler.context import Context, Profile
-from stowplan.scheduler.failure import FailureHandling, failed_on_node
+from stowplan.scheduler.failure import Failure, FailureHandling, failed_late, failed_on_node
 
 
 class Chosen(NamedTuple):
@@ -40,13 +40,14 @@ class Chosen(NamedTuple):
 class BindingCycle:
     """Binds pods, each in a task of its own: waits at Permit, prepares, binds, and tells of it.
 
-    Whatever fails gives the node back and hands the pod to failure handling.
+    Whatever fails gives the node back and hands the pod to failure handling. With `announcing` (the feature
+    gate NominatedNodeNameForExpectation) a pod whose binding takes a while is told its node before.
     """
 
-    def __init__(self, context: Context, failures: FailureHandling) -> None:
+    def __init__(self, context: Context, failures: FailureHandling, *, announcing: bool = True) -> None:
         self._context = context
         self._failures = failures
-
+        self._announcing = announcing
         self._soon: Outbox[Chosen] = Outbox(self._run, limit=sys.maxsize, writers=sys.maxsize)
 
     async def run(self) -> None:
@@ -68,34 +69,36 @@ class BindingCycle:
         metrics = self._context.metrics
         metrics.goroutines(BINDING, 1)
         try:
-            status = await self._bind(chosen)
-            if status.is_success:
+            failure = await self._bind(chosen)
+            if failure is None:
                 await self._bound(chosen)
             else:
                 await self._context.still.free()
-                self._give_back(chosen, status)
+                self._give_back(chosen, failure)
         finally:
             metrics.goroutines(BINDING, -1)
 
-    async def _bind(self, chosen: Chosen) -> Status:
-        context = self._context
-        pod, uid = chosen.queued.pod, chosen.queued.uid
-        lifecycle = chosen.profile.lifecycle
-        busy = chosen.busy
+    async def _bind(self, chosen: Chosen) -> Failure | None:
+        """Do all it takes; returns what was in the way."""
+        context, uid = self._context, chosen.queued.uid
         if chosen.ready.code is Code.ERROR:
-            return chosen.ready
+            return failed_late(chosen.ready)
         waiting = context.waiting.get(uid)
-        if busy or waiting is not None:
+        if self._announcing and (chosen.busy or waiting is not None):
             await self._announce(chosen)
         if waiting is not None:
             status = await self._wait(chosen)
             if not status.is_success:
-                return status
+                return failed_on_node(status)
         context.queue.done(uid)
-        if busy:
-            status = await self._pre_bind(chosen, busy)
-            if not status.is_success:
-                return status
+        status = await self._pre_bind(chosen, chosen.busy) if chosen.busy else SUCCESS
+        if status.is_success:
+            status = await self._carry_out(chosen)
+        return None if status.is_success else failed_late(status)
+
+    async def _carry_out(self, chosen: Chosen) -> Status:
+        """Have an extender bind the pod, or the first plugin that will."""
+        context, pod = self._context, chosen.queued.pod
         if context.extenders:
             try:
                 bound = await bind_round(context.extenders, pod.pod, chosen.node)
@@ -103,7 +106,7 @@ class BindingCycle:
                 return error(str(failure))
             if bound.binder is not None:
                 return SUCCESS
-        return await lifecycle.bind(chosen.cycle, pod, chosen.node)
+        return await chosen.profile.lifecycle.bind(chosen.cycle, pod, chosen.node)
 
     async def _announce(self, chosen: Chosen) -> None:
         """Say where the pod is going, since it will be a while: others may want to know."""
@@ -146,7 +149,7 @@ class BindingCycle:
             status = SUCCESS
         finally:
             why = context.pre_binding.remove(uid)
-        return status if why is None else error(why)
+        return error(why) if why is not None and status.is_success else status
 
     # What came of it
 
@@ -179,7 +182,7 @@ class BindingCycle:
         waited = None if first is None else context.clock.now() - first
         context.metrics.bound(queued.attempts, waited, queued.flushed)
 
-    def _give_back(self, chosen: Chosen, status: Status) -> None:
+    def _give_back(self, chosen: Chosen, failure: Failure) -> None:
         """The pod does not get its node after all.
 
         The room it leaves may be what others wait for; the pod itself must not be woken by its own leaving
@@ -191,7 +194,6 @@ class BindingCycle:
             context.journal.problem(problem, pod=queued.key)
         left = context.cache.assumed_pod(queued.pod.pod)
         context.cache.forget(queued.uid)
-        failure = failed_on_node(status)
         if left is not None and not failure.rejected:
             context.queue.move_all(ASSIGNED_POD_DELETE, left)
         outcome = "unschedulable" if failure.rejected else "error"

@@ -41,6 +41,15 @@ def failed_on_node(status: Status) -> Failure:
     return Failure(fit_error_text(1, counts), True, Rejectors(frozenset((status.plugin,)), pending))
 
 
+def failed_late(status: Status) -> Failure:
+    """The failure of a pod when all had agreed to its node, and a plugin could not carry that out.
+
+    Nothing that happens in the cluster is known to help; so it is tried again as after an error, also if the
+    plugin calls it a rejection.
+    """
+    return Failure(status.message, rejected=status.code.is_rejection)
+
+
 class FailureHandling:
     """Puts failed pods back and writes down why, in this order: queue, nomination, event, status."""
 

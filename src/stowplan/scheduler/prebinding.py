@@ -27,5 +27,5 @@ class PreBindingPods:
         if work is None or uid in self._cancelled:
             return False
         self._cancelled[uid] = why
-        work.cancel()
+        work.cancel(why)
         return True

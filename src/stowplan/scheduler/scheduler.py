@@ -142,7 +142,7 @@ class Scheduler:
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
         failures = FailureHandling(context)
-        self._binding = BindingCycle(context, failures)
+        self._binding = BindingCycle(context, failures, announcing=gates["NominatedNodeNameForExpectation"])
         self._cycle = SchedulingCycle(
             context,
             Algorithm(sampler, extenders, Random(rng.getrandbits(64)), journal),

@@ -29,7 +29,7 @@ CONDITIONS: Final = tuple(_HEALTHY)
 
 
 def conditions(unwell: Mapping[str, float], since: float, now: float) -> list[Json]:
-    """What a node reports of itself; `unwell` says since when what is wrong, `since` when the rest is well."""
+    """What a node reports: `unwell` says since when what is wrong, `since` since when the rest is well."""
     return [
         _condition(kind, _UNWELL[kind], unwell[kind], now)
         if kind in unwell

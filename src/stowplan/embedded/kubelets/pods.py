@@ -176,7 +176,7 @@ def _containers(pod: Json) -> Iterable[Json]:
 def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
     name, image = container.get("name", ""), container.get("image", "")
     told = status_of(pod).get("containerStatuses") or ()
-    before = next((one for one in told if one.get("name") == name), {})
+    before: Json = next((one for one in told if one.get("name") == name), {})
     return {
         "name": name,
         "image": image,

@@ -7,4 +7,13 @@ documents about the API written, and server-side apply learns from it what tells
 from stowplan.embedded.schema.checking import MisfitError, checked_body, unknown_fields
 from stowplan.embedded.schema.types import Field, Form, Schema, TypeDef, the_schema
 
-__all__ = ["Field", "Form", "MisfitError", "Schema", "TypeDef", "checked_body", "the_schema", "unknown_fields"]
+__all__ = [
+    "Field",
+    "Form",
+    "MisfitError",
+    "Schema",
+    "TypeDef",
+    "checked_body",
+    "the_schema",
+    "unknown_fields",
+]

@@ -100,16 +100,13 @@ class Store(Ledger):
         metadata = obj["metadata"]
         within, name = key_of(resource, metadata, namespace)
         key = (within, name or self._free_name(collection, metadata, within))
-        metadata["name"] = key[1]
-        if within:
-            metadata["namespace"] = within
+        obj["metadata"] = self._birth_certificate(resource, metadata, key)
         if self._admission is not None:
             self._admission.creating(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        obj["metadata"] = self._birth_certificate(resource, metadata, key)
         obj = with_first_status(resource, obj, self._registrar.stamp())
         created = self._write(collection, key, obj)
         if resource.lifetime is not None and not self._rehearsing:
@@ -117,7 +114,7 @@ class Store(Ledger):
         return created
 
     def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
-        """Replace an object, or a part of it only (`subresource`: `status`; of a namespace also `finalize`)."""
+        """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
         obj = owned_object(resource, body)

@@ -1,0 +1,30 @@
+"""What every cluster has from the start."""
+
+from typing import Final
+
+from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES
+from stowplan.embedded.store import Store
+
+NAMESPACES_AT_START: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM_PRIORITIES: Final = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node "
+        "if necessary.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+}
+
+
+def furnish(store: Store) -> None:
+    """Make the namespaces and priority classes that are always there, where they are not yet."""
+    for name in NAMESPACES_AT_START:
+        if store.find(NAMESPACES, "", name) is None:
+            store.create(NAMESPACES, {"metadata": {"name": name}})
+    for name, (value, description) in SYSTEM_PRIORITIES.items():
+        if store.find(PRIORITY_CLASSES, "", name) is None:
+            body = {"metadata": {"name": name}, "value": value, "description": description}
+            store.create(PRIORITY_CLASSES, body)

@@ -1,0 +1,122 @@
+"""What makes pods: selectors that fit their templates, and templates that are pods."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.api.fielderrors import FieldError, invalid, not_supported, required
+from stowplan.api.labels import SelectorError, compile_selector
+from stowplan.api.meta import LabelSelector
+from stowplan.api.requests import Json
+from stowplan.embedded.admission.validation.amounts import NOT_NEGATIVE
+from stowplan.embedded.admission.validation.metadata import label_errors
+from stowplan.embedded.admission.validation.placement import selector_errors
+from stowplan.embedded.admission.validation.pods import pod_spec_errors
+
+_MISMATCH: Final = "`selector` does not match template `labels`"
+
+
+def replicated_errors(obj: Json) -> list[FieldError]:
+    """Deployments, ReplicaSets, StatefulSets and DaemonSets."""
+    spec = obj.get("spec") or {}
+    errors = [*_count_errors(spec, "replicas"), *_count_errors(spec, "minReadySeconds")]
+    errors += _count_errors(spec, "revisionHistoryLimit")
+    errors += _selector_errors(spec)
+    errors += template_errors(spec.get("template"), "spec.template", ("Always",))
+    return errors
+
+
+def replication_controller_errors(obj: Json) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors = [*_count_errors(spec, "replicas")]
+    if not spec.get("selector"):
+        errors.append(required("spec.selector"))
+    elif not spec["selector"].items() <= _labels(spec).items():
+        errors.append(invalid("spec.template.metadata.labels", _labels(spec), _MISMATCH))
+    errors += template_errors(spec.get("template"), "spec.template", ("Always",))
+    return errors
+
+
+def job_errors(obj: Json) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    return [*_job_spec_errors(spec, "spec"), *_selector_errors(spec)]
+
+
+def cron_job_errors(obj: Json) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors: list[FieldError] = []
+    if not spec.get("schedule"):
+        errors.append(required("spec.schedule"))
+    policy = spec.get("concurrencyPolicy")
+    if policy not in ("Allow", "Forbid", "Replace"):
+        errors.append(not_supported("spec.concurrencyPolicy", policy or "", ["Allow", "Forbid", "Replace"]))
+    template = (spec.get("jobTemplate") or {}).get("spec") or {}
+    errors += _job_spec_errors(template, "spec.jobTemplate.spec")
+    return errors
+
+
+def _job_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
+    for field in (
+        "parallelism",
+        "completions",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+    ):
+        yield from _count_errors(spec, field, path)
+    mode = spec.get("completionMode", "NonIndexed")
+    if mode not in ("NonIndexed", "Indexed"):
+        yield not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"])
+    elif mode == "Indexed" and spec.get("completions") is None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    yield from template_errors(spec.get("template"), f"{path}.template", ("OnFailure", "Never"))
+
+
+def template_errors(template: Any, path: str, restarts: tuple[str, ...]) -> Iterator[FieldError]:
+    """What is wrong with a template of pods."""
+    if not template:
+        yield required(path)
+        return
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    yield from label_errors(labels, f"{path}.labels")
+    spec = template.get("spec") or {}
+    yield from pod_spec_errors(spec, f"{path}.spec")
+    policy = spec.get("restartPolicy")
+    if policy not in restarts:
+        if len(restarts) > 1:
+            yield required(f"{path}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+        else:
+            yield not_supported(f"{path}.spec.restartPolicy", policy or "", restarts)
+
+
+def _count_errors(spec: Json, field: str, path: str = "spec") -> Iterator[FieldError]:
+    number = spec.get(field)
+    if number is not None and number < 0:
+        yield invalid(f"{path}.{field}", number, NOT_NEGATIVE)
+
+
+def _labels(spec: Json) -> Any:
+    return ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+
+
+def _selector_errors(spec: Json) -> Iterator[FieldError]:
+    selector = spec.get("selector")
+    if selector is None:
+        yield required("spec.selector")
+        return
+    wrong = [*selector_errors(selector, "spec.selector")]
+    yield from wrong
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
+        return
+    if wrong:
+        return
+    try:
+        compiled = compile_selector(msgspec.convert(selector, LabelSelector))
+    except (SelectorError, msgspec.ValidationError) as error:
+        yield invalid("spec.selector", selector, str(error))
+        return
+    labels = _labels(spec)
+    if spec.get("template") and not compiled.matches(labels):
+        yield invalid("spec.template.metadata.labels", labels, _MISMATCH)

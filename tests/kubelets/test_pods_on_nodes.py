@@ -1,0 +1,260 @@
+"""Pods on pretend nodes: they start, end and go; nodes heartbeat, fall silent, ail, recover, vanish."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, PODS
+from stowplan.api.requests import DeleteOptions, Json
+from stowplan.api.timestamps import seconds_of
+from stowplan.clock import VirtualClock, run
+from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.objects import condition_of
+from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.embedded.kubelets.pods import Action, Memory, Step, next_step
+from stowplan.embedded.kubelets.shapes import ShapeDriver
+from stowplan.embedded.store import Store
+from stowplan.testing.faults import Faults, FaultyClient
+
+SETTINGS = KubeletSettings(start_delay=2.0, start_jitter=0.0, stop_delay=3.0, run_seconds=5.0)
+
+
+class Place:
+    def __init__(self, clock: VirtualClock, faults: Faults | None = None) -> None:
+        self.clock = clock
+        self.store = Store(clock, random.Random(1))
+        self.faults = faults or Faults()
+        client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))
+        drivers = (ShapeDriver(name="csi.example", limit=3),)
+        shapes = [Shape(count=2, name="n", csi=drivers)]
+        self.kubelets = Kubelets(client, shapes, SETTINGS, clock=clock, rng=random.Random(3))
+
+    def add_pod(self, name: str, node: str = "n-0", **about: Any) -> Json:
+        metadata = {"name": name, "namespace": "d", **about.pop("metadata", {})}
+        spec = {
+            "nodeName": node,
+            "containers": [{"name": "c", "image": "i"}],
+            "terminationGracePeriodSeconds": 30,
+            **about,
+        }
+        return self.store.create(PODS, {"metadata": metadata, "spec": spec})
+
+    def pod(self, name: str) -> Json:
+        return self.store.get(PODS, "d", name)
+
+    def phase(self, name: str) -> str:
+        return str(self.pod(name)["status"]["phase"])
+
+    def ready(self, node: str) -> str:
+        return str((condition_of(self.store.get(NODES, "", node), "Ready") or {})["status"])
+
+
+def live(story: Callable[[Place], Awaitable[None]], faults: Faults | None = None) -> None:
+    async def begin(clock: VirtualClock) -> None:
+        place = Place(clock, faults)
+        async with place.kubelets.running():
+            await asyncio.sleep(0.1)
+            await story(place)
+
+    run(begin)
+
+
+def test_nodes_register_with_lease_and_drivers_and_keep_renewing() -> None:
+    async def story(place: Place) -> None:
+        assert [node["metadata"]["name"] for node in place.store.list(NODES).items] == ["n-0", "n-1"]
+        assert place.store.get(CSI_NODES, "", "n-0")["spec"]["drivers"][0]["allocatable"] == {"count": 3}
+        lease = place.store.get(LEASES, "kube-node-lease", "n-0")
+        assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
+        await asyncio.sleep(100)
+        lease = place.store.get(LEASES, "kube-node-lease", "n-0")
+        assert place.clock.now() - seconds_of(lease["spec"]["renewTime"]) <= 10.0
+        await asyncio.sleep(500)
+        ready = condition_of(place.store.get(NODES, "", "n-0"), "Ready") or {}
+        assert place.clock.now() - seconds_of(ready["lastHeartbeatTime"]) <= 301.0
+
+    live(story)
+
+
+def test_a_bound_pod_runs_after_its_delay_and_looks_like_one_that_does() -> None:
+    async def story(place: Place) -> None:
+        place.add_pod("p")
+        place.add_pod("q")
+        place.add_pod("h", hostNetwork=True)
+        await asyncio.sleep(1.9)
+        assert place.phase("p") == "Pending"
+        await asyncio.sleep(0.2)
+        status = place.pod("p")["status"]
+        assert status["phase"] == "Running"
+        assert {one["type"]: one["status"] for one in status["conditions"]} == {
+            "PodReadyToStartContainers": "True",
+            "Initialized": "True",
+            "ContainersReady": "True",
+            "Ready": "True",
+        }
+        assert status["hostIP"] == "10.128.0.1"
+        assert status["podIP"] != place.pod("q")["status"]["podIP"]
+        assert place.pod("h")["status"]["podIP"] == "10.128.0.1"
+        (container,) = status["containerStatuses"]
+        assert container["ready"]
+        assert "running" in container["state"]
+
+    live(story)
+
+
+def test_a_pod_of_somebody_elses_node_is_left_alone() -> None:
+    async def story(place: Place) -> None:
+        place.add_pod("p", node="other")
+        await asyncio.sleep(60)
+        assert place.phase("p") == "Pending"
+
+    live(story)
+
+
+def test_a_deleted_pod_takes_its_time_and_goes() -> None:
+    async def story(place: Place) -> None:
+        place.add_pod("p")
+        place.add_pod("hasty", terminationGracePeriodSeconds=1)
+        await asyncio.sleep(5)
+        for name in ("p", "hasty"):
+            place.store.delete(PODS, "d", name)
+        await asyncio.sleep(1.5)
+        assert [pod["metadata"]["name"] for pod in place.store.list(PODS).items] == ["p"]
+        await asyncio.sleep(2)
+        assert place.store.list(PODS).items == []
+
+    live(story)
+
+
+def test_a_pod_held_by_a_finalizer_shows_how_it_ended() -> None:
+    async def story(place: Place) -> None:
+        place.add_pod("p", metadata={"finalizers": ["example.com/held"]})
+        await asyncio.sleep(5)
+        place.store.delete(PODS, "d", "p")
+        await asyncio.sleep(10)
+        pod = place.pod("p")
+        assert pod["status"]["phase"] == "Failed"
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == 0
+
+    live(story)
+
+
+def test_pods_that_end_by_themselves_end_as_they_are_told() -> None:
+    async def story(place: Place) -> None:
+        failing = {"annotations": {"pretend.stowplan.io/outcome": "Failed"}}
+        long = {"annotations": {"pretend.stowplan.io/run-seconds": "20"}}
+        place.add_pod("done", restartPolicy="Never")
+        place.add_pod("failed", restartPolicy="Never", metadata=failing)
+        place.add_pod("again", restartPolicy="OnFailure", metadata=failing)
+        place.add_pod("long", restartPolicy="Never", metadata=long)
+        await asyncio.sleep(8)
+        phases = {name: place.phase(name) for name in ("done", "failed", "again", "long")}
+        assert phases == {"done": "Succeeded", "failed": "Failed", "again": "Running", "long": "Running"}
+        assert place.pod("again")["status"]["containerStatuses"][0]["restartCount"] == 1
+        await asyncio.sleep(15)
+        assert place.phase("long") == "Succeeded"
+        ready = condition_of(place.pod("long"), "Ready") or {}
+        assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
+
+    live(story)
+
+
+def test_a_silent_node_does_nothing_until_it_recovers() -> None:
+    async def story(place: Place) -> None:
+        place.kubelets.silence("n-0")
+        place.add_pod("p")
+        place.add_pod("q", node="n-1")
+        renewed = place.store.get(LEASES, "kube-node-lease", "n-0")["spec"]["renewTime"]
+        await asyncio.sleep(60)
+        assert (place.phase("p"), place.phase("q")) == ("Pending", "Running")
+        assert place.store.get(LEASES, "kube-node-lease", "n-0")["spec"]["renewTime"] == renewed
+        place.kubelets.recover("n-0")
+        await asyncio.sleep(1)
+        assert place.phase("p") == "Running"
+        assert place.store.get(LEASES, "kube-node-lease", "n-0")["spec"]["renewTime"] != renewed
+
+    live(story)
+
+
+@pytest.mark.parametrize("condition", ["Ready", "MemoryPressure"])
+def test_a_node_that_ails_says_so_and_takes_it_back(condition: str) -> None:
+    async def story(place: Place) -> None:
+        def said() -> Any:
+            return (condition_of(place.store.get(NODES, "", "n-0"), condition) or {})["status"]
+
+        well = said()
+        place.kubelets.ail("n-0", condition)
+        await asyncio.sleep(1)
+        assert said() != well
+        place.kubelets.recover("n-0")
+        await asyncio.sleep(1)
+        assert said() == well
+
+    live(story)
+
+
+def test_a_node_vanishes_for_good() -> None:
+    async def story(place: Place) -> None:
+        place.kubelets.vanish("n-0")
+        await asyncio.sleep(60)
+        assert [node["metadata"]["name"] for node in place.store.list(NODES).items] == ["n-1"]
+        assert place.kubelets.names == ["n-1"]
+
+    live(story)
+
+
+def test_what_cannot_happen_to_a_node_is_refused_in_one_line() -> None:
+    async def story(place: Place) -> None:
+        with pytest.raises(ValueError, match="node: there is no kubelet of 'x' here"):
+            place.kubelets.silence("x")
+        with pytest.raises(ValueError, match="condition: expected one of MemoryPressure"):
+            place.kubelets.ail("n-0", "Tired")
+
+    live(story)
+
+
+def test_kubelets_get_through_a_bad_day_of_the_server() -> None:
+    async def story(place: Place) -> None:
+        for number in range(20):
+            place.add_pod(f"p{number}", node=f"n-{number % 2}")
+        await asyncio.sleep(30)
+        for number in range(10):
+            place.store.delete(PODS, "d", f"p{number}", DeleteOptions())
+        await asyncio.sleep(30)
+        place.faults.stop()
+        await asyncio.sleep(120)
+        assert [pod["status"]["phase"] for pod in place.store.list(PODS).items] == ["Running"] * 10
+        assert place.ready("n-0") == place.ready("n-1") == "True"
+
+    live(story, Faults(refused=0.3, lost=0.2, cut=0.1, forgotten=0.05, delay=0.5))
+
+
+def pod(phase: str = "Running", deleting: int | None = None, **about: Any) -> Json:
+    metadata: Json = {"name": "p", "uid": "u", **about.pop("metadata", {})}
+    if deleting is not None:
+        metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": deleting}
+    return {"metadata": metadata, "spec": about, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("it", "step"),
+    [
+        (pod("Pending"), Step(Action.START, 102.0)),
+        (
+            pod("Pending", metadata={"annotations": {"pretend.stowplan.io/start-seconds": "9"}}),
+            Step(Action.START, 109),
+        ),
+        (pod("Running"), None),
+        (pod("Running", restartPolicy="Never"), Step(Action.SUCCEED, 115.0)),
+        (pod("Succeeded"), None),
+        (pod("Failed"), None),
+        (pod("Running", deleting=30), Step(Action.REMOVE, 123.0)),
+        (pod("Running", deleting=1), Step(Action.REMOVE, 121.0)),
+        (pod("Running", deleting=30, metadata={"finalizers": ["f"]}), Step(Action.STOP, 123.0)),
+        (pod("Failed", deleting=30, metadata={"finalizers": ["f"]}), Step(Action.REMOVE, 123.0)),
+    ],
+)
+def test_what_is_next_for_a_pod(it: Json, step: Step | None) -> None:
+    assert next_step(it, Memory("u", 100.0, 0.0, ending=120.0, running=110.0), SETTINGS) == step

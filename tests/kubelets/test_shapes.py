@@ -1,0 +1,109 @@
+"""Nodes by shape: what a file may say, what it gets told when it is wrong, what nodes it makes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.embedded.kubelets import Shape, ShapeError, named_nodes, read_shapes
+from stowplan.embedded.kubelets.nodes import address, csi_node, node_object, pod_address
+from stowplan.embedded.kubelets.shapes import shapes_of
+
+FULL = """
+nodes:
+- count: 3
+  name: gpu-{}
+  cpu: 64
+  memory: 256Gi
+  pods: 250
+  resources: {example.com/gpu: 8}
+  allocatable: {cpu: 63500m}
+  labels: {pool: gpu}
+  taints: [{key: gpu, value: "yes", effect: NoExecute}]
+  zones: [a, b]
+  region: r
+  images: [{names: [registry.example/app:1], sizeBytes: 1000}]
+  csi: [{name: csi.example, limit: 25, topologyKeys: [topology.kubernetes.io/zone]}]
+- count: 2
+"""
+
+
+def test_a_file_describes_nodes_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.yaml"
+    path.write_text(FULL)
+    nodes = named_nodes(read_shapes(path))
+    assert [node.name for node in nodes] == ["gpu-0", "gpu-1", "gpu-2", "node-3", "node-4"]
+    made = node_object(nodes[1], "v1.36.4", 0.0)
+    assert made["metadata"]["labels"]["topology.kubernetes.io/zone"] == "b"
+    assert made["metadata"]["labels"]["pool"] == "gpu"
+    assert made["spec"]["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoExecute"}]
+    status = made["status"]
+    assert status["capacity"] == {
+        "cpu": "64",
+        "memory": "256Gi",
+        "pods": "250",
+        "ephemeral-storage": "100Gi",
+        "example.com/gpu": "8",
+    }
+    assert status["allocatable"]["cpu"] == "63500m"
+    assert status["images"] == [{"names": ["registry.example/app:1"], "sizeBytes": 1000}]
+    assert {one["type"]: one["status"] for one in status["conditions"]} == {
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+        "Ready": "True",
+    }
+    drivers = csi_node(nodes[1], {"metadata": {"name": "gpu-1", "uid": "u"}})
+    assert drivers is not None
+    assert drivers["spec"]["drivers"][0]["allocatable"] == {"count": 25}
+    assert csi_node(nodes[3], {"metadata": {"name": "node-3", "uid": "u"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ([], "nodes: expected a list of at least one shape"),
+        ({"shapes": []}, "nodes: expected a list of at least one shape"),
+        ([{"cpus": 4}], "nodes[0]: object contains unknown field `cpus`"),
+        ([{"count": "x"}], "nodes[0].count: expected `int`, got `str`"),
+        ([{"count": 0}], "nodes[0].count: expected at least 1, got 0"),
+        ([{"cpu": "much"}], "nodes[0].cpu: expected a quantity such as 4, 500m or 16Gi, got 'much'"),
+        ([{"memory": "-1Gi"}], "nodes[0].memory: expected a quantity of at least 0, got '-1Gi'"),
+        ([{"pods": -1}], "nodes[0].pods: expected at least 0, got -1"),
+        ([{}, {"name": "Node"}], "nodes[1].name: expected lower case letters"),
+        ([{"resources": {"gpu": 1}}], "nodes[0].resources.gpu: expected the name of an extended resource"),
+        ([{"labels": {"a b": "c"}}], "nodes[0].labels.a b: name part must consist of"),
+        ([{"labels": {"a": "b c"}}], "nodes[0].labels.a: a valid label must be"),
+        (
+            [{"taints": [{"key": "k", "effect": "No"}]}],
+            "nodes[0].taints[0].effect: expected one of NoSchedule",
+        ),
+        ([{"csi": [{"name": "d", "limit": -1}]}], "nodes[0].csi[0].limit: expected at least 0, got -1"),
+        ([{"name": "n"}, {"name": "n"}], "nodes[1].name: two nodes would be called 'n'"),
+        ([{"count": 10**9}], "nodes: expected at most 100000 altogether"),
+    ],
+)
+def test_a_wrong_shape_gets_one_line_that_names_the_field(data: Any, told: str) -> None:
+    with pytest.raises(ShapeError) as error:
+        shapes_of(data)
+    assert str(error.value).startswith(told)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "told"), [("a: [", "not YAML"), ("- cpus: 1", "nodes[0]: object contains")])
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "nodes.yaml"
+    path.write_text(text)
+    with pytest.raises(ShapeError, match=r"nodes\.yaml: ") as error:
+        read_shapes(path)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ShapeError, match="No such file"):
+        read_shapes(tmp_path / "none.yaml")
+
+
+def test_nodes_and_pods_have_addresses_of_their_own() -> None:
+    assert address(0) == "10.128.0.1"
+    assert len({address(number) for number in range(5000)}) == 5000
+    assert len({pod_address(node, slot) for node in range(600) for slot in range(110)}) == 66_000
+    assert named_nodes([Shape(count=2, name="n")])[1].name == "n-1"
