@@ -85,13 +85,18 @@ class Bindings:
             self._world.broken("no pod goes to a node that rejects it", f"node {decision.node} is not known")
             return
         counted = [pod for uid, pod in on_node.items() if self._had_to_know(decision, uid, latest)]
-        problem = rules.overload(decision.told_node, counted)
+        newcomer = on_node[decision.uid]
+        problem = rules.overload(decision.told_node, newcomer, counted)
         if problem is not None:
             pods = ", ".join(sorted(pod.name for pod in counted))
-            self._world.broken("no node is overcommitted", f"{decision.node} with {pods}: {problem}")
+            detail = f"{newcomer.key} on {decision.node} beside {pods or 'nobody'}: {problem}"
+            self._world.broken("no node is overcommitted", detail)
 
     def _had_to_know(self, decision: Decision, uid: str, latest: str) -> bool:
-        if uid == decision.uid or uid in decision.told_pods:
+        """Whether a decision had to reckon with another pod on its node."""
+        if uid == decision.uid:
+            return False
+        if uid in decision.told_pods:
             return True
         earlier = self._decisions.get(uid)
         if earlier is None or earlier.node != decision.node or earlier.scheduler != decision.scheduler:

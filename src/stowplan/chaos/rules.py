@@ -22,9 +22,13 @@ def thousandths(amount: Any) -> int:
     return int(text) * 1000
 
 
-def overload(node: Node, pods: Iterable[Pod]) -> str | None:
-    """Which amount the pods together exceed that a node offers."""
-    pods = list(pods)
+def overload(node: Node, newcomer: Pod, others: Iterable[Pod]) -> str | None:
+    """What a node lacks for a pod beside others; None if it has room.
+
+    Every pod here asks for some of every resource, so one more is wrong also where the others exceed it.
+    """
+    others = list(others)
+    pods = [newcomer, *others]
     allocatable = node.status.allocatable
     for resource in RESOURCES:
         wanted = sum(_request(pod, resource) for pod in pods)
@@ -33,7 +37,7 @@ def overload(node: Node, pods: Iterable[Pod]) -> str | None:
             return f"{resource}: {wanted} of {offered} thousandths are taken"
     if len(pods) > int(allocatable.get("pods", 0)):
         return f"pods: {len(pods)} of {allocatable.get('pods', 0)}"
-    return _shared_port(pods)
+    return _shared_port(newcomer, others)
 
 
 def objection(pod: Pod, node: Node) -> str | None:
@@ -56,14 +60,18 @@ def _request(pod: Pod, resource: str) -> int:
     )
 
 
-def _shared_port(pods: Iterable[Pod]) -> str | None:
-    taken: dict[int, str] = {}
-    for pod in pods:
-        for container in pod.spec.containers:
-            for port in container.ports:
-                if port.host_port and taken.setdefault(port.host_port, pod.key) != pod.key:
-                    return f"host port {port.host_port} is shared by {taken[port.host_port]} and {pod.key}"
+def _shared_port(newcomer: Pod, others: Iterable[Pod]) -> str | None:
+    wanted = _host_ports(newcomer)
+    for pod in others:
+        shared = wanted & _host_ports(pod)
+        if shared:
+            return f"host port {min(shared)} is shared by {newcomer.key} and {pod.key}"
     return None
+
+
+def _host_ports(pod: Pod) -> set[int]:
+    ports = (port for container in pod.spec.containers for port in container.ports)
+    return {port.host_port for port in ports if port.host_port}
 
 
 def _tolerates(pod: Pod, key: str, value: str) -> bool:

@@ -62,7 +62,10 @@ class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
 
 class Watch(Protocol[T_co]):
-    """A running watch: it ends when the server ends it, and has to be closed when it is left early."""
+    """A running watch: it ends when the server ends it, and has to be closed when it is left early.
+
+    It may also have `ready(limit)`, which gives back up to so many further events that need no waiting.
+    """
 
     def __aiter__(self) -> AsyncIterator[WatchEvent[T_co]]: ...
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -118,16 +118,24 @@ class Reflector(Generic[T]):
             since=self._version,
             initial_events=initial is not None,
         )
+        ready = getattr(watch, "ready", None)
         async with aclosing(watch) as events:
             async for event in events:
                 if initial is None:
                     self._see(event)
+                    if ready is not None:
+                        self._see_all(ready(BREATH))
                 elif event.synced:
                     await self._adopt(initial, event.resource_version)
                     initial = None
                 else:
                     initial.append(event)
                 await self._breathe()
+
+    def _see_all(self, events: Sequence[WatchEvent[T]]) -> None:
+        for event in events:
+            self._see(event)
+        self._since_breath += len(events)
 
     def _see(self, event: WatchEvent[T]) -> None:
         if event.problem:

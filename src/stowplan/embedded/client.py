@@ -136,6 +136,10 @@ class InProcessWatch(Generic[T]):
             self._stream = WatchStream(self._begin, self._buffer)
         return self._event(await anext(self._stream))
 
+    def ready(self, limit: int) -> Sequence[WatchEvent[T]]:
+        """Events that need not be waited for, at most so many."""
+        return [] if self._stream is None else [self._event(change) for change in self._stream.ready(limit)]
+
     async def aclose(self) -> None:
         self.end()
 

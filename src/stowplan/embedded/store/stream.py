@@ -41,6 +41,11 @@ class WatchStream:
             finally:
                 self._wake = None
 
+    def ready(self, limit: int) -> list[Change]:
+        """What can be consumed without waiting, at most so much."""
+        waiting = self._backlog or self._live
+        return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+
     def close(self) -> None:
         """End the stream after what is waiting to be consumed."""
         self._watcher.close()
