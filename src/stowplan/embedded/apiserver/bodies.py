@@ -10,12 +10,14 @@ from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.schema import MisfitError, TypeDef, checked_body, the_schema, unknown_fields
+from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 
 LIMIT: Final = 3 * 1024 * 1024
 """The longest body that is read, in bytes."""
 
 _YAML: Final = "application/yaml"
-_READABLE: Final = ("application/json", _YAML)
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_READABLE: Final = ("application/json", _YAML, _PROTOBUF)
 _LENIENT: Final = ("", "Warn", "Ignore")
 
 
@@ -39,9 +41,24 @@ def as_json(text: bytes, content_type: str) -> bytes:
     """The body as JSON text, whichever of the readable types it has. Raises `ApiError` 415 or 400."""
     if content_type == "application/json" or content_type == "application/octet-stream":
         return text
+    if content_type == _PROTOBUF:
+        return protobuf_as_json(text)
     if content_type != _YAML:
         raise status.unsupported_media_type(_READABLE)
     return yaml_as_json(text)
+
+
+def protobuf_as_json(body: bytes) -> bytes:
+    """JSON text of an object that comes as protobuf, whichever it says it is."""
+    try:
+        api_version, kind, raw = envelope(body)
+        group, _, version = api_version.rpartition("/")
+        type_ = the_schema().of_kind(group, version, kind) or the_schema().types.get(f"meta.v1.{kind}")
+        if type_ is None:
+            raise ProtobufError(f"no kind {kind!r} is registered for version {api_version!r}")
+        return msgspec.json.encode({**decoded(type_, raw), "apiVersion": api_version, "kind": kind})
+    except ProtobufError as error:
+        raise status.bad_request(f"the object provided is not protobuf: {error}") from None
 
 
 def yaml_as_json(text: bytes) -> bytes:

@@ -17,6 +17,7 @@ _PLAIN: Final[dict[str, Any]] = {
     "bool": bool,
     "bytes": bytes,
     "time": Annotated[datetime, Meta(tz=True)],
+    "microtime": Annotated[datetime, Meta(tz=True)],
     "quantity": str | int | float,
     "intstr": str | Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
     "any": Any,

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 PLAIN: Final = frozenset(
-    ("string", "int", "long", "number", "bool", "bytes", "time", "quantity", "intstr", "any")
+    ("string", "int", "long", "number", "bool", "bytes", "time", "microtime", "quantity", "intstr", "any")
 )
 
 
@@ -25,7 +25,9 @@ class Field(NamedTuple):
     """A field of a type.
 
     `keys` tell the elements of a list apart (`("",)`: they do so themselves), none if the list is one
-    thing. `merge_key` is what a strategic merge patch goes by, None if it replaces the list.
+    thing. `merge_key` is what a strategic merge patch goes by, None if it replaces the list. `number` is the
+    field's place in protobuf: several numbers if it is nested there. `zero_counts`: it may be zero or empty
+    and that means something.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Field(NamedTuple):
     merge_key: str | None = None
     retains_keys: bool = False
     atomic: bool = False
+    number: tuple[int, ...] = ()
+    zero_counts: bool = False
 
 
 class TypeDef(NamedTuple):
@@ -97,6 +101,8 @@ def _type(package: str, words: list[str]) -> TypeDef:
 
 def _field(package: str, word: str) -> Field:
     name, _, rest = word.partition(":")
+    name, _, number = name.partition("#")
+    zero_counts, name = name.endswith("?"), name.removesuffix("?")
     atomic, rest = rest.endswith("!"), rest.removesuffix("!")
     retains, rest = rest.endswith("^"), rest.removesuffix("^")
     rest, tilde, merge_key = rest.partition("~")
@@ -109,6 +115,8 @@ def _field(package: str, word: str) -> Field:
         merge_key=merge_key if tilde else None,
         retains_keys=retains,
         atomic=atomic,
+        number=tuple(map(int, number.split("."))) if number else (),
+        zero_counts=zero_counts,
     )
 
 

@@ -27,7 +27,10 @@ _STATEFUL_FREE: Final = frozenset(
         "minReadySeconds",
     )
 )
-_CLAIM_RULE: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_CLAIM_RULE: Final = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+    "bound claims"
+)
 _POD_FREE: Final = frozenset(("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"))
 
 

@@ -61,7 +61,7 @@ def test_another_seed_is_another_hour() -> None:
 
 
 def test_the_same_seed_repeats_it_bit_for_bit_whatever_the_order_of_sets() -> None:
-    code = "from scheduler.test_virtual_time import busy_hour; print(busy_hour(7)[0])"
+    code = "from scheduler.test_busy_hours import busy_hour; print(busy_hour(7)[0])"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

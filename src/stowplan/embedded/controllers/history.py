@@ -1,0 +1,98 @@
+"""ControllerRevisions: the templates that StatefulSets and DaemonSets have had."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from stowplan.api.catalogue import CONTROLLER_REVISIONS, Resource
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
+from stowplan.embedded.controllers.controller import Controller
+from stowplan.embedded.controllers.informers import Informer, namespace_of
+from stowplan.embedded.controllers.objects import (
+    controller_reference,
+    count_in,
+    is_controlled_by,
+    labels_of,
+    name_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from stowplan.embedded.controllers.templates import short_hash
+
+HASH: Final = "controller-revision-hash"
+REVISION_HASH: Final = "controller.kubernetes.io/hash"
+
+
+def data_of(owner: Json) -> Json:
+    """What a revision keeps: a patch that brings the template back."""
+    template = spec_of(owner).get("template") or {}
+    return {"spec": {"template": {**template, "$patch": "replace"}}}
+
+
+def template_of(revision: Json) -> Json:
+    template = revision["data"]["spec"]["template"]
+    return {key: value for key, value in template.items() if key != "$patch"}
+
+
+def hash_of(revision: Json) -> str:
+    return labels_of(revision).get(REVISION_HASH, "")
+
+
+def new_revision(resource: Resource, owner: Json, number: int, collisions: int) -> Json:
+    data = data_of(owner)
+    digest = short_hash(data, collisions)
+    labels = (spec_of(owner).get("template") or {}).get("metadata", {}).get("labels") or {}
+    return {
+        "metadata": {
+            "name": f"{name_of(owner)}-{digest}",
+            "namespace": namespace_of(owner),
+            "labels": {**labels, REVISION_HASH: digest},
+            "ownerReferences": [controller_reference(resource, owner)],
+        },
+        "data": data,
+        "revision": number,
+    }
+
+
+def revisions_of(informer: Informer, owner: Json) -> list[Json]:
+    """All revisions of an owner, the latest last."""
+    found = [one for one in informer.by_owner[uid_of(owner)].values() if is_controlled_by(one, owner)]
+    return sorted(found, key=lambda one: (count_in(one, "revision"), name_of(one)))
+
+
+async def present_revision(
+    controller: Controller, resource: Resource, owner: Json, held: Sequence[Json]
+) -> Json:
+    """The revision of the present template, which becomes the latest; it is created if there is none."""
+    data = data_of(owner)
+    latest = count_in(held[-1], "revision") if held else 0
+    same = next((one for one in reversed(held) if one.get("data") == data), None)
+    if same is not None:
+        if count_in(same, "revision") == latest:
+            return same
+        return await controller.change(CONTROLLER_REVISIONS, same, {"revision": latest + 1})
+    collisions = count_in(status_of(owner), "collisionCount")
+    while True:
+        body = new_revision(resource, owner, latest + 1, collisions)
+        try:
+            return await controller.create(CONTROLLER_REVISIONS, body)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+        there = await controller.client.get(
+            CONTROLLER_REVISIONS, namespace_of(owner), body["metadata"]["name"]
+        )
+        if there.get("data") == data and is_controlled_by(there, owner):
+            return there
+        collisions += 1
+
+
+async def forget_old(
+    controller: Controller, owner: Json, held: Sequence[Json], in_use: Collection[str]
+) -> None:
+    """Delete the oldest revisions that no pod is of."""
+    limit = count_in(spec_of(owner), "revisionHistoryLimit", 10)
+    unused = [one for one in held if name_of(one) not in in_use and hash_of(one) not in in_use]
+    for one in unused[: max(len(unused) - limit, 0)]:
+        await controller.delete(CONTROLLER_REVISIONS, one)
