@@ -15,8 +15,8 @@ for seed in map(int, sys.argv[1:]):
     print(execute(plan_of(seed)).digest)
 """
 
-# One with extenders, one with two moody profiles, one of bad weather without them.
-SEEDS = ("98", "7", "45")
+# Two extenders; two profiles with a plugin that fails; an API server that refuses and loses writes.
+SEEDS = ("7", "0", "69")
 
 
 def _digests(hash_seed: str) -> list[str]:
@@ -35,6 +35,13 @@ def test_a_run_is_the_same_in_another_process_with_other_hashes() -> None:
     assert first == second
     assert len(set(first)) == len(SEEDS)
     assert first[0] == execute(plan_of(int(SEEDS[0]))).digest
+
+
+def test_the_seeds_are_about_different_things() -> None:
+    extended, moody, bad = (plan_of(int(seed)) for seed in SEEDS)
+    assert len(extended.extenders) == 2
+    assert len(moody.moody) == 2
+    assert all(weather.refused and weather.lost for weather in bad.weather)
 
 
 def test_seeds_differ() -> None:

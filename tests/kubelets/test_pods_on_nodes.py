@@ -235,7 +235,8 @@ def pod(phase: str = "Running", deleting: int | None = None, **about: Any) -> Js
     metadata: Json = {"name": "p", "uid": "u", **about.pop("metadata", {})}
     if deleting is not None:
         metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": deleting}
-    return {"metadata": metadata, "spec": about, "status": {"phase": phase}}
+    ready = [{"type": "Ready", "status": "True"}]
+    return {"metadata": metadata, "spec": about, "status": {"phase": phase, "conditions": ready}}
 
 
 @pytest.mark.parametrize(

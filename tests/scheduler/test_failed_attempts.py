@@ -230,3 +230,34 @@ def test_the_last_decision_about_a_pod_can_be_looked_at() -> None:
         assert (waiting.outcome, waiting.message) == ("unschedulable", world.message("q"))
 
     live(story)
+
+
+def test_a_promise_announced_in_an_attempt_that_failed_is_taken_back_though_it_was_not_heard_of_yet() -> None:
+    async def fails(self: Any, cycle: Any, pod: Any, node: str) -> Any:
+        return error("not today")
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.put_pod("p", preemptionPolicy="Never")
+        await world.settle(0.5)
+        assert "PATCH pods/p/status" in world.wire.shorts
+        assert world.nominated("p") == ""
+
+    live(story, plugins=[plugin("Slow", pre_bind=fails)])
+
+
+def test_a_pod_made_anew_under_the_name_is_not_told_what_became_of_the_old_one() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.wire.seconds = 2
+        world.put_pod("p", cpu="100")
+        await world.settle(0.5)
+        world.add_node("m", unschedulable=True)
+        await world.until(1.5)
+        assert "0/1 nodes" in world.message("p")
+        world.delete_pod("p")
+        world.put_pod("p", schedulingGates=[{"name": "g"}])
+        await world.settle(10)
+        assert world.condition("p").get("reason") == "SchedulingGated"
+
+    live(story)

@@ -21,7 +21,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store
 from stowplan.scheduler.garbage import calm_collector
 
-AHEAD = 40
+AHEAD = 16
 """How many pods may push in at the same time."""
 
 _CALM = 60.0

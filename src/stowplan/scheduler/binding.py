@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from stowplan.api.status import ApiError
@@ -69,12 +70,13 @@ class BindingCycle:
         metrics = self._context.metrics
         metrics.goroutines(BINDING, 1)
         try:
+            announced = await self._announce(chosen)
             failure = await self._bind(chosen)
             if failure is None:
                 await self._bound(chosen)
             else:
                 await self._context.still.free()
-                self._give_back(chosen, failure)
+                self._give_back(chosen, replace(failure, announced=announced))
         finally:
             metrics.goroutines(BINDING, -1)
 
@@ -83,10 +85,7 @@ class BindingCycle:
         context, uid = self._context, chosen.queued.uid
         if chosen.ready.code is Code.ERROR:
             return failed_late(chosen.ready)
-        waiting = context.waiting.get(uid)
-        if self._announcing and (chosen.busy or waiting is not None):
-            await self._announce(chosen)
-        if waiting is not None:
+        if uid in context.waiting:
             status = await self._wait(chosen)
             if not status.is_success:
                 return failed_on_node(status)
@@ -108,15 +107,19 @@ class BindingCycle:
                 return SUCCESS
         return await chosen.profile.lifecycle.bind(chosen.cycle, pod, chosen.node)
 
-    async def _announce(self, chosen: Chosen) -> None:
-        """Say where the pod is going, since it will be a while: others may want to know."""
+    async def _announce(self, chosen: Chosen) -> str:
+        """Tell others where the pod is going, if it will be a while. Returns what was told."""
         context, pod = self._context, chosen.queued.pod.pod
+        will_take_long = chosen.busy or chosen.queued.uid in context.waiting
+        if not self._announcing or not will_take_long or chosen.ready.code is Code.ERROR:
+            return ""
         try:
             await patch_status(context.client, pod, nomination_patch(pod, chosen.node), context.rng)
         except ApiError as failure:
             context.journal.problem(
                 "Failed to update the nominated node name in the binding cycle", pod=pod.key, err=failure
             )
+        return chosen.node
 
     async def _wait(self, chosen: Chosen) -> Status:
         context, uid = self._context, chosen.queued.uid

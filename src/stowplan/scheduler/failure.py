@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
 from stowplan.api.status import ApiError
@@ -23,13 +25,15 @@ class Failure:
     """Why an attempt failed.
 
     `rejected`: the pod does not fit, as opposed to something having gone wrong. `nominated_node` is the node
-    it is promised from now on, "" to take a promise back, None to leave it as it is.
+    it is promised from now on, "" to take a promise back, None to leave it as it is. `announced` is the node
+    that its status was told of in this attempt, whether or not that has been heard of yet.
     """
 
     message: str
     rejected: bool
     rejectors: Rejectors = _NOBODY
     nominated_node: str | None = ""
+    announced: str = ""
 
 
 def failed_on_node(status: Status) -> Failure:
@@ -69,6 +73,8 @@ class FailureHandling:
         context.queue.nominator.add(queued.pod, failure.nominated_node)
         context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=failure.message)
         reason = UNSCHEDULABLE if failure.rejected else SCHEDULER_ERROR
+        if failure.announced and context.find(queued.key) is not None:
+            pod = replace(pod, status=replace(pod.status, nominated_node_name=failure.announced))
         self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
         context.stir()
 
@@ -138,7 +144,7 @@ class StatusWriter:
         wanted: _Wanted | None = first
         pod = first.pod
         try:
-            while wanted is not None:
+            while wanted is not None and not self._is_another(pod):
                 patch = failure_patch(
                     pod,
                     reason=wanted.reason,
@@ -155,6 +161,11 @@ class StatusWriter:
                     pod = self._latest(wanted.pod)
         finally:
             del self._under_way[uid]
+
+    def _is_another(self, pod: Pod) -> bool:
+        """Whether a new pod has its name by now: it must not be told what is not about it."""
+        known = self._context.find(pod.key)
+        return known is not None and known.metadata.uid != pod.metadata.uid
 
     def _latest(self, pod: Pod) -> Pod:
         """The pod as it was last told of, if it is still the same."""

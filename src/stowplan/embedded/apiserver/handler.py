@@ -15,6 +15,7 @@ from stowplan.embedded.apiserver import discovery
 from stowplan.embedded.apiserver.access import Access, User, forbidden, may_read_path
 from stowplan.embedded.apiserver.answers import answer, json_answer, refusal
 from stowplan.embedded.apiserver.negotiation import DISCOVERY, wanted
+from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.options import flag
 from stowplan.embedded.apiserver.paths import Addresses, Target, namespace_of
 from stowplan.embedded.apiserver.reading import Reading
@@ -40,6 +41,7 @@ class Handler:
         self._addresses = Addresses(store.catalogue)
         self._subresources = Subresources(store)
         self._reviews = Reviews(access)
+        self._openapi = OpenApi(store.catalogue)
         self._writing = Writing(store, views)
         self.reading = Reading(store, views, rng)
 
@@ -111,6 +113,9 @@ class Handler:
         return self._document(request, path)
 
     def _document(self, request: web.BaseRequest, path: str) -> web.Response:
+        document = self._openapi.answer(path, request.headers.get("Accept", ""))
+        if document is not None:
+            return document
         parts = [part for part in path.split("/") if part]
         found = None
         form = wanted(request.headers.get("Accept", "")) if parts[:1] in (["api"], ["apis"]) else None

@@ -92,7 +92,7 @@ class TableView(View):
 
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._wire.resource)
-        outward = self._wire.outward
+        outward = as_core if self._wire.stored == EVENTS else self._wire.outward
         rows = [self._row(table.cells(outward(obj)), obj) for obj in items]
         return {
             "kind": "Table",

@@ -105,7 +105,9 @@ class Writing:
         data = wire.inward(read.data)
         named(target, data)
         with self._store.rehearsal(is_dry_run(query)):
-            return self._store.update(wire.stored, data, subresource=target.subresource)
+            return self._store.update(
+                wire.stored, data, subresource=target.subresource, manager=query.get("fieldManager", "")
+            )
 
     def _apply(self, request: web.BaseRequest, target: Target, query: Query, text: bytes) -> web.Response:
         read = decode_object(target.resource, text, query.get("fieldValidation", ""))

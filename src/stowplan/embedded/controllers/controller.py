@@ -144,12 +144,13 @@ class Controller(ABC):
         )
 
     async def set_status(self, resource: Resource, obj: Json, status: Json) -> Json:
-        """Write what differs in the status of an object: fields that are None go."""
+        """Write what differs in the status of an object; fields that are None go, those not named stay."""
         old = obj.get("status") or {}
-        differing = {field: value for field, value in status.items() if old.get(field) != value}
-        if not differing:
+        wanted = {field: value for field, value in status.items() if value is not None}
+        patch = difference({field: old[field] for field in status if field in old}, wanted)
+        if not patch:
             return obj
-        return await self.change(resource, obj, {"status": differing}, subresource="status")
+        return await self.change(resource, obj, {"status": patch}, subresource="status")
 
     async def delete(self, resource: Resource, obj: Json, options: DeleteOptions = ORDINARY_DELETION) -> None:
         """Delete exactly this object. That it has gone already is fine."""
@@ -197,6 +198,20 @@ class Controller(ABC):
                 await informer.reached(version)
             if self._written.get(resource) == version:
                 del self._written[resource]
+
+
+def difference(old: Json, new: Json) -> Json:
+    """The merge patch that makes one map out of another."""
+    patch: Json = {field: None for field in old if field not in new}
+    for field, value in new.items():
+        before = old.get(field)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = difference(before, value)
+            if inner:
+                patch[field] = inner
+        elif value != before and (value != {} or field in old):
+            patch[field] = value
+    return patch
 
 
 async def in_growing_batches(count: int, write: Callable[[int], Awaitable[object]]) -> int:

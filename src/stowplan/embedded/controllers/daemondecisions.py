@@ -55,10 +55,8 @@ def affinity_for(spec: Json, node: str) -> Json:
     affinity = dict(spec.get("affinity") or {})
     on_nodes = dict(affinity.get("nodeAffinity") or {})
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    required = on_nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms: Sequence[Json] = required.get("nodeSelectorTerms") or ()
-    pinned = [{**term, "matchFields": [field]} for term in terms] or [{"matchFields": [field]}]
-    on_nodes["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": pinned}
+    pinned = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    on_nodes["requiredDuringSchedulingIgnoredDuringExecution"] = pinned
     return {**affinity, "nodeAffinity": on_nodes}
 
 
@@ -85,10 +83,16 @@ class Daemon:
         self._node_name: str = spec.get("nodeName") or ""
         self._affinity = required_node_affinity(msgspec.convert(_relevant(spec), PodSpec))
         self._tolerations = msgspec.convert(tolerations_of(spec), list[Toleration])
+        self._known: dict[str, tuple[bool, bool]] = {}
 
     def fits(self, node: Json) -> tuple[bool, bool]:
         """Whether a pod should come to a node, and whether one that is there may stay."""
         name = name_of(node)
+        if name not in self._known:
+            self._known[name] = self._judged(node, name)
+        return self._known[name]
+
+    def _judged(self, node: Json, name: str) -> tuple[bool, bool]:
         if self._node_name and self._node_name != name:
             return False, False
         try:
@@ -96,7 +100,10 @@ class Daemon:
                 return False, False
         except SelectorError:
             return False, False
-        taints = msgspec.convert(spec_of(node).get("taints") or (), tuple[Taint, ...])
+        given = spec_of(node).get("taints")
+        if not given:
+            return True, True
+        taints = msgspec.convert(given, tuple[Taint, ...])
         if untolerated(taints, self._tolerations, (NO_EXECUTE,)) is not None:
             return False, False
         return untolerated(taints, self._tolerations, (NO_SCHEDULE,)) is None, True

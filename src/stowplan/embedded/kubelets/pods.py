@@ -13,6 +13,7 @@ from stowplan.embedded.controllers.objects import (
     finalizers_of,
     is_deleting,
     is_finished,
+    is_ready,
     name_of,
     phase_of,
     spec_of,
@@ -76,6 +77,8 @@ def next_step(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | No
         return Step(
             Action.START, memory.first + (settings.start_delay + memory.jitter if delay is None else delay)
         )
+    if not is_ready(pod):
+        return Step(Action.START, memory.first)
     return _end(pod, memory, settings)
 
 
@@ -104,7 +107,7 @@ def _seconds(pod: Json, annotation: str) -> float | None:
 
 
 def started(pod: Json, host: str, ip: str, now: float) -> Json:
-    """The status of a pod that has begun to run."""
+    """The status of a pod that runs: it has begun to, or its node has come back."""
     stamp = timestamp(now)
     return {
         "phase": "Running",
@@ -112,7 +115,7 @@ def started(pod: Json, host: str, ip: str, now: float) -> Json:
         "hostIPs": [{"ip": host}],
         "podIP": ip,
         "podIPs": [{"ip": ip}],
-        "startTime": stamp,
+        "startTime": status_of(pod).get("startTime") or stamp,
         "observedGeneration": pod["metadata"].get("generation", 1),
         "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp),
         "initContainerStatuses": [

@@ -16,6 +16,9 @@ from stowplan.api.requests import (
     Selection,
 )
 from stowplan.clock import Clock
+from stowplan.embedded.apply import after_update, applied
+from stowplan.embedded.apply.applying import Applier
+from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.store import binding as bindings
 from stowplan.embedded.store import eviction as evictions
 from stowplan.embedded.store.admission import Admission
@@ -24,7 +27,7 @@ from stowplan.embedded.store.collection import Collection
 from stowplan.embedded.store.deletion import deletion_of, ends_with_update
 from stowplan.embedded.store.identity import Registrar
 from stowplan.embedded.store.ledger import Ledger
-from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_object
+from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.paging import FIRST_PAGE, Page, Place, page_of
 from stowplan.embedded.store.patching import patched
 from stowplan.embedded.store.preconditions import check_deletion, check_uid, check_version, other_uid
@@ -95,12 +98,16 @@ class Store(Ledger):
         return len(self._collection(resource).objects)
 
     def create(self, resource: Resource, body: Body, namespace: str = "") -> Json:
+        return self._create(resource, owned_object(resource, body), namespace)
+
+    def _create(self, resource: Resource, obj: Json, namespace: str, managed: Sequence[Json] = ()) -> Json:
         collection = self._collection(resource)
-        obj = owned_object(resource, body)
         metadata = obj["metadata"]
         within, name = key_of(resource, metadata, namespace)
         key = (within, name or self._free_name(collection, metadata, within))
         obj["metadata"] = self._birth_certificate(resource, metadata, key)
+        if managed:
+            obj["metadata"]["managedFields"] = managed
         if self._admission is not None:
             self._admission.creating(self, resource, obj)
         existing = collection.objects.get(key)
@@ -113,7 +120,7 @@ class Store(Ledger):
             self._forget_expired(collection, key, created)
         return created
 
-    def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+    def update(self, resource: Resource, body: Body, *, subresource: str = "", manager: str = "") -> Json:
         """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
@@ -133,7 +140,8 @@ class Store(Ledger):
         check_version(resource, old, version)
         if self._admission is not None:
             self._admission.replacing(self, resource, old, obj, subresource)
-        return self._replace(collection, key, old, replaced(resource, old, obj, subresource))
+        new = self._managed(old, replaced(resource, old, obj, subresource), manager, subresource)
+        return self._replace(collection, key, old, new)
 
     def patch(
         self,
@@ -154,7 +162,33 @@ class Store(Ledger):
         if self._admission is not None:
             new = new if subresource else owned(new)
             self._admission.replacing(self, resource, old, new, subresource)
-        return self._replace(collection, key, old, replaced(resource, old, new, subresource))
+        new = self._managed(old, replaced(resource, old, new, subresource), "", subresource)
+        return self._replace(collection, key, old, new)
+
+    def apply(
+        self, resource: Resource, body: Body, manager: str, *, force: bool = False, subresource: str = ""
+    ) -> Json:
+        """Have an object be as one manager wants it, in what that manager says of it (server-side apply)."""
+        collection = self._collection(resource)
+        _check_subresource(resource, subresource)
+        wanted = owned_object(resource, body)
+        metadata = wanted["metadata"]
+        key = key_of(resource, metadata)
+        old = collection.objects.get(key)
+        by = Applier(manager, self._registrar.stamp(), force, subresource)
+        if old is None and (subresource or metadata.get("uid") or metadata.get("resourceVersion")):
+            raise status.not_found(resource, key[1])
+        if old is not None:
+            check_uid(resource, old, metadata.get("uid"))
+            check_version(resource, old, metadata.get("resourceVersion"))
+        found, managed = applied(resource, type_of(resource), old, wanted, by)
+        if old is None:
+            return self._create(resource, found, key[0], managed)
+        new = owned(found)
+        if self._admission is not None:
+            self._admission.replacing(self, resource, old, new, subresource)
+        new = replaced(resource, old, new, subresource)
+        return self._replace(collection, key, old, with_metadata(new, managedFields=managed))
 
     def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
@@ -253,6 +287,17 @@ class Store(Ledger):
             return new
         return self._write(collection, key, new, old)
 
+    def _managed(self, old: Json, new: Json, manager: str, subresource: str) -> Json:
+        """The object that replaces another, with its managed fields if that one has any."""
+        if "managedFields" not in old["metadata"]:
+            return new
+        resource = self.catalogue.of_kind(old["apiVersion"], old["kind"])
+        type_ = None if resource is None else type_of(resource)
+        stamp = self._registrar.stamp()
+        return with_metadata(
+            new, managedFields=after_update(type_, old, new, manager or "stowplan", stamp, subresource)
+        )
+
     def _forget_expired(self, collection: Collection, key: Key, created: Json) -> None:
         now = self._registrar.now()
         collection.expect_expiry(key, created["metadata"]["uid"], now)
@@ -266,6 +311,11 @@ class Store(Ledger):
         if budget is not None and not evictions.costs_nothing(pod, budget):
             charged = evictions.charged(budget, name, stamp)
             self._write(budgets, (namespace, budget["metadata"]["name"]), charged, budget)
+
+
+def type_of(resource: Resource) -> TypeDef | None:
+    """What is known of the fields of a resource's objects."""
+    return the_schema().of_kind(resource.group, resource.version, resource.kind)
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:

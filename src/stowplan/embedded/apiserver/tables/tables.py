@@ -1,8 +1,45 @@
 """The table of each kind, or a plain one with name and age."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock
+from stowplan.embedded.apiserver.tables import nodes, others, pods, workloads
 from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, Table
+
+_PLAIN: Final = (NAME, AGE)
+_COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+    catalogue.PODS: pods.PODS,
+    catalogue.NODES: nodes.NODES,
+    catalogue.NAMESPACES: others.NAMESPACES,
+    catalogue.SERVICES: others.SERVICES,
+    catalogue.CORE_EVENTS: others.EVENTS,
+    catalogue.EVENTS: others.EVENTS,
+    catalogue.DEPLOYMENTS: workloads.DEPLOYMENTS,
+    catalogue.REPLICA_SETS: workloads.REPLICA_SETS,
+    catalogue.REPLICATION_CONTROLLERS: workloads.REPLICA_SETS,
+    catalogue.STATEFUL_SETS: workloads.STATEFUL_SETS,
+    catalogue.DAEMON_SETS: workloads.DAEMON_SETS,
+    catalogue.JOBS: workloads.JOBS,
+    catalogue.CRON_JOBS: workloads.CRON_JOBS,
+    catalogue.PERSISTENT_VOLUMES: others.VOLUMES,
+    catalogue.PERSISTENT_VOLUME_CLAIMS: others.CLAIMS,
+    catalogue.STORAGE_CLASSES: others.STORAGE_CLASSES,
+    catalogue.POD_DISRUPTION_BUDGETS: others.BUDGETS,
+    catalogue.PRIORITY_CLASSES: others.PRIORITY_CLASSES,
+    catalogue.LEASES: others.LEASES,
+    catalogue.CONFIG_MAPS: others.CONFIG_MAPS,
+    catalogue.SECRETS: others.SECRETS,
+    catalogue.SERVICE_ACCOUNTS: others.SERVICE_ACCOUNTS,
+    catalogue.RESOURCE_CLAIMS: others.RESOURCE_CLAIMS,
+    catalogue.RESOURCE_SLICES: others.RESOURCE_SLICES,
+    catalogue.CSI_NODES: others.CSI_NODES,
+    catalogue.CSI_DRIVERS: others.CSI_DRIVERS,
+    catalogue.VOLUME_ATTACHMENTS: others.ATTACHMENTS,
+    catalogue.ENDPOINT_SLICES: others.ENDPOINT_SLICES,
+}
 
 
 class Tables:
@@ -15,6 +52,5 @@ class Tables:
     def of(self, resource: Resource) -> Table:
         table = self._made.get(resource)
         if table is None:
-            columns: list[Column] = [NAME, AGE]
-            table = self._made[resource] = Table(columns, self._clock)
+            table = self._made[resource] = Table(_COLUMNS.get(resource, _PLAIN), self._clock)
         return table

@@ -1,0 +1,91 @@
+"""The parts of a cluster in one process."""
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from stowplan.clock import Clock, RealClock
+from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.all import all_controllers
+from stowplan.embedded.controllers.controller import Context
+from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.embedded.store import Store
+from stowplan.extenders.build import extenders_for
+from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.journal import PROBLEM, Journal
+from stowplan.up.loading import Loaded, load_into
+
+ThreeNodes = (Shape(count=3, zones=("a", "b", "c")),)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`."""
+
+    shapes: Sequence[Shape] = ThreeNodes
+    settings: Settings = field(default_factory=Settings.of)
+    kubelets: KubeletSettings = field(default_factory=KubeletSettings)
+    listening: Listening = field(default_factory=Listening)
+    loaded: Sequence[Loaded] = ()
+    seed: int | None = None
+
+
+class LocalCluster:
+    """A cluster that runs as long as `running` is entered. `report` is told of what goes wrong."""
+
+    def __init__(
+        self, plan: Plan, *, clock: Clock | None = None, report: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.plan = plan
+        self.clock = RealClock() if clock is None else clock
+        rng = random.Random(plan.seed)
+        self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
+        furnish(self.store)
+        load_into(self.store, plan.loaded)
+        self.client = InProcessClient(self.store)
+        self.server = ApiServer(
+            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+        )
+        self.kubelets = Kubelets(
+            self.client,
+            plan.shapes,
+            plan.kubelets,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            report=report,
+        )
+        context = Context.of(self.client, self.clock, random.Random(rng.getrandbits(64)), report)
+        self._crew = Crew(context, all_controllers(context))
+        self.scheduler = Scheduler(
+            self.client,
+            plan.settings,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            timer=perf_counter,
+            extenders=extenders_for(plan.settings.config),
+            journal=Journal(_telling(report)),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["LocalCluster"]:
+        """Run for as long as the block takes. Entered when the API is served and scheduling has begun."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            await stack.enter_async_context(self.kubelets.running())
+            await stack.enter_async_context(self._crew.running())
+            await stack.enter_async_context(self.scheduler.running())
+            yield self
+
+
+def _telling(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:
+    def tell(level: int, message: str, values: Mapping[str, object]) -> None:
+        if level == PROBLEM:
+            shown = " ".join(f"{name}={value}" for name, value in values.items())
+            report(f"scheduler: {message} {shown}".rstrip())
+
+    return tell
