@@ -252,7 +252,7 @@ def test_a_pod_made_anew_under_the_name_is_not_told_what_became_of_the_old_one()
         world.wire.seconds = 2
         world.put_pod("p", cpu="100")
         await world.settle(0.5)
-        world.add_node("m", unschedulable=True)
+        world.change_node("n", taints=[{"key": "k", "effect": "NoSchedule"}])
         await world.until(1.5)
         assert "0/1 nodes" in world.message("p")
         world.delete_pod("p")
