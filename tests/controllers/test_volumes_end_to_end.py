@@ -1,4 +1,4 @@
-"""Claims get their volumes: static and made, at once or when a scheduler has chosen; whatever fails between."""
+"""Claims get their volumes: static and made, at once or when a scheduler has chosen, whatever fails."""
 
 from typing import Any
 

@@ -51,12 +51,14 @@ EVERY_OBJECT: Final = Selection()
 class DeleteOptions(msgspec.Struct, frozen=True):
     """How to delete: how much time the object is given, and which object exactly is meant.
 
-    Without a grace period the object's own one counts.
+    Without a grace period the object's own one counts. `propagation` says what becomes of objects that this
+    one owns: they go afterwards (`Background` or nothing), first (`Foreground`), or stay (`Orphan`).
     """
 
     grace_period_seconds: int | None = None
     uid: str | None = None
     resource_version: str | None = None
+    propagation: str = ""
 
 
 ORDINARY_DELETION: Final = DeleteOptions()

@@ -12,6 +12,7 @@ from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.benchoptions import AT_LEAST_ONE, JSON, NOT_NEGATIVE, echo_json
 from stowplan.cli.benchscheduler import churn_command, loop_command, preemption_command, soak_command
+from stowplan.cli.benchserver import apiserver_command
 from stowplan.cli.values import OneOf
 
 
@@ -113,5 +114,5 @@ def metrics_command(pods: int, as_json: bool) -> None:
         echo_json({"pods": pods, **asdict(figures)})
 
 
-for command in (loop_command, churn_command, preemption_command, soak_command):
+for command in (apiserver_command, loop_command, churn_command, preemption_command, soak_command):
     bench.add_command(command)

@@ -24,7 +24,8 @@ _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_P
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _feature_gates(command: _Command) -> _Command:
+def feature_gates_option(command: _Command) -> _Command:
+    """The option that switches feature gates, for every command with a scheduler in it."""
     option = click.option(
         "--feature-gates",
         metavar="GATE=BOOL,…",
@@ -34,7 +35,8 @@ def _feature_gates(command: _Command) -> _Command:
     return option(command)
 
 
-def _plugins(command: _Command) -> _Command:
+def plugins_option(command: _Command) -> _Command:
+    """The option that brings plugins from outside the tree."""
     option = click.option(
         "--plugin",
         "plugins",
@@ -51,21 +53,21 @@ def config_group() -> None:
 
 
 @config_group.command("defaults")
-@_feature_gates
+@feature_gates_option
 def defaults_command(feature_gates: tuple[str, ...]) -> None:
     """Print the configuration that holds when there is no file, as YAML."""
-    with _one_line_errors():
+    with one_line_errors():
         gates = parse_feature_gates(feature_gates)
         click.echo(dump_yaml(build(default_config(gates)).config), nl=False)
 
 
 @config_group.command("validate")
 @click.argument("file")
-@_feature_gates
-@_plugins
+@feature_gates_option
+@plugins_option
 def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
     """Check FILE as thoroughly as a scheduler that starts with it."""
-    with _one_line_errors():
+    with one_line_errors():
         built = _built(file, feature_gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
@@ -73,11 +75,11 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
 
 @config_group.command("show")
 @click.argument("file")
-@_feature_gates
-@_plugins
+@feature_gates_option
+@plugins_option
 def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
     """Show what FILE amounts to: the plugins that run at each point, and the completed configuration."""
-    with _one_line_errors():
+    with one_line_errors():
         built = _built(file, feature_gates, plugins)
     for line in _described(built):
         click.echo(line)
@@ -85,7 +87,7 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """Turns a refused configuration into one line on stderr and exit code 1."""
     try:
         yield

@@ -11,6 +11,7 @@ from stowplan.cli.bench import bench
 from stowplan.cli.chaos import chaos
 from stowplan.cli.config import config_group
 from stowplan.cli.demo import demo
+from stowplan.cli.up import up
 from stowplan.cli.verify import verify_command
 from stowplan.config import ConfigError
 from stowplan.framework.errors import ProfileError
@@ -37,7 +38,7 @@ def stowplan() -> None:
     """A Kubernetes scheduler: a drop-in, a cluster in one process, and a simulator on one engine."""
 
 
-for command in (apiserver, bench, chaos, config_group, demo, verify_command):
+for command in (apiserver, bench, chaos, config_group, demo, up, verify_command):
     stowplan.add_command(command)
 
 

@@ -10,9 +10,20 @@ from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.all import all_controllers
-from stowplan.embedded.controllers.controller import Context
+from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.daemonsets import DaemonSets
+from stowplan.embedded.controllers.deployments import Deployments
+from stowplan.embedded.controllers.disruption import Disruption
+from stowplan.embedded.controllers.ephemeral import EphemeralVolumes
+from stowplan.embedded.controllers.jobs import Jobs
+from stowplan.embedded.controllers.nodelifecycle import NodeLifecycle
+from stowplan.embedded.controllers.podgc import PodGC
+from stowplan.embedded.controllers.provisioner import Provisioner
+from stowplan.embedded.controllers.replicasets import ReplicaSets
 from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.controllers.statefulsets import StatefulSets
+from stowplan.embedded.controllers.tainteviction import TaintEviction
+from stowplan.embedded.controllers.volumes import Volumes
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
 from stowplan.extenders.build import extenders_for
@@ -20,14 +31,30 @@ from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.journal import PROBLEM, Journal
 from stowplan.up.loading import Loaded, load_into
 
-ThreeNodes = (Shape(count=3, zones=("a", "b", "c")),)
+CONTROLLERS: Sequence[type[Controller]] = (
+    Deployments,
+    ReplicaSets,
+    StatefulSets,
+    DaemonSets,
+    Jobs,
+    Volumes,
+    Provisioner,
+    EphemeralVolumes,
+    Disruption,
+    NodeLifecycle,
+    TaintEviction,
+    PodGC,
+)
+"""Every control loop of a cluster."""
+
+THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`."""
 
-    shapes: Sequence[Shape] = ThreeNodes
+    shapes: Sequence[Shape] = THREE_NODES
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
@@ -60,7 +87,7 @@ class LocalCluster:
             report=report,
         )
         context = Context.of(self.client, self.clock, random.Random(rng.getrandbits(64)), report)
-        self._crew = Crew(context, all_controllers(context))
+        self._crew = Crew(context, [made(context) for made in CONTROLLERS])
         self.scheduler = Scheduler(
             self.client,
             plan.settings,

@@ -94,9 +94,7 @@ def _objects(place: str, document: Any, catalogue: Catalogue) -> Iterator[Loaded
 def load_into(store: Store, loaded: Sequence[Loaded]) -> None:
     """Create objects with the status they came with. What exists already stays. Raises LoadError."""
     for place, resource, body in loaded:
-        metadata = {
-            field: value for field, value in body["metadata"].items() if field not in _SERVERS_OWN
-        }
+        metadata = {field: value for field, value in body["metadata"].items() if field not in _SERVERS_OWN}
         if "deletionTimestamp" in metadata:
             continue
         try:

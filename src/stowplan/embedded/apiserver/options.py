@@ -160,7 +160,8 @@ def delete_options(query: Query, body: Json) -> DeleteOptions:
     """How to delete, from the query and from the body, which counts for more."""
     grace = body.get("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
     conditions = body.get("preconditions") or {}
-    return DeleteOptions(grace, conditions.get("uid"), conditions.get("resourceVersion"))
+    uid, version = conditions.get("uid"), conditions.get("resourceVersion")
+    return DeleteOptions(grace, uid, version, propagation(query, body))
 
 
 def propagation(query: Query, body: Json) -> str:

@@ -19,7 +19,7 @@ from stowplan.embedded.apiserver.bodies import (
 )
 from stowplan.embedded.apiserver.deleting import deletion_body
 from stowplan.embedded.apiserver.negotiation import wanted
-from stowplan.embedded.apiserver.options import delete_options, flag, is_dry_run, list_options, propagation
+from stowplan.embedded.apiserver.options import delete_options, flag, is_dry_run, list_options
 from stowplan.embedded.apiserver.paths import Target
 from stowplan.embedded.apiserver.views import Views
 from stowplan.embedded.store import Store
@@ -74,7 +74,6 @@ class Writing:
     async def delete(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
         body = deletion_body(await read_body(request), request.content_type)
         wire = self._views.wire(target.resource)
-        propagation(query, body)
         with self._store.rehearsal(is_dry_run(query, body)):
             obj = self._store.delete(wire.stored, target.namespace, target.name, delete_options(query, body))
         metadata = obj["metadata"]
@@ -89,7 +88,6 @@ class Writing:
         body = deletion_body(await read_body(request), request.content_type)
         options = list_options({key: value for key, value in query.items() if key != "watch"})
         wire = self._views.wire(target.resource)
-        propagation(query, body)
         with self._store.rehearsal(is_dry_run(query, body)):
             gone = self._store.delete_collection(
                 wire.stored,

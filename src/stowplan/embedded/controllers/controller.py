@@ -15,7 +15,7 @@ from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.events import NORMAL, Events
 from stowplan.embedded.controllers.informers import Informer, Informers
-from stowplan.embedded.controllers.objects import controller_of, key_of, name_of, uid_of
+from stowplan.embedded.controllers.objects import key_of, name_of, uid_of
 from stowplan.embedded.controllers.workqueue import WorkQueue
 
 REST_PER_OBJECT: Final = 50e-6
@@ -85,20 +85,12 @@ class Controller(ABC):
     def follow_owned(self, resource: Resource, owner_kind: str, owners: Informer) -> Informer:
         """Work on the controller of every object of a kind that changes; on all that may want an orphan."""
 
-        def told(old: Json | None, new: Json | None) -> None:
-            for obj in (old, new):
-                if obj is None:
-                    continue
-                owner = controller_of(obj)
-                if owner is not None and owner.get("kind") == owner_kind:
-                    namespace = obj["metadata"].get("namespace", "")
-                    self.queue.add(f"{namespace}/{owner.get('name', '')}")
-                elif owner is None and obj is new:
-                    for key in owners.in_namespace[obj["metadata"].get("namespace", "")]:
-                        self.queue.add(key)
+        def orphaned(namespace: str) -> None:
+            for key in owners.in_namespace[namespace]:
+                self.queue.add(key)
 
         informer = self.informer(resource)
-        informer.listen(told)
+        informer.listen_owned(owner_kind, self.queue.add, orphaned)
         return informer
 
     def _changed(self, old: Json | None, new: Json | None) -> None:

@@ -1,7 +1,7 @@
 """One picture of each kind for all control loops, with the indexes they look things up by."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -24,7 +24,7 @@ PATIENCE: Final = 5.0
 class Index:
     """Objects by something they say of themselves."""
 
-    def __init__(self, values: Callable[[Json], Iterable[str]]) -> None:
+    def __init__(self, values: Callable[[Json], Sequence[str]]) -> None:
         self._values = values
         self._found: dict[str, dict[str, Json]] = {}
 
@@ -33,12 +33,23 @@ class Index:
         return self._found.get(value, _NONE)
 
     def put(self, key: str, old: Json | None, new: Json | None) -> None:
-        before = set() if old is None else set(self._values(old))
-        for value in () if new is None else self._values(new):
-            self._found.setdefault(value, {})[key] = new  # type: ignore[assignment]
-            before.discard(value)
-        for value in sorted(before):
-            held = self._found[value]
+        now: Sequence[str] = ()
+        if new is not None:
+            now = self._values(new)
+            for value in now:
+                held = self._found.get(value)
+                if held is None:
+                    self._found[value] = {key: new}
+                else:
+                    held[key] = new
+        if old is not None:
+            for value in self._values(old):
+                if value not in now:
+                    self._remove(value, key)
+
+    def _remove(self, value: str, key: str) -> None:
+        held = self._found.get(value)
+        if held is not None:
             held.pop(key, None)
             if not held:
                 del self._found[value]
@@ -65,6 +76,8 @@ class Informer:
         self.on_node = Index(_node_of if resource == PODS else lambda obj: ())
         self._indexes = [self.by_owner, self.orphans, self.in_namespace, self.on_node]
         self._listeners: list[Listener] = []
+        self._owned_listeners: dict[str, Callable[[str], None]] = {}
+        self._orphan_listeners: list[Callable[[str], None]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._seen = 0
         self.reflector = Reflector(
@@ -80,7 +93,17 @@ class Informer:
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def index(self, values: Callable[[Json], Iterable[str]]) -> Index:
+    def listen_owned(
+        self, owner_kind: str, told: Callable[[str], None], told_orphan: Callable[[str], None]
+    ) -> None:
+        """Tell of changes of objects that an object of a kind controls (its key), or nobody (the namespace).
+
+        Most objects matter to one kind of controller only: the others need not look at them.
+        """
+        self._owned_listeners[owner_kind] = told
+        self._orphan_listeners.append(told_orphan)
+
+    def index(self, values: Callable[[Json], Sequence[str]]) -> Index:
         """One more index; to be asked for before anything has been heard."""
         index = Index(values)
         self._indexes.append(index)
@@ -120,6 +143,23 @@ class Informer:
             self._release()
         for listener in self._listeners:
             listener(old, new)
+        if self._owned_listeners:
+            self._tell_controllers(old, new)
+
+    def _tell_controllers(self, old: Json | None, new: Json | None) -> None:
+        for obj in (new, old):
+            if obj is None:
+                continue
+            owner = controller_of(obj)
+            if owner is not None:
+                told = self._owned_listeners.get(owner.get("kind", ""))
+                if told is not None:
+                    told(f"{namespace_of(obj)}/{owner.get('name', '')}")
+            elif obj is new:
+                for told in self._orphan_listeners:
+                    told(namespace_of(obj))
+            if old is not None and new is not None and owners_of(old) is owners_of(new):
+                return
 
     def _release(self) -> None:
         version = self._version()
@@ -173,7 +213,7 @@ def namespace_of(obj: Json) -> str:
     return namespace
 
 
-def _node_of(pod: Json) -> Iterable[str]:
+def _node_of(pod: Json) -> Sequence[str]:
     node = pod.get("spec", {}).get("nodeName")
     return (node,) if node else ()
 

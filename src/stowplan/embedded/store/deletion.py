@@ -12,6 +12,7 @@ from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.embedded.store.objects import with_metadata
 from stowplan.embedded.store.preconditions import check_deletion
 
+_PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -25,6 +26,7 @@ class Deletion(NamedTuple):
 def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: float) -> Deletion:
     """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
+    obj = _held_for_others(obj, options.propagation)
     held = bool(obj["metadata"].get("finalizers"))
     if resource == NAMESPACES and _contents_held(obj):
         return Deletion(_terminating(_mark(obj, now)), remove=False)
@@ -34,6 +36,15 @@ def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: floa
             marked, seconds = grace
             return Deletion(marked, remove=not held and seconds == 0)
     return Deletion(_mark(obj, now), remove=False) if held else Deletion(obj, remove=True)
+
+
+def _held_for_others(obj: Json, propagation: str) -> Json:
+    """The object, held until what it owns is gone or has been let go, if that is to be so."""
+    finalizer = _PROPAGATION.get(propagation)
+    held = obj["metadata"].get("finalizers") or []
+    if finalizer is None or finalizer in held or "deletionTimestamp" in obj["metadata"]:
+        return obj
+    return with_metadata(obj, finalizers=[*held, finalizer])
 
 
 def ends_with_update(obj: Json, updated: Json) -> bool:

@@ -239,7 +239,7 @@ class Store(Ledger):
         marked = self._write(pods, key, evictions.evicted(pod, stamp), pod)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
-            options = DeleteOptions(options.grace_period_seconds, options.uid, version)
+            options = DeleteOptions(options.grace_period_seconds, options.uid, version, options.propagation)
         return self.delete(PODS, namespace, name, options)
 
     def _free_name(self, collection: Collection, metadata: Json, namespace: str) -> str:

@@ -1,0 +1,175 @@
+"""`stowplan up`: a whole cluster in one process."""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.values import AtLeast
+from stowplan.config import default_config, load_file
+from stowplan.config.gates import parse_feature_gates
+from stowplan.embedded.apiserver import Listening
+from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
+from stowplan.framework.loading import installed_plugins, load_plugin
+from stowplan.scheduler import Settings
+from stowplan.scheduler.garbage import calm_collector
+from stowplan.up import LocalCluster, Plan
+from stowplan.up.demo import narrate
+from stowplan.up.loading import LoadError, load_files
+from stowplan.up.progress import Progress
+
+_OFTEN = 0.2
+"""Seconds between two looks at the progress in a terminal."""
+
+_SELDOM = 5.0
+"""Seconds between two lines where nobody watches."""
+
+_ZONES = ("a", "b", "c")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("up")
+@click.option("--nodes", type=AtLeast(0), help="So many nodes of 8 CPU and 32Gi in three zones [default: 3].")
+@click.option("--shapes", type=_FILE, help="Nodes as a file says: counts, sizes, labels, taints, devices.")
+@click.option(
+    "--load", "files", type=_FILE, multiple=True, help="Begin with these manifests. Can be repeated."
+)
+@click.option("--config", type=_FILE, help="A KubeSchedulerConfiguration for the scheduler.")
+@feature_gates_option
+@plugins_option
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any free one")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write it there.")
+@click.option("--seed", type=int, help="The same seed makes the same choices.")
+@click.option("--demo", is_flag=True, help="Apply a small varied workload and tell what becomes of it.")
+@click.option("--until-done", is_flag=True, help="With --demo: end when the story does.")
+def up(
+    nodes: int | None,
+    shapes: Path | None,
+    files: tuple[Path, ...],
+    config: Path | None,
+    feature_gates: tuple[str, ...],
+    plugins: tuple[str, ...],
+    port: int,
+    bind: str,
+    kubeconfig_out: Path | None,
+    seed: int | None,
+    demo: bool,
+    until_done: bool,
+) -> None:
+    """A Kubernetes cluster in this process: API server, scheduler, controllers and pretend kubelets.
+
+    kubectl and every other client can talk to it. Pods seem to run, but nothing is started on this machine.
+    Everything is in memory and gone when it ends, with Ctrl-C. It listens on loopback only unless `--bind`
+    says otherwise, and asks for a token that the kubeconfig holds.
+    """
+    if nodes is not None and shapes is not None:
+        raise click.UsageError("--nodes and --shapes both say which nodes there are: give one of them")
+    if until_done and not demo:
+        raise click.UsageError("--until-done needs --demo")
+    with one_line_errors():
+        gates = parse_feature_gates(feature_gates)
+        loaded = default_config(gates) if config is None else load_file(str(config), gates)
+        settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+    try:
+        plan = Plan(
+            shapes=_shapes(nodes, shapes, loading=bool(files)),
+            settings=settings,
+            kubelets=replace(KubeletSettings(), adopt=bool(files)),
+            listening=Listening(bind, port),
+            loaded=load_files(files),
+            seed=seed,
+        )
+        cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
+    except (ShapeError, LoadError) as error:
+        raise click.ClickException(str(error)) from None
+    asyncio.run(_run(cluster, kubeconfig_out, demo=demo, until_done=until_done))
+
+
+def _shapes(nodes: int | None, path: Path | None, *, loading: bool) -> Sequence[Shape]:
+    """The nodes there shall be; files that are loaded bring their own unless more are asked for."""
+    if path is not None:
+        return read_shapes(path)
+    if nodes is None:
+        nodes = 0 if loading else 3
+    return (Shape(count=nodes, zones=_ZONES),) if nodes else ()
+
+
+async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_done: bool) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with cluster.running():
+        cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
+        path = _place(out)
+        write_kubeconfig(path, cluster.server.kubeconfig())
+        _greet(cluster, path)
+        with calm_collector():
+            telling = asyncio.create_task(_tell(cluster, demo=demo, ended=ended if until_done else None))
+            await ended.wait()
+            telling.cancel()
+            with suppress(asyncio.CancelledError):
+                await telling
+        click.echo("stopping")
+    if out is None:
+        path.unlink(missing_ok=True)
+
+
+def _greet(cluster: LocalCluster, path: Path) -> None:
+    nodes = len(cluster.kubelets.names)
+    click.echo(
+        f"A cluster with {nodes:,} nodes is up at {cluster.server.url}. Ctrl-C ends it. In another shell:"
+    )
+    click.echo("")
+    click.echo(f"  export KUBECONFIG={path}")
+    click.echo("  kubectl get nodes")
+    click.echo("  kubectl create deployment hello --image=nginx --replicas=5 && kubectl get pods -o wide")
+    click.echo("")
+
+
+async def _tell(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | None) -> None:
+    if demo:
+        async for line in narrate(cluster):
+            click.echo(line)
+        click.echo("")
+        if ended is not None:
+            ended.set()
+            return
+    await _show_progress(cluster)
+
+
+async def _show_progress(cluster: LocalCluster) -> None:
+    """One line that changes in place, or a new line now and then where that is not possible."""
+    progress = Progress(cluster.store, cluster.clock.now())
+    live = sys.stdout.isatty()
+    shown = ""
+    try:
+        while True:
+            line = progress.counts(cluster.clock.now()).line()
+            if live:
+                click.echo(f"\r\x1b[K{line}", nl=False)
+            elif line != shown:
+                click.echo(line)
+            shown = line
+            await asyncio.sleep(_OFTEN if live else _SELDOM)
+    finally:
+        progress.close()
+        if live:
+            click.echo("")
+
+
+def _place(out: Path | None) -> Path:
+    """Where the kubeconfig goes: where asked, or a file of our own."""
+    if out is not None:
+        return out.absolute()
+    with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
+        return Path(file.name)
