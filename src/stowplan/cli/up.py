@@ -39,9 +39,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("up")
 @click.option("--nodes", type=AtLeast(0), help="So many nodes of 8 CPU and 32Gi in three zones [default: 3].")
 @click.option("--shapes", type=_FILE, help="Nodes as a file says: counts, sizes, labels, taints, devices.")
-@click.option(
-    "--load", "files", type=_FILE, multiple=True, help="Begin with these manifests. Can be repeated."
-)
+@click.option("--load", "files", type=_FILE, multiple=True, help="Begin with a manifest. Can be repeated.")
 @click.option("--config", type=_FILE, help="A KubeSchedulerConfiguration for the scheduler.")
 @feature_gates_option
 @plugins_option
@@ -126,9 +124,8 @@ async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_don
 
 def _greet(cluster: LocalCluster, path: Path) -> None:
     nodes = len(cluster.kubelets.names)
-    click.echo(
-        f"A cluster with {nodes:,} nodes is up at {cluster.server.url}. Ctrl-C ends it. In another shell:"
-    )
+    click.echo(f"A cluster with {nodes:,} nodes is up at {cluster.server.url}")
+    click.echo("Ctrl-C ends it. In another shell:")
     click.echo("")
     click.echo(f"  export KUBECONFIG={path}")
     click.echo("  kubectl get nodes")

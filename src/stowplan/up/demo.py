@@ -31,7 +31,7 @@ class _Story:
         self._store = cluster.store
 
     async def tell(self) -> AsyncIterator[str]:
-        yield "Six web servers, evenly over the zones, and a database whose three pods avoid each other's nodes:"
+        yield "Six web servers, evenly over the zones, and a database whose pods avoid each other's nodes:"
         self._store.create(
             DEPLOYMENTS, _deployment("web", 6, cpu="500m", topologySpreadConstraints=[_spread("web")])
         )
@@ -52,6 +52,13 @@ class _Story:
         yield ""
         async for line in self._push_in():
             yield line
+        yield ""
+        explained = self._cluster.scheduler.explain(f"{NAMESPACE}/db-0")
+        if explained is not None:
+            yield "Every decision can be asked for its reasons. Why is db-0 where it is?"
+            yield ""
+            for line in explained.text().rstrip().splitlines():
+                yield f"  {line}"
 
     async def _push_in(self) -> AsyncIterator[str]:
         nodes = self._cluster.scheduler.context.cache.table.node_count
@@ -64,14 +71,8 @@ class _Story:
         await self._until(lambda: self._count("filler", "Pending") > 0 and self._all_tried("filler"))
         self._store.create(PODS, _pod("urgent", cpu="3", priorityClassName="urgent"))
         await self._until(lambda: self._count("urgent", "Running") > 0)
-        explained = self._cluster.scheduler.explain(f"{NAMESPACE}/urgent")
         gone = [event["regarding"]["name"] for event in self._events("Preempted")]
         yield f"  urgent runs on {self._node_of('urgent')}; {len(gone)} unimportant pods had to go for it"
-        if explained is not None:
-            yield ""
-            yield "Why there? Every decision can be asked for its reasons:"
-            for line in explained.text().rstrip().splitlines():
-                yield f"  {line}"
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         try:

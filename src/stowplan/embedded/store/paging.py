@@ -1,6 +1,6 @@
 """Lists in pages: every page shows the state of the first one, as long as that is remembered."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from stowplan.api import status
@@ -33,13 +33,20 @@ class Page(NamedTuple):
     remaining: int | None = None
 
 
-def page_of(collection: Collection, chosen: Predicate | None, place: Place, now: int) -> Page:
-    """The objects of a page. Raises `ApiError`: 410 for a version forgotten, 504 for one to come."""
+def page_of(
+    collection: Collection, namespace: str, chosen: Predicate | None, place: Place, now: int
+) -> Page:
+    """The objects of a page, in one namespace or (empty) in all.
+
+    Raises `ApiError`: 410 for a version forgotten, 504 for one to come.
+    """
     version = now if place.version is None else place.version
     if version > now:
         raise status.too_large_version(version, now)
     objects = collection.objects if version == now else collection.state_at(version)
     order = collection.order() if objects is collection.objects else sorted(objects)
+    if namespace and collection.resource.namespaced:
+        order = order[bisect_left(order, (namespace, "")) : bisect_left(order, (f"{namespace}\0", ""))]
     first = 0 if place.after is None else bisect_right(order, place.after)
     if not place.limit:
         found = [objects[key] for key in order[first:]]

@@ -86,8 +86,8 @@ class Store(Ledger):
         self, resource: Resource, namespace: str, selection: Selection, place: Place = FIRST_PAGE
     ) -> Page:
         """Some of the objects that match, and where the next ones begin."""
-        chosen = predicate(resource, namespace, selection)
-        return page_of(self._collection(resource), chosen, place, self.version)
+        chosen = predicate(resource, "", selection)
+        return page_of(self._collection(resource), namespace, chosen, place, self.version)
 
     def list(self, resource: Resource, namespace: str = "", selection: Selection = EVERY_OBJECT) -> Listing:
         """The objects in a namespace (empty: in all), ordered by namespace and name."""

@@ -1,0 +1,113 @@
+"""A server in a thread of its own, and the plainest of clients."""
+
+import asyncio
+import http.client
+import json
+import random
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from stowplan.clock import RealClock
+from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.store import Store
+
+T = TypeVar("T")
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    code: int
+    body: Any
+    headers: Any
+
+
+class Served:
+    """A running server. `run` does something with its store, in its thread."""
+
+    def __init__(self, server: ApiServer, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self.server = server
+        self.store = store
+        self._loop = loop
+
+    def run(self, work: Callable[[Store], T]) -> T:
+        async def there() -> T:
+            return work(self.store)
+
+        return asyncio.run_coroutine_threadsafe(there(), self._loop).result(10)
+
+    def connection(self) -> http.client.HTTPConnection:
+        host, port = self.server.url.split("//")[1].split(":")
+        certificate = self.server.certificate
+        if certificate is None:
+            return http.client.HTTPConnection(host, int(port), timeout=10)
+        context = ssl.create_default_context(cadata=certificate.decode())
+        return http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
+
+    def headers(self, **more: str) -> dict[str, str]:
+        given = {"Authorization": f"Bearer {self.server.token}", "Content-Type": "application/json"}
+        return given | {name.replace("_", "-"): value for name, value in more.items()}
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """One request. A body that is not bytes is sent as JSON."""
+        connection = self.connection()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, data, self.headers(**headers))
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        is_json = response.headers.get("Content-Type", "").startswith("application/json")
+        return Answer(response.status, json.loads(text) if is_json and text else text, response.headers)
+
+    def watch(self, path: str) -> Iterator[Any]:
+        """The events of a watch, until the server ends it."""
+        connection = self.connection()
+        connection.request("GET", path, headers=self.headers())
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        try:
+            for line in response:
+                yield json.loads(line)
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(*, plain: bool = True, admission: bool = True, **store_options: Any) -> Iterator[Served]:
+    """A server for a while; without TLS if nobody asks for it, to be quick."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    rules = ClusterAdmission() if admission else None
+    store = Store(RealClock(), random.Random(1), admission=rules, **store_options)
+    furnish(store)
+    server = ApiServer(store, Listening(plain=plain, token="the-token"), rng=random.Random(1))
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    try:
+        yield Served(server, store, loop)
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def pod(name: str = "", **more: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}], **more.pop("spec", {})}
+    named = {"name": name} if name else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, **more}, "spec": spec}
+
+
+def deployment(name: str, replicas: int = 2) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod()["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}

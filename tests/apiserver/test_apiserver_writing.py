@@ -1,0 +1,290 @@
+"""Creating, replacing, patching, applying, deleting, binding and evicting over HTTP."""
+
+from typing import Any
+
+import pytest
+from apiserver.serving import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, deployment, pod
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def test_what_is_created_comes_back_as_it_is_kept(api: Served) -> None:
+    answer = api.ask("POST", PODS, pod("made"))
+    assert answer.code == 201
+    assert answer.body["metadata"]["uid"]
+    assert answer.body["spec"]["schedulerName"] == "default-scheduler"
+    assert api.ask("GET", f"{PODS}/made").body == answer.body
+    again = api.ask("POST", PODS, pod("made"))
+    assert (again.code, again.body["reason"]) == (409, "AlreadyExists")
+    assert again.body["details"] == {"name": "made", "kind": "pods"}
+
+
+def test_yaml_is_read_too(api: Served) -> None:
+    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata: {a: '1', when: 2026-01-01}\n"
+    answer = api.ask("POST", MAPS, text, Content_Type="application/yaml")
+    assert answer.code == 201, answer.body
+    assert answer.body["data"] == {"a": "1", "when": "2026-01-01"}
+    bomb = b"a: &a [x, x]\nb: [*a, *a]\n"
+    assert api.ask("POST", MAPS, bomb, Content_Type="application/yaml").code == 400
+
+
+def test_a_generated_name_is_told(api: Served) -> None:
+    name = api.ask("POST", PODS, pod(generateName="made-")).body["metadata"]["name"]
+    assert name.startswith("made-")
+    assert len(name) == 10
+
+
+def test_unknown_fields_are_left_out_with_a_warning_or_refused(api: Served) -> None:
+    body = pod("odd", spec={"color": "red"})
+    body["metadata"]["size"] = 3
+    strict = api.ask("POST", f"{PODS}?fieldValidation=Strict", body)
+    assert strict.code == 400
+    assert strict.body["message"].endswith(
+        'strict decoding error: unknown field "metadata.size", unknown field "spec.color"'
+    )
+    warned = api.ask("POST", PODS, body)
+    assert warned.code == 201
+    assert warned.headers.get_all("Warning") == [
+        '299 - "unknown field \\"metadata.size\\""',
+        '299 - "unknown field \\"spec.color\\""',
+    ]
+    assert "color" not in warned.body["spec"]
+    body["metadata"]["name"] = "odd2"
+    assert api.ask("POST", f"{PODS}?fieldValidation=Ignore", body).headers.get("Warning") is None
+
+
+def test_a_try_changes_nothing(api: Served) -> None:
+    version = api.run(lambda store: store.version)
+    made = api.ask("POST", f"{PODS}?dryRun=All", pod("tried"))
+    assert (made.code, made.body["spec"]["dnsPolicy"]) == (201, "ClusterFirst")
+    assert api.ask("GET", f"{PODS}/tried").code == 404
+    api.ask("POST", PODS, pod("kept"))
+    patched = api.ask(
+        "PATCH", f"{PODS}/kept?dryRun=All", {"metadata": {"labels": {"a": "b"}}}, Content_Type=MERGE
+    )
+    assert patched.body["metadata"]["labels"] == {"a": "b"}
+    assert api.ask("DELETE", f"{PODS}/kept?dryRun=All").code == 200
+    assert api.ask("DELETE", f"{PODS}/kept", {"dryRun": ["All"]}).code == 200
+    assert "labels" not in api.ask("GET", f"{PODS}/kept").body["metadata"]
+    assert api.run(lambda store: store.version) == version + 1
+
+
+@pytest.mark.parametrize(
+    ("patch", "kind"),
+    [
+        ({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "new"}]}}}}, STRATEGIC),
+        ([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "new"}], JSON_PATCH),
+        (
+            {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "new"}]}}}},
+            MERGE,
+        ),
+    ],
+)
+def test_patches_of_every_kind_change_what_they_say(api: Served, patch: Any, kind: str) -> None:
+    name = f"patched-{len(kind)}"
+    assert api.ask("POST", DEPLOYMENTS, deployment(name)).code == 201
+    answer = api.ask("PATCH", f"{DEPLOYMENTS}/{name}", patch, Content_Type=kind)
+    assert answer.code == 200, answer.body
+    assert answer.body["spec"]["template"]["spec"]["containers"][0]["image"] == "new"
+    assert answer.body["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize(
+    ("patch", "kind", "code"),
+    [
+        ({"spec": {"containers": 5}}, MERGE, 400),
+        ({"metadata": {"resourceVersion": "1"}}, MERGE, 409),
+        ({"metadata": {"name": "other"}}, MERGE, 400),
+        ({"metadata": {"uid": "other"}}, MERGE, 409),
+        ([{"op": "test", "path": "/spec/nodeName", "value": "n"}], JSON_PATCH, 422),
+        ([{"op": "fly"}], JSON_PATCH, 400),
+        ({"spec": {"containers": [{"image": "nameless"}]}}, STRATEGIC, 422),
+        ("text", STRATEGIC, 400),
+        ({"spec": {"nodeName": "n"}}, MERGE, 422),
+    ],
+)
+def test_patches_that_do_not_fit_are_refused(api: Served, patch: Any, kind: str, code: int) -> None:
+    api.ask("POST", PODS, pod("fixed"))
+    before = api.ask("GET", f"{PODS}/fixed").body
+    answer = api.ask("PATCH", f"{PODS}/fixed", patch, Content_Type=kind)
+    assert answer.code == code, answer.body
+    assert api.ask("GET", f"{PODS}/fixed").body == before
+
+
+def test_an_update_needs_the_latest_version(api: Served) -> None:
+    old = api.ask("POST", MAPS, {"metadata": {"name": "m"}, "data": {"a": "1"}}).body
+    new = {**old, "data": {"a": "2"}}
+    assert api.ask("PUT", f"{MAPS}/m", new).body["data"] == {"a": "2"}
+    stale = api.ask("PUT", f"{MAPS}/m", {**old, "data": {"a": "3"}})
+    assert (stale.code, stale.body["reason"]) == (409, "Conflict")
+    other = api.ask("PUT", f"{MAPS}/n", new)
+    assert other.code == 400
+    assert "does not match" in other.body["message"]
+
+
+def test_status_is_written_apart(api: Served) -> None:
+    api.ask("POST", PODS, pod("told"))
+    patch = {"status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}}}
+    answer = api.ask("PATCH", f"{PODS}/told/status", patch, Content_Type=STRATEGIC)
+    assert answer.body["status"]["phase"] == "Running"
+    assert "labels" not in answer.body["metadata"]
+    assert api.ask("GET", f"{PODS}/told/status").body["status"]["phase"] == "Running"
+    ignored = api.ask("PATCH", f"{PODS}/told", {"status": {"phase": "Failed"}}, Content_Type=MERGE)
+    assert ignored.body["status"]["phase"] == "Running"
+
+
+def test_a_pod_is_bound_in_both_ways(api: Served) -> None:
+    api.ask("POST", PODS, pod("one"))
+    api.ask("POST", PODS, pod("two"))
+    target = {"target": {"kind": "Node", "name": "n"}}
+    assert api.ask("POST", f"{PODS}/one/binding", {"metadata": {"name": "one"}, **target}).code == 201
+    body = {"metadata": {"name": "two"}, **target}
+    assert api.ask("POST", "/api/v1/namespaces/default/bindings", body).code == 201
+    for name in ("one", "two"):
+        assert api.ask("GET", f"{PODS}/{name}").body["spec"]["nodeName"] == "n"
+    again = api.ask("POST", f"{PODS}/one/binding", {"metadata": {"name": "one"}, **target})
+    assert again.body["message"] == (
+        'Operation cannot be fulfilled on pods/binding "one": pod one is already assigned to node "n"'
+    )
+
+
+def test_an_eviction_asks_the_budget(api: Served) -> None:
+    api.ask("POST", PODS, pod("guarded", labels={"app": "g"}))
+    api.ask("POST", f"{PODS}/guarded/binding", {"target": {"name": "n"}})
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    api.ask("PATCH", f"{PODS}/guarded/status", {"status": ready}, Content_Type=MERGE)
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "g"}}}}
+    api.ask("POST", budgets, budget)
+    told = {"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}}
+    api.ask("PATCH", f"{budgets}/b/status", told, Content_Type=MERGE)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guarded"}}
+    refused = api.ask("POST", f"{PODS}/guarded/eviction", eviction)
+    assert (refused.code, refused.body["reason"]) == (429, "TooManyRequests")
+    told["status"]["disruptionsAllowed"] = 1
+    api.ask("PATCH", f"{budgets}/b/status", told, Content_Type=MERGE)
+    assert api.ask("POST", f"{PODS}/guarded/eviction", eviction).code == 201
+    assert "deletionTimestamp" in api.ask("GET", f"{PODS}/guarded").body["metadata"]
+
+
+def test_deleting_tells_what_became_of_it(api: Served) -> None:
+    made = api.ask("POST", MAPS, {"metadata": {"name": "gone"}}).body["metadata"]
+    wrong = api.ask("DELETE", f"{MAPS}/gone", {"preconditions": {"uid": "other"}})
+    assert wrong.code == 409
+    answer = api.ask("DELETE", f"{MAPS}/gone")
+    assert answer.body["status"] == "Success"
+    assert answer.body["details"] == {"name": "gone", "kind": "configmaps", "uid": made["uid"]}
+    api.ask("POST", PODS, pod("slow", spec={"nodeName": "n"}))
+    dying = api.ask("DELETE", f"{PODS}/slow?gracePeriodSeconds=7").body
+    assert dying["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert api.ask("DELETE", f"{PODS}/slow", {"gracePeriodSeconds": 0}).code == 200
+    assert api.ask("GET", f"{PODS}/slow").code == 404
+
+
+@pytest.mark.parametrize(("policy", "held"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])])
+def test_what_is_owned_can_go_first_or_stay(api: Served, policy: str, held: list[str]) -> None:
+    name = f"owner-{policy.lower()}"
+    api.ask("POST", DEPLOYMENTS, deployment(name))
+    answer = api.ask("DELETE", f"{DEPLOYMENTS}/{name}", {"propagationPolicy": policy})
+    assert answer.body["metadata"]["finalizers"] == held
+    assert "deletionTimestamp" in answer.body["metadata"]
+    assert api.ask("DELETE", f"{DEPLOYMENTS}/{name}?propagationPolicy=Sideways").code == 422
+
+
+def test_a_collection_is_deleted_by_selector(api: Served) -> None:
+    for number in range(4):
+        api.ask("POST", MAPS, {"metadata": {"name": f"c{number}", "labels": {"odd": str(number % 2)}}})
+    answer = api.ask("DELETE", f"{MAPS}?labelSelector=odd%3D1")
+    assert [item["metadata"]["name"] for item in answer.body["items"]] == ["c1", "c3"]
+    left = api.ask("GET", f"{MAPS}?labelSelector=odd").body["items"]
+    assert [item["metadata"]["name"] for item in left] == ["c0", "c2"]
+
+
+def test_a_namespace_stays_until_it_is_finalized(api: Served) -> None:
+    path = "/api/v1/namespaces"
+    assert api.ask("POST", path, {"metadata": {"name": "room"}}).body["spec"] == {"finalizers": ["kubernetes"]}
+    dying = api.ask("DELETE", f"{path}/room").body
+    assert dying["status"]["phase"] == "Terminating"
+    refused = api.ask("POST", f"{path}/room/pods", pod("late"))
+    assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
+    assert refused.body["message"].endswith("in namespace room because it is being terminated")
+    assert api.ask("PUT", f"{path}/room/finalize", {**dying, "spec": {}}).code == 200
+    assert api.ask("GET", f"{path}/room").code == 404
+    lasting = api.ask("DELETE", f"{path}/default")
+    assert (lasting.code, lasting.body["reason"]) == (403, "Forbidden")
+
+
+def applied(api: Served, name: str, data: dict[str, str], manager: str, **query: str) -> Any:
+    more = "".join(f"&{key}={value}" for key, value in query.items())
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return api.ask("PATCH", f"{MAPS}/{name}?fieldManager={manager}{more}", body, Content_Type=APPLY)
+
+
+def test_applying_creates_changes_and_takes_away(api: Served) -> None:
+    assert applied(api, "app", {"a": "1", "b": "2"}, "me").code == 201
+    answer = applied(api, "app", {"a": "3", "c": "4"}, "me")
+    assert (answer.code, answer.body["data"]) == (200, {"a": "3", "c": "4"})
+    version = answer.body["metadata"]["resourceVersion"]
+    assert applied(api, "app", {"a": "3", "c": "4"}, "me").body["metadata"]["resourceVersion"] == version
+    entry = answer.body["metadata"]["managedFields"][0]
+    assert (entry["manager"], entry["operation"]) == ("me", "Apply")
+    assert entry["fieldsV1"] == {"f:data": {"f:a": {}, "f:c": {}}}
+
+
+def test_applying_what_somebody_else_manages_is_a_conflict_unless_it_is_forced(api: Served) -> None:
+    applied(api, "shared", {"a": "1"}, "first")
+    same = applied(api, "shared", {"a": "1", "b": "2"}, "second")
+    assert same.body["data"] == {"a": "1", "b": "2"}
+    refused = applied(api, "shared", {"a": "9", "b": "2"}, "second")
+    assert (refused.code, refused.body["reason"]) == (409, "Conflict")
+    assert refused.body["message"] == 'Apply failed with 1 conflict: conflict with "first": .data.a'
+    assert refused.body["details"]["causes"] == [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "first"', "field": ".data.a"}
+    ]
+    forced = applied(api, "shared", {"a": "9", "b": "2"}, "second", force="true")
+    assert forced.body["data"]["a"] == "9"
+    let_go = applied(api, "shared", {}, "first")
+    assert let_go.body["data"] == {"a": "9", "b": "2"}
+
+
+def test_an_update_makes_its_writer_the_manager(api: Served) -> None:
+    obj = applied(api, "edited", {"a": "1", "b": "2"}, "me").body
+    api.ask("PUT", f"{MAPS}/edited?fieldManager=editor", {**obj, "data": {"a": "5", "b": "2"}})
+    refused = applied(api, "edited", {"a": "1", "b": "2"}, "me")
+    assert refused.code == 409
+    assert 'conflict with "editor" using v1: .data.a' in refused.body["message"]
+
+
+def test_applied_lists_are_merged_by_their_keys(api: Served) -> None:
+    made = deployment("lists")
+    api.ask("POST", DEPLOYMENTS, made)
+    extra = {"name": "side", "image": "registry.example/side:1"}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "spec": {"template": {"spec": {"containers": [extra]}}},
+    }
+    answer = api.ask("PATCH", f"{DEPLOYMENTS}/lists?fieldManager=me", body, Content_Type=APPLY)
+    assert answer.code == 200, answer.body
+    containers = answer.body["spec"]["template"]["spec"]["containers"]
+    assert [container["name"] for container in containers] == ["main", "side"]
+    body["spec"] = {}
+    answer = api.ask("PATCH", f"{DEPLOYMENTS}/lists?fieldManager=me", body, Content_Type=APPLY)
+    containers = answer.body["spec"]["template"]["spec"]["containers"]
+    assert [container["name"] for container in containers] == ["main"]
+    assert api.ask("PATCH", f"{DEPLOYMENTS}/lists", body, Content_Type=APPLY).code == 400
+
+
+def test_reviews_say_who_may_what(api: Served) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    spec = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    assert api.ask("POST", path, spec).body["status"]["allowed"] is True
+    assert api.ask("POST", path, spec, Impersonate_User="bob").body["status"] == {"allowed": False}
+    tokens = "/apis/authentication.k8s.io/v1/tokenreviews"
+    known = api.ask("POST", tokens, {"spec": {"token": "the-token"}})
+    assert known.code == 201
+    assert known.body["status"]["authenticated"] is True
+    assert "authenticated" not in api.ask("POST", tokens, {"spec": {"token": "x"}}).body["status"]
+    who = api.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).body
+    assert who["status"]["userInfo"]["username"] == "stowplan-admin"

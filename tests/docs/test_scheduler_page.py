@@ -1,0 +1,29 @@
+"""docs/scheduler.md and docs/plugins.md: what a page shows as output is what its program prints."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from docs.pages import PAGES, blocks, write_files
+from docs.test_pages import run
+
+SHOWN = [
+    pytest.param(page, command.text.removeprefix("$ ").strip(), text.text, id=command.text.strip())
+    for page in PAGES
+    for command, text in pairwise(blocks(page))
+    if command.language == "console" and text.language == "text"
+]
+
+
+@pytest.mark.parametrize(("page", "command", "text"), SHOWN)
+def test_the_output_that_is_shown_is_what_comes_out(
+    page: Path, command: str, text: str, tmp_path: Path
+) -> None:
+    write_files(page, tmp_path)
+    result = run(command, tmp_path)
+    assert result.stdout.rstrip("\n") == text.rstrip("\n"), result.stderr
+
+
+def test_some_output_is_shown() -> None:
+    assert len(SHOWN) >= 2

@@ -1,0 +1,133 @@
+"""`stowplan up` as a person runs it: a real process, real sockets, real signals."""
+
+import json
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+STOWPLAN = [sys.executable, "-c", "from stowplan.cli.main import main; main()", "up"]
+
+
+@contextmanager
+def up(tmp_path: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    """A cluster that has said where it is, and its kubeconfig."""
+    out = tmp_path / "kubeconfig"
+    process = subprocess.Popen(
+        [*STOWPLAN, "--kubeconfig-out", str(out), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert "is up at https://127.0.0.1:" in first, process.stderr and process.stderr.read()
+        yield process, out
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ask(kubeconfig: Path, path: str, token: str | None = "") -> dict[str, object]:
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    request = urllib.request.Request(cluster["server"] + path)
+    request.add_header("Authorization", f"Bearer {token or user['token']}")
+    with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+        found: dict[str, object] = json.load(answer)
+        return found
+
+
+def test_it_says_how_to_get_in_serves_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with up(tmp_path, "--nodes", "4") as (process, kubeconfig):
+        deadline = time.monotonic() + 20
+        while len(ask(kubeconfig, "/api/v1/nodes")["items"]) < 4:  # type: ignore[arg-type]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert os.stat(kubeconfig).st_mode & 0o077 == 0
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert f"export KUBECONFIG={kubeconfig}" in out
+        assert out.rstrip().endswith("stopping")
+        assert "Traceback" not in err
+
+
+def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
+    with up(tmp_path, "--demo", "--until-done", "--seed", "3") as (process, _):
+        out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, err
+    assert re.search(r"web  node-0 2, node-1 2, node-2 2", out)
+    assert "report  4 of 4 done" in out
+    assert "giant waits: 0/3 nodes are available: 3 Insufficient cpu." in out
+    assert re.search(r"urgent runs on node-\d; \d+ unimportant pods had to go for it", out)
+    assert "Scores: how good they are" in out
+
+
+def test_what_is_loaded_is_there_and_goes_on(tmp_path: Path) -> None:
+    manifest = tmp_path / "cluster.yaml"
+    manifest.write_text(
+        """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: mine}
+  status:
+    allocatable: {cpu: "4", memory: 8Gi, pods: "10"}
+    conditions: [{type: Ready, status: "True"}]
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: waiting}
+  spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
+"""
+    )
+    with up(tmp_path, "--load", str(manifest)) as (_, kubeconfig):
+        deadline = time.monotonic() + 20
+        while True:
+            pod = ask(kubeconfig, "/api/v1/namespaces/default/pods/waiting")
+            if pod["status"].get("phase") == "Running":  # type: ignore[attr-defined]
+                break
+            assert time.monotonic() < deadline, pod
+            time.sleep(0.05)
+        assert pod["spec"]["nodeName"] == "mine"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--nodes", "3", "--shapes", "S"], "--nodes and --shapes both say which nodes there are"),
+        (["--until-done"], "--until-done needs --demo"),
+        (["--nodes", "-1"], "--nodes"),
+        (["--shapes", "S"], "count"),
+        (["--load", "L"], "expected apiVersion and kind"),
+        (["--config", "C"], "Object 'Kind' is missing"),
+        (["--feature-gates", "Nonsense=true"], "Nonsense"),
+        (["--plugin", "nowhere:Nothing"], "nowhere"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path: Path, options: list[str], problem: str) -> None:
+    (tmp_path / "S").write_text("- count: many\n")
+    (tmp_path / "L").write_text("x: 1\n")
+    (tmp_path / "C").write_text("apiVersion: v1\n")
+    run = subprocess.run([*STOWPLAN, *options], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0
+    assert problem in run.stderr
+    assert "Traceback" not in run.stderr
+    assert len([line for line in run.stderr.splitlines() if line.startswith("Error")]) == 1
