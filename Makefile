@@ -1,16 +1,23 @@
-# Two commands a newcomer needs: `make demo` and `make test`. Both set up what they need.
+# Two commands a newcomer needs: `make up` and `make test`. Both set up what they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types layers clean
+.PHONY: up test check lint types layers kubectl clean
 
-demo: $(READY)
-	$(BIN)/stowplan demo
+up: $(READY)
+	$(BIN)/stowplan up --demo
 
-test: $(READY) check
+test: $(READY) check kubectl
 	$(BIN)/pytest -n 2
+
+# The tests talk to the embedded cluster with real kubectl.
+kubectl:
+	@command -v kubectl >/dev/null || { \
+	  echo "installing kubectl (Debian package kubernetes-client)"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq kubernetes-client >/dev/null; }
 
 check: lint types layers
 

@@ -82,7 +82,9 @@ class Served:
 
 
 @contextmanager
-def serving(*, plain: bool = True, admission: bool = True, **store_options: Any) -> Iterator[Served]:
+def serving(
+    *, plain: bool = True, admission: bool = True, watch_limit: int = 1 << 24, **store_options: Any
+) -> Iterator[Served]:
     """A server for a while; without TLS if nobody asks for it, to be quick."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -90,7 +92,8 @@ def serving(*, plain: bool = True, admission: bool = True, **store_options: Any)
     rules = ClusterAdmission() if admission else None
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options)
     furnish(store)
-    server = ApiServer(store, Listening(plain=plain, token="the-token"), rng=random.Random(1))
+    listening = Listening(plain=plain, token="the-token")
+    server = ApiServer(store, listening, rng=random.Random(1), watch_limit=watch_limit)
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
     try:
         yield Served(server, store, loop)

@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from apiserver.serving import PODS, Served, pod, serving
 
+from apiserver.serving import PODS, Served, pod, serving
 from stowplan.embedded.apiserver.access import Access
 from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
 
@@ -58,7 +58,14 @@ def test_somebody_else_may_look_around_but_not_at_objects(api: Served) -> None:
         ("POST", PODS, {"spec": {"containers": 3}}, {}, 400, "BadRequest"),
         ("POST", PODS, pod("p", namespace="other"), {}, 400, "BadRequest"),
         ("POST", PODS, b"x", {"Content_Type": "text/plain"}, 415, "UnsupportedMediaType"),
-        ("POST", PODS, b"k8s\x00\xff", {"Content_Type": "application/vnd.kubernetes.protobuf"}, 400, "BadRequest"),
+        (
+            "POST",
+            PODS,
+            b"k8s\x00\xff",
+            {"Content_Type": "application/vnd.kubernetes.protobuf"},
+            400,
+            "BadRequest",
+        ),
         ("PATCH", f"{PODS}/none", {}, {}, 415, "UnsupportedMediaType"),
         ("GET", PODS, None, {"Accept": "text/html"}, 406, "NotAcceptable"),
         ("PUT", PODS, {}, {}, 405, "MethodNotAllowed"),

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from apiserver.serving import PODS, Served, pod, serving
 
+from apiserver.serving import PODS, Served, pod, serving
 from stowplan.api import catalogue as c
-from stowplan.embedded.apiserver import watches
 from stowplan.embedded.store import BOOKMARK
 
 STREAM = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -107,40 +106,34 @@ def test_rows_of_a_table_can_be_watched(api: Served) -> None:
 def test_who_hangs_up_is_forgotten(api: Served) -> None:
     events = api.watch(f"{PODS}?watch=true")
     next(events)
-    assert api.run(lambda store: len(store._collection(c.PODS).watchers)) == 1
+    assert watchers(api) == 1
     events.close()
     deadline = time.monotonic() + 5
-    while api.run(lambda store: len(store._collection(c.PODS).watchers)) and time.monotonic() < deadline:
+    while watchers(api) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert api.run(lambda store: len(store._collection(c.PODS).watchers)) == 0
+    assert watchers(api) == 0
 
 
-def test_who_does_not_read_is_cut_off(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "LIMIT", 200_000)
-    host, port = api.server.url.split("//")[1].split(":")
-    slow = socket.create_connection((host, int(port)))
-    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    slow.sendall(
-        f"GET {PODS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer the-token\r\n\r\n".encode()
-    )
-    quick = api.watch(f"{PODS}?watch=true")
-    assert short(quick, 2) == ["ADDED a", "ADDED b"]
-    deadline = time.monotonic() + 5
-    while api.run(lambda store: len(store._collection(c.PODS).watchers)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    big = {"note": "x" * 50_000}
+def watchers(api: Served) -> int:
+    return api.run(lambda store: len(store._collection(c.PODS).watchers))
 
-    for number in range(120):
-        api.run(lambda store, n=number: store.create(c.PODS, pod(f"big-{n}", annotations=big), "default"))
-        if number % 20 == 0:
-            assert len(list(islice(quick, 1))) == 1
-    for _ in range(100):
-        if api.run(lambda store: len(store._collection(c.PODS).watchers)) == 1:
-            break
-        time.sleep(0.05)
-    assert api.run(lambda store: len(store._collection(c.PODS).watchers)) == 1
-    assert len(list(islice(quick, 114))) == 114
-    slow.close()
+
+def test_who_does_not_read_is_cut_off_and_the_others_are_not() -> None:
+    with serving(watch_limit=2_000_000) as api:
+        host, port = api.server.url.split("//")[1].split(":")
+        slow = socket.create_connection((host, int(port)))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked = f"GET {PODS}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer the-token\r\n\r\n"
+        slow.sendall(asked.encode())
+        slow.recv(15)
+        quick = api.watch(f"{PODS}?watch=true")
+        big = {"note": "x" * 100_000}
+        for number in range(120):
+            body = pod(f"big-{number}", annotations=big)
+            api.run(lambda store, body=body: store.create(c.PODS, body, "default"))
+            assert short(quick, 1) == [f"ADDED big-{number}"]
+        assert watchers(api) == 1
+        slow.close()
 
 
 def test_many_watchers_see_everything_in_one_order(api: Served) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from apiserver.serving import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, deployment, pod
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -155,9 +156,14 @@ def test_an_eviction_asks_the_budget(api: Served) -> None:
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     api.ask("PATCH", f"{PODS}/guarded/status", {"status": ready}, Content_Type=MERGE)
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "g"}}}}
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "g"}}},
+    }
     api.ask("POST", budgets, budget)
-    told = {"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}}
+    told = {
+        "status": {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}
+    }
     api.ask("PATCH", f"{budgets}/b/status", told, Content_Type=MERGE)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guarded"}}
     refused = api.ask("POST", f"{PODS}/guarded/eviction", eviction)
@@ -203,7 +209,9 @@ def test_a_collection_is_deleted_by_selector(api: Served) -> None:
 
 def test_a_namespace_stays_until_it_is_finalized(api: Served) -> None:
     path = "/api/v1/namespaces"
-    assert api.ask("POST", path, {"metadata": {"name": "room"}}).body["spec"] == {"finalizers": ["kubernetes"]}
+    assert api.ask("POST", path, {"metadata": {"name": "room"}}).body["spec"] == {
+        "finalizers": ["kubernetes"]
+    }
     dying = api.ask("DELETE", f"{path}/room").body
     assert dying["status"]["phase"] == "Terminating"
     refused = api.ask("POST", f"{path}/room/pods", pod("late"))

@@ -9,6 +9,7 @@ from controllers.worlds import NAMESPACE, World, live, selecting, template
 from stowplan.api.catalogue import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -239,13 +240,29 @@ def test_evictions_use_a_budget_up_until_new_pods_are_healthy() -> None:
     play(story)
 
 
-def test_a_budget_over_pods_of_nobody_says_what_is_wrong() -> None:
+def test_a_budget_over_pods_of_nobody_says_so_and_allows_nothing() -> None:
     async def story(world: World, kubelets: Kubelets) -> None:
         world.put(PODS, {"metadata": {"name": "p", "labels": {"app": "a"}}, "spec": template()["spec"]})
         world.put(POD_DISRUPTION_BUDGETS, budget(maxUnavailable=1))
         await world.settle(5)
+        told = world.get(POD_DISRUPTION_BUDGETS, "b")["status"]
+        assert (told["expectedPods"], told["disruptionsAllowed"]) == (0, 0)
+        assert "UnmanagedPods" in {event["reason"] for event in world.all(EVENTS)}
+
+    play(story)
+
+
+def test_a_budget_over_pods_whose_owner_has_no_size_cannot_be_worked_out() -> None:
+    async def story(world: World, kubelets: Kubelets) -> None:
+        node = world.get(NODES, "n-0")["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "n-0", "uid": node["uid"], "controller": True}
+        metadata = {"name": "p", "labels": {"app": "a"}, "ownerReferences": [owner]}
+        world.put(PODS, {"metadata": metadata, "spec": template()["spec"]})
+        world.put(POD_DISRUPTION_BUDGETS, budget(maxUnavailable=1))
+        await world.settle(5)
         held = condition_of(world.get(POD_DISRUPTION_BUDGETS, "b"), "DisruptionAllowed") or {}
         assert (held["status"], held["reason"]) == ("False", "SyncFailed")
+        assert held["message"] == 'found no controllers for pod "p"'
 
     play(story)
 

@@ -9,6 +9,7 @@ from typing import Any
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, Resource
 from stowplan.api.requests import Json
 from stowplan.clock import Clock, VirtualClock, run
+from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.running import Crew
@@ -29,7 +30,8 @@ class World:
         self.clock = clock
         self.began = clock.now()
         self.faults = Faults() if faults is None else faults
-        self.store = Store(clock, random.Random(seed))
+        self.store = Store(clock, random.Random(seed), admission=ClusterAdmission())
+        furnish(self.store)
         self.seed = seed
         self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(seed + 1))
         self.problems: list[str] = []

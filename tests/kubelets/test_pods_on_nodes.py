@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, PODS
+from stowplan.api.catalogue import CSI_NODES, LEASES, NAMESPACES, NODES, PODS
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.timestamps import seconds_of
 from stowplan.clock import VirtualClock, run
+from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.objects import condition_of
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -25,7 +26,9 @@ SETTINGS = KubeletSettings(start_delay=2.0, start_jitter=0.0, stop_delay=3.0, ru
 class Place:
     def __init__(self, clock: VirtualClock, faults: Faults | None = None) -> None:
         self.clock = clock
-        self.store = Store(clock, random.Random(1))
+        self.store = Store(clock, random.Random(1), admission=ClusterAdmission())
+        furnish(self.store)
+        self.store.create(NAMESPACES, {"metadata": {"name": "d"}})
         self.faults = faults or Faults()
         client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))
         drivers = (ShapeDriver(name="csi.example", limit=3),)

@@ -139,9 +139,13 @@ class Storage:
         """Take back what was assumed of a claim, unless the API server has told of it since."""
         self._claims.restore(claim)
 
+    def assumed(self) -> list[Object]:
+        """Volumes and claims of which more is assumed than the API server has told."""
+        return [*self._volumes.all(), *self._claims.all()]
+
     def exchange_assumed(self, objects: Iterable[Object]) -> list[Object]:
         """Assume these objects and no others; returns what was assumed until now. Raises AssumeError."""
-        before: list[Object] = [*self._volumes.all(), *self._claims.all()]
+        before = self.assumed()
         for obj in before:
             match obj:
                 case PersistentVolume():

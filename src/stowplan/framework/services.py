@@ -36,3 +36,7 @@ class Services(Protocol):
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod, in the name of its profile."""
         ...
+
+    def count_volume_error(self, operation: str) -> None:
+        """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
+        ...

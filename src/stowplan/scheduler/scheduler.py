@@ -283,3 +283,6 @@ class _Services:
 
     def event(self, pod: Pod, **about: Any) -> None:
         self._scheduler.context.event(pod, **about)
+
+    def count_volume_error(self, operation: str) -> None:
+        self._scheduler.context.metrics.volumes.failed(operation)

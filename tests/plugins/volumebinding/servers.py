@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -59,6 +60,7 @@ class Server:
         self.table = ClusterTable()
         self.waiting = WaitingPods()
         self.pods: dict[str, Pod] = {}
+        self.errors: Counter[str] = Counter()
         load(self.table, three_zones())
         args = VolumeBindingArgs(bind_timeout_seconds=TIMEOUT)
         profile = ProfileSpec("default-scheduler", plugins=ALONE, args={"VolumeBinding": args})
@@ -71,6 +73,9 @@ class Server:
 
     def pod(self, key: str) -> Pod | None:
         return self.pods.get(key)
+
+    def count_volume_error(self, operation: str) -> None:
+        self.errors[operation] += 1
 
     # What happens on the server
 

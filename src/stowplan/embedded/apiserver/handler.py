@@ -34,7 +34,9 @@ _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patc
 class Handler:
     """Answers every request to the server."""
 
-    def __init__(self, store: Store, access: Access, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, store: Store, access: Access, clock: Clock, rng: random.Random, watch_limit: int
+    ) -> None:
         views = Views(clock)
         self._catalogue = store.catalogue
         self._access = access
@@ -43,7 +45,7 @@ class Handler:
         self._reviews = Reviews(access)
         self._openapi = OpenApi(store.catalogue)
         self._writing = Writing(store, views)
-        self.reading = Reading(store, views, rng)
+        self.reading = Reading(store, views, rng, watch_limit)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

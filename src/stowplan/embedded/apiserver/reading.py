@@ -29,10 +29,11 @@ _TOO_OLD: Final = (
 class Reading:
     """The verbs that change nothing."""
 
-    def __init__(self, store: Store, views: Views, rng: random.Random) -> None:
+    def __init__(self, store: Store, views: Views, rng: random.Random, watch_limit: int) -> None:
         self._store = store
         self._views = views
         self._rng = rng
+        self._watch_limit = watch_limit
         self._watches: dict[HttpWatch, Watcher] = {}
 
     def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
@@ -78,7 +79,7 @@ class Reading:
     ) -> web.StreamResponse:
         wire = self._views.wire(target.resource)
         view = self._view(request, target, query)
-        watch = HttpWatch(view)
+        watch = HttpWatch(view, self._watch_limit)
         selection = wire.selection(options.selection)
         if target.name:
             selection = by_name(selection, target.name)

@@ -16,6 +16,7 @@ from stowplan.embedded.apiserver.bodies import LIMIT
 from stowplan.embedded.apiserver.certificates import Certificate, self_signed
 from stowplan.embedded.apiserver.handler import Handler
 from stowplan.embedded.apiserver.kubeconfig import kubeconfig
+from stowplan.embedded.apiserver.watches import LIMIT as LIMIT_OF_WATCHES
 from stowplan.embedded.store import Store
 
 BOOKMARKS: Final = 30.0
@@ -41,7 +42,10 @@ class Listening:
 
 
 class ApiServer:
-    """A store behind HTTPS. `async with` begins and ends it."""
+    """A store behind HTTPS. `async with` begins and ends it.
+
+    `watch_limit` is how many bytes a watcher may lag behind before it is cut off.
+    """
 
     def __init__(
         self,
@@ -50,12 +54,13 @@ class ApiServer:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        watch_limit: int = LIMIT_OF_WATCHES,
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
         self._clock = RealClock() if clock is None else clock
         self._access = Access(None if self._listening.open_to_all else self._listening.token)
-        self._handler = Handler(store, self._access, self._clock, rng or random.Random())
+        self._handler = Handler(store, self._access, self._clock, rng or random.Random(), watch_limit)
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None
         self._certificate: Certificate | None = None

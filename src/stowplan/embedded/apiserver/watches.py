@@ -17,6 +17,9 @@ BATCH: Final = 512 * 1024
 PAUSE: Final = 0.002
 """Seconds between two batches to one watcher while changes keep coming."""
 
+GRACE: Final = 5.0
+"""Seconds that what is left may take to be read when the time of a watch is over."""
+
 HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
 
@@ -27,13 +30,14 @@ class HttpWatch:
     its owner resumes from what it saw last.
     """
 
-    def __init__(self, view: View, *, limit: int = LIMIT) -> None:
+    def __init__(self, view: View, limit: int = LIMIT) -> None:
         self._view = view
         self._limit = limit
         self._waiting: list[bytes] = []
         self._size = 0
         self._wake: asyncio.Future[None] | None = None
         self._ended = False
+        self._transport: asyncio.Transport | None = None
         self.cut_off = False
 
     def tell(self, change: Change) -> None:
@@ -46,6 +50,7 @@ class HttpWatch:
             self.cut_off = True
             self._waiting.clear()
             self._ended = True
+            self._tear_down()
         self._stir()
 
     def end(self) -> None:
@@ -60,8 +65,11 @@ class HttpWatch:
         response = web.StreamResponse(headers=HEADERS)
         response.enable_chunked_encoding()
         await response.prepare(request)
+        self._transport = request.transport
+        if self.cut_off:
+            self._tear_down()
         loop = asyncio.get_running_loop()
-        timer = loop.call_at(deadline, self.end)
+        timers = (loop.call_at(deadline, self.end), loop.call_at(deadline + GRACE, self._tear_down))
         try:
             await self._write_backlog(response, backlog)
             while await self._something():
@@ -71,14 +79,18 @@ class HttpWatch:
                 await response.write(chunk)
                 if not self._ended:
                     await asyncio.sleep(PAUSE)
-            if self.cut_off and request.transport is not None:
-                request.transport.abort()
-            else:
+            if not self.cut_off:
                 await response.write_eof()
         finally:
             self._ended = True
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
         return response
+
+    def _tear_down(self) -> None:
+        """End the connection itself: whoever does not read would not notice anything less."""
+        if self._transport is not None:
+            self._transport.abort()
 
     async def _write_backlog(self, response: web.StreamResponse, backlog: list[Change]) -> None:
         lines: list[bytes] = []

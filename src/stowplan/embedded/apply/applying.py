@@ -48,7 +48,7 @@ def applied(
         raise _conflict(contested)
     others = [m._replace(paths=m.paths - _taken(contested, m)) for m in others]
     result: Json = merged(Field("", form), live, wanted)
-    for path in sorted(before - paths, key=len, reverse=True):
+    for path in sorted(before - paths, key=len):
         if not any(path in m.paths or _within(m.paths, path) for m in others) and not _within(paths, path):
             result = removed(form, result, path)
     same = next((m for m in managers if m.identity == mine.identity and m.paths == paths), None)

@@ -38,6 +38,12 @@ from stowplan.embedded.controllers.templates import share
 CONFIRMATION: Final = 120.0
 """Seconds after which an eviction that nobody saw happen is forgotten."""
 
+_UNMANAGED: Final = (
+    "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a "
+    "result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "
+    'To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
+)
+
 
 class BudgetError(ValueError):
     """A budget that cannot be worked out."""
@@ -51,24 +57,25 @@ class Expectation:
     healthy: int
 
 
-def expectation(budget: Json, pods: Sequence[Json], scales: Mapping[str, int] | None) -> Expectation:
-    """What a budget asks for. `scales` are the sizes of the pods' controllers, None if one has none.
-
-    Raises BudgetError.
-    """
+def expectation(budget: Json, pods: Sequence[Json], scales: Mapping[str, int]) -> Expectation:
+    """What a budget asks for. `scales` are the sizes of the pods' controllers."""
     spec = spec_of(budget)
     most_missing, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if most_missing is None and isinstance(least, int):
         return Expectation(len(pods), least)
     if most_missing is None and least is None:
         return Expectation(len(pods), 0)
-    if scales is None:
-        raise BudgetError("found no controllers for pod")
     expected = sum(scales.values())
     if most_missing is not None:
         missing = share(most_missing, expected, 0, round_up=True)
         return Expectation(expected, max(expected - missing, 0))
     return Expectation(expected, share(least, expected, 0, round_up=True))
+
+
+def needs_scales(budget: Json) -> bool:
+    """Whether a budget speaks of a part of what there should be, rather than of a number of pods."""
+    spec = spec_of(budget)
+    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
 
 def unconfirmed(budget: Json, pods: Iterable[Json], now: float) -> tuple[dict[str, str], float | None]:
@@ -156,12 +163,15 @@ class Disruption(Controller):
         try:
             selector = selector_in(budget)
             pods = [pod for pod in everybody.values() if selector.matches(labels_of(pod))]
-            asked = expectation(budget, pods, self._scales(pods))
+            scales, unmanaged = self._scales(pods) if needs_scales(budget) else ({}, False)
+            asked = expectation(budget, pods, scales)
         except (BudgetError, SelectorError) as error:
             await self._fail(budget, str(error))
             return
         if not pods:
             await self.tell(budget, "NoPods", "No matching pods found")
+        if unmanaged:
+            await self.tell(budget, "UnmanagedPods", _UNMANAGED.format(selector=selector), WARNING)
         counted = [pod for pod in pods if not is_finished(pod)]
         disrupted, left = unconfirmed(budget, pods, self.now())
         if left is not None:
@@ -182,15 +192,22 @@ class Disruption(Controller):
         held = with_condition(status_of(budget).get("conditions") or (), condition, self.stamp())
         await self.set_status(POD_DISRUPTION_BUDGETS, budget, {"disruptionsAllowed": 0, "conditions": held})
 
-    def _scales(self, pods: Iterable[Json]) -> dict[str, int] | None:
-        """The sizes of whoever controls these pods, by uid; None if a pod is controlled by nobody we know."""
+    def _scales(self, pods: Iterable[Json]) -> tuple[dict[str, int], bool]:
+        """The sizes of whoever controls these pods, by uid; and whether some are controlled by nobody.
+
+        Raises BudgetError for a pod whose controller has no size.
+        """
         scales: dict[str, int] = {}
+        unmanaged = False
         for pod in pods:
+            if controller_of(pod) is None:
+                unmanaged = True
+                continue
             owner = self._scaled_owner(pod)
             if owner is None:
-                return None
+                raise BudgetError(f'found no controllers for pod "{name_of(pod)}"')
             scales[uid_of(owner)] = count_in(spec_of(owner), "replicas", 1)
-        return scales
+        return scales, unmanaged
 
     def _scaled_owner(self, obj: Json) -> Json | None:
         """What has a size and controls an object: a Deployment before its ReplicaSet."""

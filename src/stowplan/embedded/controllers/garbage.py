@@ -152,6 +152,8 @@ class GarbageCollector(Controller):
                 gone.add(reference.get("uid", ""))
             elif is_deleting(owner) and FOREGROUND in finalizers_of(owner):
                 waiting.add(reference.get("uid", ""))
+        if not gone and not waiting:
+            return
         has_dependents = any(True for _ in self._dependents(uid_of(obj)))
         fate = fate_of(obj, gone, waiting, has_dependents)
         if fate is Fate.DISOWN:

@@ -135,6 +135,8 @@ class Informer:
         if new is None:
             self.objects.pop(key, None)
         else:
+            if "kind" not in new:
+                new = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **new}
             self.objects[key] = new
         for index in self._indexes:
             index.put(key, old, new)

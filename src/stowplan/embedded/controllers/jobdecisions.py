@@ -182,6 +182,24 @@ def write_indexes(indexes: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
+@dataclass(slots=True)
+class Failures:
+    """How many pods of a Job have failed since one last succeeded, and when the last of them was noticed."""
+
+    in_a_row: int = 0
+    since: float = 0.0
+    failed: int = 0
+    succeeded: int = 0
+
+    def learn(self, count: Tally, now: float) -> None:
+        if count.all_succeeded > self.succeeded:
+            self.in_a_row = 0
+        elif count.all_failed > self.failed:
+            self.in_a_row += count.all_failed - self.failed
+            self.since = now
+        self.failed, self.succeeded = count.all_failed, count.all_succeeded
+
+
 def backoff(failures: int) -> float:
     """Seconds to wait after so many failures in a row."""
     return min(FIRST_BACKOFF * 2 ** min(failures - 1, 10), LONGEST_BACKOFF) if failures else 0.0

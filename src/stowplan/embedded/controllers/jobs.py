@@ -11,6 +11,7 @@ from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.jobdecisions import (
     INDEX,
     TRACKING,
+    Failures,
     Tally,
     backoff,
     is_indexed,
@@ -50,7 +51,7 @@ class Jobs(Controller):
         super().__init__(context)
         self.jobs = self.follow(JOBS)
         self.pods = self.follow_owned(PODS, JOBS.kind, self.jobs)
-        self._failures: dict[str, tuple[int, int, float]] = {}
+        self._failures: dict[str, Failures] = {}
 
     async def sync(self, key: str) -> None:
         job = self.jobs.get(key)
@@ -96,12 +97,9 @@ class Jobs(Controller):
 
     def _pause(self, job: Json, count: Tally) -> float:
         """How long to wait before the next pod: longer after every failure, until one succeeds."""
-        failed, succeeded, since = self._failures.get(uid_of(job), (0, 0, 0.0))
-        if (count.all_failed, count.all_succeeded) != (failed, succeeded):
-            since = self.now()
-            self._failures[uid_of(job)] = (count.all_failed, count.all_succeeded, since)
-        in_a_row = count.all_failed if not count.all_succeeded else min(count.all_failed, 1)
-        return since + backoff(in_a_row) - self.now() if in_a_row else 0.0
+        record = self._failures.setdefault(uid_of(job), Failures())
+        record.learn(count, self.now())
+        return record.since + backoff(record.in_a_row) - self.now() if record.in_a_row else 0.0
 
     async def _create(self, job: Json, count: Tally, active: Sequence[Json], number: int) -> None:
         indexes = missing_indexes(job, count, active, number) if is_indexed(job) else []

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from stowplan.api.catalogue import LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.nodetaints import (
     eviction_rate,
     eviction_taint,
@@ -115,6 +116,7 @@ class NodeLifecycle(Controller):
                 PODS, namespace, name, patch, PatchType.STRATEGIC, subresource="status"
             )
             self.note(PODS, written)
+            await self.tell(pod, "NodeNotReady", "Node is not ready", WARNING)
 
     async def _taint(self, key: str, node: Json) -> None:
         evict = False

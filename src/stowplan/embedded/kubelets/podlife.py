@@ -57,7 +57,8 @@ class PodLife(Controller):
             memory.ending = self.now()
         if phase_of(new) == "Running" and memory.running is None:
             memory.running = self.now()
-        self.queue.add(key)
+        if next_step(new, memory, self.settings) is not None:
+            self.queue.add(key)
 
     def _forget(self, key: str, node: str) -> None:
         self._memories.pop(key, None)

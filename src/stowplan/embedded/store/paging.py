@@ -33,9 +33,7 @@ class Page(NamedTuple):
     remaining: int | None = None
 
 
-def page_of(
-    collection: Collection, namespace: str, chosen: Predicate | None, place: Place, now: int
-) -> Page:
+def page_of(collection: Collection, namespace: str, chosen: Predicate | None, place: Place, now: int) -> Page:
     """The objects of a page, in one namespace or (empty) in all.
 
     Raises `ApiError`: 410 for a version forgotten, 504 for one to come.

@@ -121,6 +121,7 @@ class VolumeBinding(Plugin):
         attempt: Attempt | None = cycle.read(self)
         if attempt is None or attempt.conflicts is None:
             failure = "not found" if attempt is None else attempt.claims.failure
+            self._count_error("predicate")
             raise PluginError(self.name, f'running "{self.name}" filter plugin: {failure}')
         return attempt.conflicts
 
@@ -162,17 +163,22 @@ class VolumeBinding(Plugin):
         attempt: Attempt | None = cycle.read(self)
         if attempt is None or attempt.survey is None or not attempt.claims.unbound:
             return None
-        row = self._table.row_of(node)
-        if row is None:
-            return error(f'node "{node}" not found')
-        placement = attempt.survey.placement(row)
-        if placement.conflicts:
-            return error(REASON_TAKEN)
         try:
-            attempt.reserved = reserve_volumes(self._storage, attempt.claims.unbound, placement, node)
+            attempt.reserved = self._take(attempt.survey, attempt.claims, node)
         except AssumeError as cause:
+            self._count_error("assume")
             return error(str(cause))
         return None
+
+    def _take(self, survey: Survey, claims: Claims, node: str) -> Reservation:
+        """Take what the claims of a pod need on a node. Raises AssumeError, having taken nothing."""
+        row = self._table.row_of(node)
+        if row is None:
+            raise AssumeError(f'node "{node}" not found')
+        placement = survey.placement(row)
+        if placement.conflicts:
+            raise AssumeError(REASON_TAKEN)
+        return reserve_volumes(self._storage, claims.unbound, placement, node)
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         attempt: Attempt | None = cycle.read(self)
@@ -190,8 +196,14 @@ class VolumeBinding(Plugin):
         try:
             await bind_volumes(self._table, self.handle.scheduler, reserved, pod, node, timeout)
         except BindingError as cause:
+            self._count_error("bind")
             return error(str(cause))
         return None
+
+    def _count_error(self, operation: str) -> None:
+        """Tell of a stage that failed, if there is a living scheduler to tell."""
+        if self.handle.services is not None:
+            self.handle.services.count_volume_error(operation)
 
     def _reserved(self, cycle: Cycle) -> Reservation | None:
         attempt: Attempt | None = cycle.read(self)

@@ -1,0 +1,515 @@
+"""What control loops decide, by tables: no store, no waiting."""
+
+from typing import Any
+
+import pytest
+
+from stowplan.api.requests import Json
+from stowplan.embedded.controllers.controller import difference
+from stowplan.embedded.controllers.daemondecisions import Daemon, affinity_for, plan, tolerations_of, updates
+from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
+from stowplan.embedded.controllers.jobdecisions import (
+    TRACKING,
+    Failures,
+    Tally,
+    backoff,
+    missing_indexes,
+    read_indexes,
+    tally,
+    verdict,
+    wanted_active,
+    write_indexes,
+)
+from stowplan.embedded.controllers.nodetaints import eviction_rate, leaving_in, taints_for
+from stowplan.embedded.controllers.ownerships import Fate, blocking, fate_of
+from stowplan.embedded.controllers.podgc import pods_to_remove
+from stowplan.embedded.controllers.statefuldecisions import Create, Delete, View, next_steps
+from stowplan.embedded.controllers.templates import share, short_hash
+from stowplan.embedded.controllers.volumedecisions import VolumeStep, claim_step, volume_step
+from stowplan.embedded.controllers.volumematching import best_volume
+
+STAMP = "2026-01-01T00:00:00Z"
+
+
+def pod(
+    name: str = "p", phase: str = "Running", *, ready: bool = True, deleting: bool = False, **meta: Any
+) -> Json:
+    metadata: Json = {"name": name, "uid": f"u-{name}", "namespace": "d", **meta}
+    if deleting:
+        metadata["deletionTimestamp"] = STAMP
+    value = "True" if ready and phase == "Running" else "False"
+    return {
+        "metadata": metadata,
+        "spec": {},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": value}]},
+    }
+
+
+# Small things
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "patch"),
+    [
+        ({}, {"a": 1}, {"a": 1}),
+        ({"a": 1}, {"a": 1}, {}),
+        ({"a": 1, "b": 2}, {"a": 1}, {"b": None}),
+        ({"m": {"x": 1, "y": 2}}, {"m": {"y": 3}}, {"m": {"x": None, "y": 3}}),
+        ({}, {"m": {}}, {}),
+        ({"m": {"x": 1}}, {"m": {}}, {"m": {"x": None}}),
+        ({"l": [1]}, {"l": []}, {"l": []}),
+    ],
+)
+def test_a_patch_says_only_what_differs(old: Json, new: Json, patch: Json) -> None:
+    assert difference(old, new) == patch
+
+
+@pytest.mark.parametrize(
+    ("value", "up", "number"),
+    [
+        (3, True, 3),
+        ("25%", True, 3),
+        ("25%", False, 2),
+        (None, False, 1),
+        ("x", True, 0),
+        ("100%", False, 10),
+    ],
+)
+def test_a_share_is_a_number_or_a_percentage(value: Any, up: bool, number: int) -> None:
+    assert share(value, 10, 1, round_up=up) == number
+
+
+def test_equal_data_has_one_hash_whatever_its_order() -> None:
+    assert short_hash({"a": 1, "b": [2]}) == short_hash({"b": [2], "a": 1})
+    assert len({short_hash({"a": 1}), short_hash({"a": 2}), short_hash({"a": 1}, 1)}) == 3
+
+
+# StatefulSets
+
+
+def stateful(pods: dict[int, Json], replicas: int = 3, update: str = "r1", **spec: Any) -> View:
+    obj = {"metadata": {"name": "db"}, "spec": {"replicas": replicas, **spec}}
+    return View(obj, pods, "r1", update, 0.0)
+
+
+def member(ordinal: int, revision: str = "r1", **about: Any) -> Json:
+    return pod(f"db-{ordinal}", labels={"controller-revision-hash": revision}, **about)
+
+
+@pytest.mark.parametrize(
+    ("view", "steps"),
+    [
+        (stateful({}), ["+0"]),
+        (stateful({0: member(0, ready=False)}), []),
+        (stateful({0: member(0)}), ["+1"]),
+        (stateful({}, podManagementPolicy="Parallel"), ["+0", "+1", "+2"]),
+        (stateful({0: member(0, phase="Failed")}), ["-0"]),
+        (stateful({0: member(0), 1: member(1, deleting=True)}), []),
+        (stateful({0: member(0), 1: member(1), 2: member(2)}, 1), ["-2"]),
+        (stateful({0: member(0), 1: member(1), 2: member(2, deleting=True)}, 1), []),
+        (
+            stateful({0: member(0), 1: member(1), 2: member(2)}, 1, podManagementPolicy="Parallel"),
+            ["-2", "-1"],
+        ),
+        (stateful({0: member(0), 1: member(1), 2: member(2)}, update="r2"), ["-2"]),
+        (stateful({0: member(0), 1: member(1), 2: member(2, "r2", ready=False)}, update="r2"), []),
+        (stateful({0: member(0), 1: member(1), 2: member(2, "r2")}, update="r2"), ["-1"]),
+        (
+            stateful(
+                {0: member(0), 1: member(1), 2: member(2, "r2")},
+                update="r2",
+                updateStrategy={"rollingUpdate": {"partition": 2}},
+            ),
+            [],
+        ),
+        (
+            stateful(
+                {0: member(0), 1: member(1), 2: member(2)}, update="r2", updateStrategy={"type": "OnDelete"}
+            ),
+            [],
+        ),
+        (stateful({}, 2, ordinals={"start": 5}), ["+5"]),
+    ],
+)
+def test_what_a_stateful_set_does_next(view: View, steps: list[str]) -> None:
+    def shown(step: Create | Delete) -> str:
+        return f"+{step.ordinal}" if isinstance(step, Create) else f"-{step.pod['metadata']['name'][3:]}"
+
+    assert [shown(step) for step in next_steps(view)] == steps
+
+
+# DaemonSets
+
+
+def daemon(**spec: Any) -> Daemon:
+    return Daemon({"spec": {"template": {"spec": spec}}})
+
+
+def node(name: str, *taints: tuple[str, str], ready: str = "True", **labels: str) -> Json:
+    held = [{"key": key, "effect": effect} for key, effect in taints]
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": held},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "where", "fits"),
+    [
+        ({}, node("n"), (True, True)),
+        ({}, node("n", ("x", "NoSchedule")), (False, True)),
+        ({}, node("n", ("x", "NoExecute")), (False, False)),
+        ({}, node("n", ("node.kubernetes.io/unschedulable", "NoSchedule")), (True, True)),
+        ({}, node("n", ("node.kubernetes.io/unreachable", "NoExecute")), (True, True)),
+        ({"tolerations": [{"operator": "Exists"}]}, node("n", ("x", "NoExecute")), (True, True)),
+        ({"nodeSelector": {"a": "b"}}, node("n"), (False, False)),
+        ({"nodeSelector": {"a": "b"}}, node("n", a="b"), (True, True)),
+        ({"nodeName": "other"}, node("n"), (False, False)),
+    ],
+)
+def test_which_nodes_a_daemon_fits(spec: Json, where: Json, fits: tuple[bool, bool]) -> None:
+    assert daemon(**spec).fits(where) == fits
+
+
+def test_every_node_gets_one_daemon_and_no_more() -> None:
+    on = {
+        "has": [pod("a")],
+        "two": [pod("b", creationTimestamp=STAMP), pod("c", creationTimestamp="2026-01-01T00:00:09Z")],
+        "failed": [pod("d", "Failed")],
+        "tainted": [pod("e")],
+        "gone": [pod("f")],
+        "leaving": [pod("g", deleting=True)],
+    }
+    tainted = node("tainted", ("x", "NoExecute"))
+    nodes = [node("has"), node("two"), node("failed"), tainted, node("leaving"), node("new")]
+    todo = plan(daemon(), nodes, on, "h")
+    assert todo.create == ["failed", "new"]
+    assert [one["metadata"]["name"] for one in todo.delete] == ["c", "d", "e", "f"]
+    assert todo.failed == ["failed"]
+
+
+def test_only_so_many_daemons_are_renewed_at_a_time() -> None:
+    old = [pod(f"o{number}", labels={"controller-revision-hash": "old"}) for number in range(4)]
+    sick = pod("sick", labels={"controller-revision-hash": "old"}, ready=False)
+    strategy = {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}}
+    assert [one["metadata"]["name"] for one in updates(strategy, 5, [*old, sick], "new", 0.0)] == [
+        "sick",
+        "o0",
+    ]
+    assert updates({"spec": {"updateStrategy": {"type": "OnDelete"}}}, 5, old, "new", 0.0) == []
+    assert updates(strategy, 4, old, "old", 0.0) == []
+
+
+def test_a_daemons_pod_is_pinned_and_tolerates_what_daemons_do() -> None:
+    other = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+    pinned = affinity_for({"affinity": other}, "n")["nodeAffinity"]
+    assert pinned["requiredDuringSchedulingIgnoredDuringExecution"] == {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    }
+    assert len(tolerations_of({})) == 6
+    assert len(tolerations_of({"hostNetwork": True})) == 7
+
+
+# Jobs
+
+
+def worker(name: str, phase: str, *, held: bool = True, index: int | None = None, **about: Any) -> Json:
+    annotations = {} if index is None else {"batch.kubernetes.io/job-completion-index": str(index)}
+    return pod(name, phase, finalizers=[TRACKING] if held else [], annotations=annotations, **about)
+
+
+def test_each_pod_is_written_down_before_it_is_let_go_and_counted_after() -> None:
+    job: Json = {"spec": {}, "status": {}}
+    first = tally(job, [worker("a", "Succeeded"), worker("b", "Failed"), worker("c", "Running")])
+    assert (first.uncounted_succeeded, first.uncounted_failed) == (["u-a"], ["u-b"])
+    assert (first.succeeded, first.failed, first.all_succeeded, first.all_failed) == (0, 0, 1, 1)
+    job["status"] = {"uncountedTerminatedPods": {"succeeded": ["u-a"], "failed": ["u-b"]}}
+    again = tally(job, [worker("a", "Succeeded"), worker("b", "Failed", held=False)])
+    assert (again.succeeded, again.failed) == (0, 1)
+    assert (again.all_succeeded, again.all_failed) == (1, 1)
+    gone = tally(job, [])
+    assert (gone.succeeded, gone.failed, gone.settled) == (1, 1, [])
+
+
+def test_a_pod_that_is_deleted_has_failed() -> None:
+    assert tally({}, [worker("a", "Running", deleting=True)]).all_failed == 1
+
+
+def test_an_index_counts_once() -> None:
+    job = {
+        "spec": {"completionMode": "Indexed", "completions": 3},
+        "status": {"completedIndexes": "0", "succeeded": 1},
+    }
+    count = tally(job, [worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=2)])
+    assert count.indexes == {0, 2}
+    assert count.all_succeeded == 2
+    assert missing_indexes(job, count, [], 5) == [1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "count", "active", "kind"),
+    [
+        ({"completions": 2}, Tally(succeeded=1), 0, None),
+        ({"completions": 2}, Tally(succeeded=2), 1, "Complete"),
+        ({}, Tally(succeeded=1), 1, None),
+        ({}, Tally(succeeded=1), 0, "Complete"),
+        ({"backoffLimit": 1}, Tally(failed=1), 0, None),
+        ({"backoffLimit": 1}, Tally(failed=2), 0, "Failed"),
+        ({}, Tally(failed=6), 0, None),
+        ({}, Tally(failed=7), 0, "Failed"),
+        ({"activeDeadlineSeconds": 10}, Tally(), 1, "Failed"),
+        ({"activeDeadlineSeconds": 1000}, Tally(), 1, None),
+    ],
+)
+def test_when_a_job_is_over(spec: Json, count: Tally, active: int, kind: str | None) -> None:
+    job = {"spec": spec, "status": {"startTime": "1970-01-01T00:00:00Z"}}
+    end = verdict(job, count, [pod(str(number)) for number in range(active)], 100.0)
+    assert (end[0] if end else None) == kind
+
+
+@pytest.mark.parametrize(
+    ("spec", "succeeded", "active", "wanted"),
+    [
+        ({}, 0, 0, 1),
+        ({"parallelism": 3}, 0, 0, 3),
+        ({"parallelism": 3}, 1, 2, 2),
+        ({"parallelism": 3, "completions": 4}, 2, 0, 2),
+        ({"parallelism": 3, "completions": 2}, 2, 0, 0),
+        ({"suspend": True}, 0, 2, 0),
+    ],
+)
+def test_how_many_pods_a_job_wants(spec: Json, succeeded: int, active: int, wanted: int) -> None:
+    assert wanted_active({"spec": spec}, Tally(succeeded=succeeded), active) == wanted
+
+
+def test_pauses_of_a_job_grow_until_a_pod_succeeds() -> None:
+    assert [backoff(number) for number in (0, 1, 2, 3, 20)] == [0, 10, 20, 40, 600]
+    record = Failures()
+    record.learn(Tally(failed=2), 5.0)
+    assert (record.in_a_row, record.since) == (2, 5.0)
+    record.learn(Tally(failed=3, succeeded=1), 6.0)
+    assert record.in_a_row == 0
+    record.learn(Tally(failed=4, succeeded=1), 7.0)
+    assert (record.in_a_row, record.since) == (1, 7.0)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0-3", "1,3-4,9"])
+def test_indexes_are_written_as_they_are_read(text: str) -> None:
+    assert write_indexes(read_indexes(text)) == text
+
+
+# Budgets
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "scale", "asked"),
+    [
+        ({"minAvailable": 2}, 3, 9, Expectation(3, 2)),
+        ({"minAvailable": "50%"}, 3, 9, Expectation(9, 5)),
+        ({"maxUnavailable": 2}, 3, 9, Expectation(9, 7)),
+        ({"maxUnavailable": "10%"}, 3, 9, Expectation(9, 8)),
+        ({"maxUnavailable": 20}, 3, 9, Expectation(9, 0)),
+    ],
+)
+def test_what_a_budget_asks_for(spec: Json, pods: int, scale: int, asked: Expectation) -> None:
+    assert expectation({"spec": spec}, [pod(str(number)) for number in range(pods)], {"u": scale}) == asked
+
+
+def test_pods_that_are_about_to_go_are_not_healthy() -> None:
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {},
+        "status": {"disruptedPods": {"a": "1970-01-01T00:01:00Z"}},
+    }
+    pods = [pod("a"), pod("b"), pod("c", deleting=True), pod("d", ready=False)]
+    disrupted, left = unconfirmed(budget, pods, 100.0)
+    assert (list(disrupted), left) == (["a"], 80.0)
+    assert budget_status(budget, pods, Expectation(4, 0), disrupted, STAMP)["currentHealthy"] == 1
+    assert unconfirmed(budget, pods, 500.0) == ({}, None)
+    assert budget_status(budget, pods, Expectation(0, 0), {}, STAMP)["disruptionsAllowed"] == 0
+
+
+# Nodes
+
+
+@pytest.mark.parametrize(
+    ("held", "ready", "evict", "wanted"),
+    [
+        ([], "True", False, None),
+        ([("x", "NoExecute")], "True", False, None),
+        ([], "Unknown", False, ["unreachable NoSchedule"]),
+        ([], "Unknown", True, ["unreachable NoSchedule", "unreachable NoExecute"]),
+        ([("node.kubernetes.io/not-ready", "NoSchedule")], "True", False, []),
+        (
+            [("node.kubernetes.io/not-ready", "NoSchedule"), ("node.kubernetes.io/not-ready", "NoExecute")],
+            "Unknown",
+            True,
+            ["unreachable NoSchedule", "unreachable NoExecute"],
+        ),
+        (
+            [("node.kubernetes.io/not-ready", "NoExecute")],
+            "False",
+            False,
+            ["not-ready NoExecute", "not-ready NoSchedule"],
+        ),
+    ],
+)
+def test_which_taints_a_nodes_state_asks_for(
+    held: list[tuple[str, str]], ready: str, evict: bool, wanted: list[str] | None
+) -> None:
+    found = taints_for(node("n", *held, ready=ready), STAMP, evict=evict)
+    shown = None if found is None else [f"{one['key'].rpartition('/')[2]} {one['effect']}" for one in found]
+    assert shown == wanted
+
+
+@pytest.mark.parametrize(
+    ("well", "sick", "others", "rate"),
+    [(3, 1, 0, 0.1), (0, 3, 0, 0.0), (0, 3, 2, 0.1), (1, 3, 0, 0.0), (20, 40, 0, 0.01), (30, 30, 0, 0.1)],
+)
+def test_how_fast_a_zone_loses_its_pods(well: int, sick: int, others: int, rate: float) -> None:
+    zone = {"topology.kubernetes.io/zone": "z"}
+    nodes = [node("n", ready="True", **zone)] * well + [node("n", ready="False", **zone)] * sick
+    nodes += [node("n", ready="True")] * others
+    assert eviction_rate(nodes, "z") == rate
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "seconds"),
+    [
+        ([], 0.0),
+        ([{"key": "a", "operator": "Exists"}], None),
+        ([{"key": "a", "operator": "Exists", "tolerationSeconds": 60}], 60.0),
+        ([{"key": "a", "operator": "Exists", "tolerationSeconds": -1}], 0.0),
+        ([{"operator": "Exists", "tolerationSeconds": 60}, {"key": "a", "operator": "Exists"}], 60.0),
+        ([{"key": "b", "operator": "Exists"}], 0.0),
+    ],
+)
+def test_how_long_a_pod_may_stay(tolerations: list[Json], seconds: float | None) -> None:
+    taints = [{"key": "a", "effect": "NoExecute"}, {"key": "soft", "effect": "NoSchedule"}]
+    assert leaving_in(taints, {"metadata": {}, "spec": {"tolerations": tolerations}}) == seconds
+    assert leaving_in(taints[1:], {"metadata": {}, "spec": {}}) is None
+
+
+def test_pods_that_nobody_else_removes() -> None:
+    on_gone = {**pod("a"), "spec": {"nodeName": "gone"}}
+    never_placed = pod("b", deleting=True)
+    over = [
+        pod(f"f{number}", "Failed", creationTimestamp=f"2026-01-01T00:00:0{number}Z") for number in range(3)
+    ]
+    assert pods_to_remove([on_gone, never_placed, *over, pod("ok")], {"gone"}, 1) == [
+        "d/a",
+        "d/b",
+        "d/f0",
+        "d/f1",
+    ]
+
+
+# What belongs to what
+
+
+@pytest.mark.parametrize(
+    ("owners", "gone", "waiting", "dependents", "fate"),
+    [
+        ("ab", "", "", False, Fate.STAY),
+        ("ab", "a", "", False, Fate.DISOWN),
+        ("ab", "", "b", False, Fate.DISOWN),
+        ("ab", "ab", "", True, Fate.DELETE),
+        ("ab", "a", "b", True, Fate.DELETE_IN_FOREGROUND),
+        ("a", "", "a", False, Fate.DELETE),
+    ],
+)
+def test_what_becomes_of_an_object(
+    owners: str, gone: str, waiting: str, dependents: bool, fate: Fate
+) -> None:
+    obj = {"metadata": {"ownerReferences": [{"uid": uid} for uid in owners]}}
+    assert fate_of(obj, set(gone), set(waiting), dependents) is fate
+
+
+def test_only_those_who_say_so_hold_their_owner_up() -> None:
+    owner = {"metadata": {"uid": "o"}}
+    for block, expected in ((True, True), (False, False)):
+        obj = {"metadata": {"ownerReferences": [{"uid": "o", "blockOwnerDeletion": block}]}}
+        assert blocking(obj, owner) is expected
+
+
+# Volumes
+
+
+def claim(**about: Any) -> Json:
+    spec = {"accessModes": ["RWO"], "resources": {"requests": {"storage": "1Gi"}}, **about.pop("spec", {})}
+    return {"metadata": {"name": "c", "namespace": "d", "uid": "u", **about}, "spec": spec, "status": {}}
+
+
+def volume(name: str = "v", size: str = "1Gi", ref: Json | None = None, **spec: Any) -> Json:
+    held = {"claimRef": ref} if ref else {}
+    return {
+        "metadata": {"name": name, "annotations": {}},
+        "spec": {"capacity": {"storage": size}, "accessModes": ["RWO", "ROX"], **held, **spec},
+        "status": {"phase": "Available"},
+    }
+
+
+MINE = {"namespace": "d", "name": "c", "uid": "u"}
+YOURS = {"namespace": "d", "name": "x", "uid": "w"}
+BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+
+
+@pytest.mark.parametrize(
+    ("ref", "other", "best"),
+    [
+        (None, volume("small", "500Mi"), "v"),
+        (None, volume("same", "1Gi"), "same"),
+        (None, volume("smaller", "1000M", storageClassName="x"), "v"),
+        (None, volume("block", "1Gi", volumeMode="Block"), "v"),
+        (YOURS, volume("big", "2Gi"), "big"),
+        (MINE, volume("small", "1Gi"), "v"),
+        ({"namespace": "d", "name": "c"}, volume("a"), "v"),
+    ],
+)
+def test_which_volume_a_claim_gets(ref: Json | None, other: Json, best: str) -> None:
+    found = best_volume(claim(), [volume("v", "1536Mi", ref), other], only_promised=False)
+    assert found is not None
+    assert found["metadata"]["name"] == best
+
+
+def test_a_claim_that_waits_takes_only_what_is_promised_to_it() -> None:
+    assert best_volume(claim(), [volume()], only_promised=True) is None
+    assert best_volume(claim(), [volume(ref=MINE)], only_promised=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("it", "named", "phase", "binds", "reason"),
+    [
+        (claim(), None, "Pending", False, "FailedBinding"),
+        (claim(spec={"volumeName": "v"}), None, "Pending", False, None),
+        (claim(spec={"volumeName": "v"}), volume(), "", True, None),
+        (claim(spec={"volumeName": "v"}), volume(size="1Mi"), "Pending", False, "VolumeMismatch"),
+        (claim(spec={"volumeName": "v"}), volume(ref=YOURS), "Pending", False, "FailedBinding"),
+        (claim(spec={"volumeName": "v"}, **BOUND), volume(ref=MINE), "", True, None),
+        (claim(spec={"volumeName": "v"}, **BOUND), None, "Lost", False, "ClaimLost"),
+        (claim(**BOUND), None, "Lost", False, "ClaimLost"),
+        (claim(spec={"volumeName": "v"}, **BOUND), volume(ref=YOURS), "Lost", False, "ClaimMisbound"),
+    ],
+)
+def test_what_is_next_for_a_claim(
+    it: Json, named: Json | None, phase: str, binds: bool, reason: str | None
+) -> None:
+    step = claim_step(it, None, named, [])
+    assert (step.phase, step.volume is not None, step.event and step.event[1]) == (phase, binds, reason)
+
+
+@pytest.mark.parametrize(
+    ("ref", "owner", "step"),
+    [
+        (None, None, VolumeStep.FREE),
+        ({"namespace": "d", "name": "c"}, None, VolumeStep.FREE),
+        (MINE, None, VolumeStep.RELEASE),
+        (YOURS, claim(), VolumeStep.RELEASE),
+        (MINE, claim(), VolumeStep.WAIT),
+        (MINE, claim(spec={"volumeName": "v"}), VolumeStep.BOUND),
+        (MINE, claim(spec={"volumeName": "other"}), VolumeStep.UNBIND),
+    ],
+)
+def test_what_is_next_for_a_volume(ref: Json | None, owner: Json | None, step: VolumeStep) -> None:
+    assert volume_step(volume(ref=ref), owner) is step
