@@ -35,8 +35,8 @@ FITS_NOWHERE = 10
 UPDATED_PER_BURST = 20
 """With churn so many nodes are updated whenever pods are created."""
 
-_CALM = 60.0
-"""Seconds without a binding after which a run is given up."""
+_CALM = 5.0
+"""Seconds without a binding after which the pods that are left are taken for those that fit nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,11 @@ class _Course:
                 await asyncio.sleep(0)
                 continue
             self._bound.clear()
-            async with asyncio.timeout(_CALM):
-                await self._bound.wait()
+            try:
+                async with asyncio.timeout(_CALM):
+                    await self._bound.wait()
+            except TimeoutError:
+                return
 
     def _create(self, burst: int) -> None:
         for body in self._bodies[self._created : self._created + burst]:
@@ -194,5 +197,4 @@ class _Course:
         before = change.previous
         if before is not None and change.object["spec"].get("nodeName") and "nodeName" not in before["spec"]:
             self.bound += 1
-            if self.bound == self._wanted or self.bound % (AHEAD // 5) == 0:
-                self._bound.set()
+            self._bound.set()

@@ -24,8 +24,8 @@ from stowplan.scheduler.garbage import calm_collector
 AHEAD = 16
 """How many pods may push in at the same time."""
 
-_CALM = 60.0
-"""Seconds without a binding after which a run is given up."""
+_CALM = 3.0
+"""Seconds without a binding after which the pods that are left are taken for those that cannot be helped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class PushingFigures:
     cpu_ms_per_preemptor: float
     seconds: float
     bound: int
+    unhelped: int
     victims: int
     attempts: int
     peak_rss_mib: float
@@ -79,6 +80,7 @@ async def _measure(run: PreemptionRun) -> PushingFigures:
             cpu_ms_per_preemptor=round(cpu / max(pushing.bound, 1) * 1e3, 3),
             seconds=round(seconds, 3),
             bound=pushing.bound,
+            unhelped=run.preemptors - pushing.bound,
             victims=pushing.victims,
             attempts=scheduler.context.queue.cycle,
             peak_rss_mib=round(peak_rss() / MIB, 1),
@@ -111,8 +113,11 @@ class _Pushing:
             while self.bound < len(self._bodies):
                 self._create()
                 self._progress.clear()
-                async with asyncio.timeout(_CALM):
-                    await self._progress.wait()
+                try:
+                    async with asyncio.timeout(_CALM):
+                        await self._progress.wait()
+                except TimeoutError:
+                    return
         finally:
             watcher.close()
 

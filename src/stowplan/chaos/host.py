@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stowplan.chaos.bindings import Bindings
+from stowplan.chaos.claimuse import ClaimUse
 from stowplan.chaos.extenders import ChaosExtender
 from stowplan.chaos.moods import NAME, moods_of
 from stowplan.chaos.oversight import Overseer
@@ -25,7 +26,8 @@ class Host:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._bindings = Bindings(world)
+        claims = ClaimUse(world, lambda: self.scheduler.context.cache.table) if world.plan.storage else None
+        self._bindings = Bindings(world, claims)
         self._settings = Settings.of(_config(world.plan), (moods_of(world),))
         self._number = 0
         self._task: asyncio.Task[None] | None = None
@@ -87,9 +89,20 @@ def _shown(values: Any) -> str:
 
 
 def _config(plan: Plan) -> LoadedConfig:
-    profiles = [{"schedulerName": name, **(_moody() if name in plan.moody else {})} for name in plan.profiles]
+    profiles = [
+        {"schedulerName": name, **(_moody() if name in plan.moody else {}), **_patience(plan)}
+        for name in plan.profiles
+    ]
     config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
     return load(msgspec.json.encode(config))
+
+
+def _patience(plan: Plan) -> dict[str, Any]:
+    """How long a profile waits for volumes."""
+    if plan.storage is None:
+        return {}
+    args = {"bindTimeoutSeconds": plan.storage.bind_timeout}
+    return {"pluginConfig": [{"name": "VolumeBinding", "args": args}]}
 
 
 def _moody() -> dict[str, Any]:

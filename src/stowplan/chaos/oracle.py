@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from random import Random
 
+from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.chaos.extenders import ChaosExtender, accepts
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.storage import Storage
+from stowplan.cluster.table import ClusterTable, load
 from stowplan.framework.framework import Framework
 from stowplan.framework.trials import Nominations
 from stowplan.scheduler import Scheduler
@@ -25,6 +27,11 @@ class Oracle:
             self._table.put_node(node)
         for pod, node_name in placed:
             self._table.place(self._table.info(pod), node_name)
+
+    def add_storage(self, objects: Iterable[Object], assumed: Iterable[Object] = ()) -> None:
+        """Reckon with volumes, claims and classes, and with what is assumed of them."""
+        load(self._table, objects)
+        self._table.storage.exchange_assumed(assumed)
 
     def feasible(self, pod: Pod, *, promised: Iterable[Pod] = (), in_bad_weather: bool = False) -> list[str]:
         """The nodes that no filter of the pod's profile rejects, and no extender's rule.
@@ -56,3 +63,8 @@ class Oracle:
             if row is not None:
                 by_row.setdefault(row, []).append(self._table.info(pod))
         return by_row
+
+
+def told_of(storage: Storage) -> list[Object]:
+    """The storage objects of a run as a scheduler has been told of them."""
+    return [*storage.volumes.values(), *storage.claims.values(), *storage.classes.values()]

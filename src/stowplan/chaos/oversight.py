@@ -6,7 +6,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.chaos import rules
 from stowplan.chaos.bindings import Bindings
-from stowplan.chaos.oracle import Oracle
+from stowplan.chaos.oracle import Oracle, told_of
 from stowplan.chaos.world import World
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.queue.queued import QueuedPod
@@ -51,7 +51,13 @@ class Overseer:
         pod = info.pod
         told = self._told_nodes.get(node)
         on_node = {uid for uid, where in self._told_pods.items() if where == node}
-        self._bindings.decide(self._number, pod, node, told, on_node)
+        claims = self._bindings.claims
+        for_one = claims.for_one(pod) if claims is not None else frozenset[str]()
+        self._bindings.decide(
+            self._number, pod, node, told, on_node, told_placed=self._told_pods.keys(), for_one=for_one
+        )
+        if claims is not None and told is not None:
+            claims.decide(pod, told)
         self._check_decision(pod, node, told)
         self._assume(info, node)
 
@@ -72,7 +78,10 @@ class Overseer:
             (info.pod, cache.assumed.get(uid, info.pod.spec.node_name))
             for uid, info in cache.table.pods.items()
         ]
-        return Oracle(self.scheduler, cache.nodes(), placed).feasible(pod, in_bad_weather=True)
+        oracle = Oracle(self.scheduler, cache.nodes(), placed)
+        if self._world.plan.storage is not None:
+            oracle.add_storage(told_of(cache.table.storage), cache.table.storage.assumed())
+        return oracle.feasible(pod, in_bad_weather=True)
 
     # Books
 

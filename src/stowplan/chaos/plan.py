@@ -28,7 +28,9 @@ class Weather(msgspec.Struct, frozen=True):
     """How much goes wrong between two moments.
 
     What the API server does is said as in `stowplan.testing.faults.Faults`. `plugins` and `extenders` are how
-    likely these are to fail, reject or dawdle when they are asked.
+    likely these are to fail, reject or dawdle when they are asked. Volumes take `making` seconds to be made,
+    unless that fails, which is as likely as `unmade` says; what the volume controllers ask of the API server
+    takes up to `controllers` seconds.
     """
 
     begins: float
@@ -41,6 +43,15 @@ class Weather(msgspec.Struct, frozen=True):
     delay: float = 0.0
     plugins: float = 0.0
     extenders: float = 0.0
+    making: float = 0.5
+    unmade: float = 0.0
+    controllers: float = 0.0
+
+
+class StoragePlan(msgspec.Struct, frozen=True):
+    """A run with volumes: how many seconds the scheduler waits for them."""
+
+    bind_timeout: int
 
 
 class ExtenderPlan(msgspec.Struct, frozen=True):
@@ -59,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     `ends` is when everything that goes wrong stops. `history` is how many changes the store remembers for
     those who resume a watch, `buffer` how far a watch may lag behind. `moody` are the profiles that have the
-    plugin that fails.
+    plugin that fails. Without `storage` nobody has claims, and nobody looks after them.
     """
 
     seed: int
@@ -71,6 +82,7 @@ class Plan(msgspec.Struct, frozen=True):
     extenders: tuple[ExtenderPlan, ...]
     weather: tuple[Weather, ...]
     actions: tuple[Action, ...]
+    storage: StoragePlan | None = None
 
     def text(self) -> str:
         """The plan for people: the circumstances, then one line per action."""

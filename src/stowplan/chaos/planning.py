@@ -2,10 +2,14 @@
 
 from itertools import pairwise
 from random import Random
+from typing import Final
 
-from stowplan.chaos import objects
+from stowplan.chaos import objects, storageplanning
 from stowplan.chaos.plan import OTHERS, OURS, Action, Body, ExtenderPlan, Plan, Weather
 from stowplan.testing.nodes import ZONE
+
+WITH_VOLUMES: Final = 0.4
+"""The share of plans that are about volumes too."""
 
 _UPDATES = ("label-pod", "label-pod", "tolerate", "ungate", "ungate", "finish")
 _NODE_CHANGES = (
@@ -34,7 +38,7 @@ def make_plan(rng: Random, seed: int) -> Plan:
     """A plan. `seed` is for the chance during the run."""
     ends = rng.choice((20.0, 40.0, 90.0))
     profiles = OURS if rng.random() < 0.4 else OURS[:1]
-    return Plan(
+    plan = Plan(
         seed=seed,
         ends=ends,
         history=rng.choice((3, 20, 8192, 8192)),
@@ -45,6 +49,7 @@ def make_plan(rng: Random, seed: int) -> Plan:
         weather=_weather(rng, ends),
         actions=_Days(rng, ends, profiles).all(),
     )
+    return storageplanning.with_volumes(rng, plan) if rng.random() < WITH_VOLUMES else plan
 
 
 def _extenders(rng: Random) -> tuple[ExtenderPlan, ...]:

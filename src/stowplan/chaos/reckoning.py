@@ -9,9 +9,11 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.chaos.moods import Moods
 from stowplan.chaos.oracle import Oracle
+from stowplan.chaos.storagereckoning import StorageReckoning
 from stowplan.chaos.world import World
 from stowplan.embedded.client import typed
 from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.plugins.volumebinding import VolumeBinding
 from stowplan.scheduler import Scheduler
 
 PASSING: Final = {"binding": 1, "preemption": 0, "pod status": 0}
@@ -33,6 +35,7 @@ class Reckoning:
             if not pod.spec.node_name and pod.spec.scheduler_name in scheduler.context.profiles
         ]
         self._promised = [pod for pod in self._pending if pod.status.nominated_node_name]
+        self._storage = StorageReckoning(world, scheduler)
 
     def check(self) -> None:
         self._check_leftovers()
@@ -40,32 +43,40 @@ class Reckoning:
         self._check_cache()
         self._check_promises()
         self._check_schedulable()
+        self._storage.check(self._nodes, self._stored)
 
     def has_heard_all(self) -> bool:
         """Whether the scheduler knows of the nodes and pods what the store has."""
         informers = self._scheduler.informers
         unfinished = {pod.key: pod for pod in self._stored if not pod.is_finished}
         nodes = {node.name: node for node in self._nodes}
-        return dict(informers.nodes.objects) == nodes and dict(informers.pods.objects) == unfinished
+        return (
+            dict(informers.nodes.objects) == nodes
+            and dict(informers.pods.objects) == unfinished
+            and self._storage.has_heard_all()
+        )
 
     def check_woken(self) -> None:
         """Pods that fit somewhere have been tried again long before they are tried again without reason.
 
-        With us as with kube-scheduler two kinds of pods oversleep: one that has made room, and the event that
-        would have let it in came while its victims were still being told to go; and one that wants to be near
-        pods like itself, and may go anywhere once the last of those is gone.
+        With us as with kube-scheduler three kinds of pods oversleep: one that has made room, and the event
+        that would have let it in came while its victims were still being told to go; one that wants to be
+        near pods like itself, and may go anywhere once the last of those is gone; and one that found no
+        volume because another pod had taken it, in memory, and then gave it back.
         """
         queue = self._scheduler.context.queue
         for pod, node in self._unhelped():
             queued = queue.get(pod.key)
             gated = queued is not None and queued.gating_plugin == DefaultPreemption.name
             sociable = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
-            if not gated and not sociable:
+            waits_for_volumes = queued is not None and VolumeBinding.name in queued.unschedulable_plugins
+            if not gated and not sociable and not waits_for_volumes:
                 self._broken("pods are tried again when something helps them", f"{pod.key}, for {node}")
 
     def _unhelped(self) -> list[tuple[Pod, str]]:
         """The pods that some node could take, but that are on none, each with such a node."""
         oracle = Oracle(self._scheduler, self._nodes, [(pod, pod.spec.node_name) for pod in self._placed])
+        oracle.add_storage(self._storage.objects)
         candidates = [
             pod for pod in self._pending if not pod.spec.scheduling_gates and not pod.is_terminating
         ]

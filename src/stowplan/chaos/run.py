@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stowplan.chaos.controllers import Controllers
 from stowplan.chaos.findings import Finding
 from stowplan.chaos.host import Host
 from stowplan.chaos.kubelet import Kubelets
+from stowplan.chaos.ownership import Ownership
 from stowplan.chaos.plan import Action, Plan, Weather
 from stowplan.chaos.reckoning import Reckoning
 from stowplan.chaos.users import Users
@@ -59,12 +61,16 @@ class _Run:
         self._users = Users(self._world)
         Kubelets(self._world)
         self._host = Host(self._world)
+        self._controllers = Controllers(self._world) if plan.storage is not None else None
+        self._ownership = Ownership(self._world) if plan.storage is not None else None
 
     async def run(self) -> Outcome:
         world = self._world
         for action in self._plan.actions:
             if action.at <= 0 and action.what in self._users.can_do:
                 self._users.do(action)
+        if self._controllers is not None:
+            self._controllers.start()
         self._host.start()
         await self._live([action for action in self._plan.actions if action.at > 0])
         world.change_weather()
@@ -73,7 +79,11 @@ class _Run:
         await self._until(self._plan.ends + QUIET)
         if self._host.alive:
             Reckoning(world, self._host.scheduler).check()
+        if self._ownership is not None:
+            self._ownership.check_at_rest()
         await self._host.stop()
+        if self._controllers is not None:
+            await self._controllers.stop()
         self._check_tasks()
         lines = world.diary.lines or ()
         return Outcome(self._plan.seed, world.findings.found, dict(world.counts), world.diary.digest(), lines)

@@ -7,6 +7,7 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.chaos.objects import TAINT
 from stowplan.chaos.plan import NAMESPACE, Action, Body
+from stowplan.chaos.storageusers import StorageUsers
 from stowplan.chaos.world import World
 
 
@@ -35,6 +36,7 @@ class Users:
             "beat": self._beat,
             "resize": self._resize,
             "put-budget": self._put_budget,
+            **StorageUsers(world.store).doing,
         }
 
     @property

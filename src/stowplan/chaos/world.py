@@ -2,17 +2,26 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import msgspec
 
-from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS, Resource
+from stowplan.api.catalogue import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    Resource,
+)
 from stowplan.chaos.findings import Findings
 from stowplan.chaos.plan import Plan, Weather
 from stowplan.clock import Clock
 from stowplan.embedded.store import Change, Store
 from stowplan.testing.faults import Faults
 
+_WRITTEN_DOWN = (PODS, NODES, POD_DISRUPTION_BUDGETS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS)
 _FINE = Weather(begins=0.0, ends=0.0)
 
 
@@ -34,7 +43,10 @@ class Diary:
 
 
 class World:
-    """What the parts of a run share. All chance comes from the seed of the plan, by name of who needs it."""
+    """What the parts of a run share. All chance comes from the seed of the plan, by name of who needs it.
+
+    `followers` are told when the weather changes.
+    """
 
     def __init__(self, plan: Plan, clock: Clock, *, keep_diary: bool = False) -> None:
         self.plan = plan
@@ -46,7 +58,8 @@ class World:
         self.findings = Findings()
         self.diary = Diary(keep_diary)
         self.counts: Counter[str] = Counter()
-        for resource in (PODS, NODES, POD_DISRUPTION_BUDGETS):
+        self.followers: list[Callable[[Weather], None]] = []
+        for resource in _WRITTEN_DOWN:
             self._write_down(resource)
 
     @property
@@ -71,6 +84,8 @@ class World:
         faults.refused, faults.lost = weather.refused, weather.lost
         faults.cut, faults.forgotten = weather.cut, weather.forgotten
         faults.lifetime, faults.delay = weather.lifetime, weather.delay
+        for follow in self.followers:
+            follow(weather)
 
     def _write_down(self, resource: Resource) -> None:
         def sink(change: Change) -> None:

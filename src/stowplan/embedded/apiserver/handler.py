@@ -38,6 +38,7 @@ class Handler:
         self, store: Store, access: Access, clock: Clock, rng: random.Random, watch_limit: int
     ) -> None:
         views = Views(clock)
+        self._store = store
         self._catalogue = store.catalogue
         self._access = access
         self._addresses = Addresses(store.catalogue)
@@ -49,9 +50,9 @@ class Handler:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._answer(request)
+            return await self._once_kept(request, await self._answer(request))
         except status.ApiError as error:
-            return refusal(error)
+            return await self._once_kept(request, refusal(error))
         except (ConnectionError, web.HTTPException):
             raise
         except Exception:  # noqa: BLE001 - told in the log, and in no more than a line to the client
@@ -59,6 +60,14 @@ class Handler:
             return refusal(
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
+
+    async def _once_kept(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
+        """The answer, when all that it can tell of is kept; a write that could not be kept has failed."""
+        if not found.prepared:
+            lost = await self._store.settled()
+            if lost is not None and request.method != "GET" and found.status < 400:
+                return refusal(lost)
+        return found
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.rel_url.raw_path

@@ -79,7 +79,7 @@ class Reading:
     ) -> web.StreamResponse:
         wire = self._views.wire(target.resource)
         view = self._view(request, target, query)
-        watch = HttpWatch(view, self._watch_limit)
+        watch = HttpWatch(view, self._store.settled, self._watch_limit)
         selection = wire.selection(options.selection)
         if target.name:
             selection = by_name(selection, target.name)

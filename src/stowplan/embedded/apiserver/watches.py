@@ -1,6 +1,7 @@
 """Watches over HTTP: lines that are made once and written in batches, and a limit to what may pile up."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
@@ -27,11 +28,13 @@ class HttpWatch:
     """One watch of one connection. `tell` is its sink; `serve` writes until the time is over.
 
     Who reads slower than things change is cut off rather than waited for: the connection is torn down, and
-    its owner resumes from what it saw last.
+    its owner resumes from what it saw last. `settled` waits until all that was told is kept: before that
+    nobody outside gets to know it.
     """
 
-    def __init__(self, view: View, limit: int = LIMIT) -> None:
+    def __init__(self, view: View, settled: Callable[[], Awaitable[object]], limit: int = LIMIT) -> None:
         self._view = view
+        self._settled = settled
         self._limit = limit
         self._waiting: list[bytes] = []
         self._size = 0
@@ -71,11 +74,13 @@ class HttpWatch:
         loop = asyncio.get_running_loop()
         timers = (loop.call_at(deadline, self.end), loop.call_at(deadline + GRACE, self._tear_down))
         try:
+            await self._settled()
             await self._write_backlog(response, backlog)
             while await self._something():
                 chunk = b"".join(self._waiting)
                 self._waiting.clear()
                 self._size = 0
+                await self._settled()
                 await response.write(chunk)
                 if not self._ended:
                     await asyncio.sleep(PAUSE)

@@ -48,13 +48,31 @@ def bookmark(resource: Resource, version: int, *, ends_initial_state: bool = Fal
     return Change(BOOKMARK, version, shown)
 
 
+class Past(msgspec.Struct, frozen=True):
+    """What is known of the versions of an earlier life, if there was one.
+
+    Changes up to `forgotten` cannot be resumed from. Versions strictly within one of `gaps` may have been
+    seen by somebody, but what they stood for was lost.
+    """
+
+    forgotten: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()
+
+    def lacks(self, version: int) -> bool:
+        return version < self.forgotten or any(before < version < after for before, after in self.gaps)
+
+
+NO_PAST: Final = Past()
+
+
 class History:
     """The last changes of one resource, oldest first, and never more than so many."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, past: Past = NO_PAST) -> None:
         self._changes: deque[Change] = deque()
         self._capacity = capacity
-        self._forgotten = 0
+        self._past = past
+        self._forgotten = past.forgotten
 
     def append(self, change: Change) -> None:
         changes = self._changes
@@ -64,7 +82,7 @@ class History:
 
     def since(self, version: int) -> list[Change]:
         """The changes after a version. Raises `ApiError` 410 if some of them have been forgotten."""
-        if version < self._forgotten:
+        if version < self._forgotten or self._past.lacks(version):
             raise status.expired(f"too old resource version: {version} ({self._forgotten})")
         first = bisect_right(self._changes, version, key=lambda change: change.version)
         return list(islice(self._changes, first, None))

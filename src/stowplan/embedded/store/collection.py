@@ -6,7 +6,8 @@ from typing import NamedTuple
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.store.changes import DELETED, Change, History
+from stowplan.api.timestamps import seconds_of
+from stowplan.embedded.store.changes import DELETED, NO_PAST, Change, History, Past
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.selecting import Predicate
 from stowplan.embedded.store.watching import Watcher
@@ -23,10 +24,10 @@ class Collection:
 
     __slots__ = ("_expiries", "_order", "history", "objects", "resource", "watchers")
 
-    def __init__(self, resource: Resource, history: int) -> None:
+    def __init__(self, resource: Resource, history: int, past: Past = NO_PAST) -> None:
         self.resource = resource
         self.objects: dict[Key, Json] = {}
-        self.history = History(history)
+        self.history = History(history, past)
         self.watchers: tuple[Watcher, ...] = ()
         self._expiries: deque[_Expiry] = deque()
         self._order: list[Key] | None = []
@@ -76,6 +77,11 @@ class Collection:
             self.objects[key] = change.object
         self.history.append(change)
 
+    def put_back(self, key: Key, obj: Json) -> None:
+        """Have an object from an earlier life, of which nobody is told."""
+        self.objects[key] = obj
+        self._order = None
+
     def join(self, watcher: Watcher) -> None:
         self.watchers = (*self.watchers, watcher)
 
@@ -86,6 +92,12 @@ class Collection:
         """Remember when a new object is to be forgotten, if its kind is forgotten at all."""
         if self.resource.lifetime is not None:
             self._expiries.append(_Expiry(now + self.resource.lifetime, key, uid))
+
+    def expect_all_to_expire(self) -> None:
+        """Remember the same of everything there is, in the order in which it was created."""
+        born = [(seconds_of(obj["metadata"]["creationTimestamp"]), key) for key, obj in self.objects.items()]
+        for time, key in sorted(born):
+            self.expect_expiry(key, self.objects[key]["metadata"]["uid"], time)
 
     def expired(self, now: float, limit: int) -> list[Key]:
         """Objects whose time is over, and the oldest of those that are too many."""

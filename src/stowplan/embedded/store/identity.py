@@ -18,6 +18,10 @@ class Registrar:
         self._clock = clock
         self._rng = rng
 
+    def go_on_from(self, version: int) -> None:
+        """Give out other uids and names than in the life that ended at a version, also with the same seed."""
+        self._rng.seed(f"{self._rng.getrandbits(64)}/{version}")
+
     def now(self) -> float:
         return self._clock.now()
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import EVERY_OBJECT, Json, Selection
-from stowplan.embedded.store.changes import ADDED, DELETED, MODIFIED, Change, bookmark
+from stowplan.embedded.store.changes import ADDED, DELETED, MODIFIED, NO_PAST, Change, bookmark
 from stowplan.embedded.store.collection import Collection
+from stowplan.embedded.store.journal import Journal, Kept, change_of
 from stowplan.embedded.store.objects import Key, with_metadata
 from stowplan.embedded.store.selecting import Predicate, predicate
 from stowplan.embedded.store.watching import Sink, Watcher, seen_through
@@ -26,11 +27,33 @@ class Ledger:
     def __init__(self, catalogue: Catalogue, history: int) -> None:
         self.catalogue = catalogue
         self.version = 0
+        self.journal: Journal | None = None
         self._history = history
+        self._past = NO_PAST
         self._collections: dict[Resource, Collection] = {}
         self._untold: deque[tuple[Collection, Change]] = deque()
         self._telling = False
         self._rehearsing = False
+
+    def restore(self, kept: Kept) -> None:
+        """Go on where an earlier life ended. Only for a ledger in which nothing has been written."""
+        self._past = kept.past
+        self._collections.clear()
+        for entry in kept.objects:
+            if entry.object is not None:
+                self._collection(entry.resource).put_back(entry.key, entry.object)
+        for entry in kept.changes:
+            collection = self._collection(entry.resource)
+            collection.apply(entry.key, change_of(entry, collection.objects.get(entry.key)))
+        self.version = kept.version
+
+    async def settled(self) -> status.ApiError | None:
+        """Wait until all that is written is kept, if it is kept; gives back what went wrong, if anything.
+
+        Who answers somebody outside this process waits here first: then nothing anybody was told gets lost
+        with the process. Within it there is no need to wait, because changes are kept in their order.
+        """
+        return None if self.journal is None else await self.journal.settled(self.version)
 
     @contextmanager
     def rehearsal(self, rehearsing: bool = True) -> Iterator[None]:
@@ -93,7 +116,7 @@ class Ledger:
         if collection is None:
             if resource not in self.catalogue:
                 raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
-            collection = self._collections[resource] = Collection(resource, self._history)
+            collection = self._collections[resource] = Collection(resource, self._history, self._past)
         return collection
 
     def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[Change]:
@@ -120,11 +143,15 @@ class Ledger:
         return gone
 
     def _stamped(self, obj: Json) -> Json:
+        if self.journal is not None:
+            self.journal.admit()
         self.version += 1
         return with_metadata(obj, resourceVersion=str(self.version))
 
     def _change(self, collection: Collection, key: Key, change: Change) -> None:
         collection.apply(key, change)
+        if self.journal is not None:
+            self.journal.record(collection.resource, key, change)
         if collection.watchers:
             self._untold.append((collection, change))
             self._tell()

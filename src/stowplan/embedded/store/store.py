@@ -26,6 +26,7 @@ from stowplan.embedded.store.birth import with_first_status
 from stowplan.embedded.store.collection import Collection
 from stowplan.embedded.store.deletion import deletion_of, ends_with_update
 from stowplan.embedded.store.identity import Registrar
+from stowplan.embedded.store.journal import Kept
 from stowplan.embedded.store.ledger import Ledger
 from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.paging import FIRST_PAGE, Page, Place, page_of
@@ -70,6 +71,14 @@ class Store(Ledger):
         self._registrar = Registrar(clock, rng)
         self._event_limit = event_limit
         self._admission = admission
+
+    def restore(self, kept: Kept) -> None:
+        super().restore(kept)
+        if kept.version:
+            self._registrar.go_on_from(kept.version)
+        for collection in self._collections.values():
+            if collection.resource.lifetime is not None:
+                collection.expect_all_to_expire()
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))

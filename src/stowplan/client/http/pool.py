@@ -1,0 +1,164 @@
+"""Connections that are kept: taken for a request, given back after its answer, closed when nobody needs them."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from stowplan.client.http.connection import Answer, Connection, LostError, Stream
+from stowplan.client.http.dialing import Dialer
+
+MOST_CONNECTIONS: Final = 32
+IDLE_SECONDS: Final = 30.0
+"""Servers and what stands before them close what is idle, but hardly so soon: we are first."""
+
+_CLOSED: Final = "the client is closed"
+
+
+class Pool:
+    """The connections to one server: at most so many for requests, and one for each stream besides."""
+
+    def __init__(self, dialer: Dialer, *, most: int = MOST_CONNECTIONS, timeout: float) -> None:
+        self._dialer = dialer
+        self._most = most
+        self._timeout = timeout
+        self._open = 0
+        """Connections for requests that exist or are being made."""
+        self._idle: list[Connection] = []
+        self._all: dict[Connection, None] = {}
+        self._streams: dict[Connection, None] = {}
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def exchange(self, message: bytes) -> Answer:
+        """Send a request and give its answer. Raises LostError, or DialError if nothing was sent."""
+        idle = self._idle
+        connection = idle.pop() if idle else await self._take()
+        connection.deadline = asyncio.get_running_loop().time() + self._timeout
+        try:
+            return await connection.send(message)
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+        finally:
+            if connection.is_usable:
+                self._give_back(connection)
+
+    async def stream(self, message: bytes, stream: Stream) -> tuple[Answer, Connection]:
+        """Send a request whose answer has no end, over a connection of its own that its owner must abort."""
+        if self._closed:
+            raise LostError(_CLOSED)
+        connection = await self._dialer.dial(self._stream_lost)
+        self._streams[connection] = None
+        connection.deadline = asyncio.get_running_loop().time() + self._timeout
+        self._begin_sweeping()
+        try:
+            answer = await connection.send(message, stream)
+        except BaseException:
+            connection.abort()
+            raise
+        connection.deadline = float("inf")
+        return answer, connection
+
+    def drop_idle(self) -> None:
+        """Close what is idle, as when another certificate is to be shown from now on."""
+        for connection in list(self._idle):
+            connection.abort()
+
+    def close(self) -> None:
+        """Close everything; requests under way fail."""
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        for connection in [*self._all, *self._streams]:
+            connection.abort(_CLOSED)
+        while self._waiting:
+            _tell(self._waiting.popleft(), None)
+
+    async def _take(self) -> Connection:
+        """A connection: a new one if there may be more, else the next that is given back."""
+        while True:
+            if self._closed:
+                raise LostError(_CLOSED)
+            if self._open < self._most:
+                return await self._dial()
+            turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                given = await turn
+            except asyncio.CancelledError:
+                self._pass_on(turn)
+                raise
+            if given is not None and given.is_usable:
+                return given
+
+    def _pass_on(self, turn: "asyncio.Future[Connection | None]") -> None:
+        """Somebody whose turn had come does not want it any more."""
+        if turn.cancelled():
+            return
+        given = turn.result()
+        if given is not None and given.is_usable:
+            self._give_back(given)
+        else:
+            self._wake(None)
+
+    async def _dial(self) -> Connection:
+        self._open += 1
+        try:
+            connection = await self._dialer.dial(self._lost)
+        except BaseException:
+            self._open -= 1
+            self._wake(None)
+            raise
+        if self._closed or not connection.is_usable:
+            self._all[connection] = None
+            connection.abort()
+            raise LostError(_CLOSED if self._closed else "EOF")
+        self._all[connection] = None
+        self._begin_sweeping()
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._waiting and self._wake(connection):
+            return
+        connection.deadline = asyncio.get_running_loop().time() + IDLE_SECONDS
+        self._idle.append(connection)
+
+    def _wake(self, given: Connection | None) -> bool:
+        while self._waiting:
+            if _tell(self._waiting.popleft(), given):
+                return True
+        return False
+
+    def _lost(self, connection: Connection) -> None:
+        if self._all.pop(connection, connection) is None:
+            self._open -= 1
+            if connection in self._idle:
+                self._idle.remove(connection)
+            self._wake(None)
+
+    def _stream_lost(self, connection: Connection) -> None:
+        self._streams.pop(connection, None)
+
+    def _begin_sweeping(self) -> None:
+        if self._sweeping is None and not self._closed:
+            pause = min(5.0, self._timeout / 4)
+            self._sweeping = asyncio.get_running_loop().call_later(pause, self._sweep)
+
+    def _sweep(self) -> None:
+        """End what is overdue: one timer for all is cheaper than one for each request."""
+        self._sweeping = None
+        now = asyncio.get_running_loop().time()
+        for connection in [*self._all, *self._streams]:
+            if connection.deadline <= now:
+                connection.abort("context deadline exceeded (no answer in time)")
+        if self._all or self._streams:
+            self._begin_sweeping()
+
+
+def _tell(turn: "asyncio.Future[Connection | None]", given: Connection | None) -> bool:
+    if turn.done():
+        return False
+    turn.set_result(given)
+    return True

@@ -1,0 +1,122 @@
+"""TLS towards a server: whom to trust and which certificate to show, read again when files change."""
+
+import re
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from stowplan.client.http.settings import AccessError, Secret, Trust
+
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_Version = tuple[tuple[int, int], ...]
+
+
+class Tls:
+    """The context connections are made with. Files that were written anew are used for new connections."""
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+        self._context: ssl.SSLContext | None = None
+        self._version: _Version = ()
+        self._shown: tuple[bytes, bytes] = (b"", b"")
+
+    @property
+    def server_name(self) -> str:
+        """The name the server's certificate must have, "" for that of its address."""
+        return self._trust.server_name
+
+    def show(self, certificate: bytes, key: bytes) -> bool:
+        """Show another certificate from now on, as a credential plugin gives it; tells if that is new."""
+        if self._shown == (certificate, key):
+            return False
+        self._shown = (certificate, key)
+        self._context = None
+        return True
+
+    def context(self) -> ssl.SSLContext:
+        """Raises AccessError, one line with the place of what cannot be used."""
+        version = self._versions()
+        if self._context is None or version != self._version:
+            self._context = self._make()
+            self._version = version
+        return self._context
+
+    def _versions(self) -> _Version:
+        trust = self._trust
+        return tuple(_version(one, trust.where) for one in (trust.authority, trust.certificate, trust.key))
+
+    def _make(self) -> ssl.SSLContext:
+        trust = self._trust
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.hostname_checks_common_name = False
+        context.set_alpn_protocols(["http/1.1"])
+        if trust.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif trust.authority:
+            _believe(context, trust.authority, trust.where)
+        else:
+            context.load_default_certs()
+        certificate, key = self._shown
+        if not certificate and trust.certificate:
+            certificate = read_secret(trust.certificate, trust.where, "client-certificate")
+            key = read_secret(trust.key, trust.where, "client-key")
+        if certificate:
+            _show(context, certificate, key, trust.where)
+        return context
+
+
+def read_secret(secret: Secret, where: str, field: str) -> bytes:
+    """What a setting holds or its file. Raises AccessError."""
+    if secret.data:
+        return secret.data
+    try:
+        return Path(secret.file).read_bytes()
+    except OSError as error:
+        raise AccessError(f"{where}: {field}: {secret.file}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _version(secret: Secret, where: str) -> tuple[int, int]:
+    """What is different when a file was written again."""
+    if not secret.file:
+        return 0, 0
+    try:
+        found = Path(secret.file).stat()
+    except OSError as error:
+        raise AccessError(f"{where}: {secret.file}: {(error.strerror or str(error)).lower()}") from None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _believe(context: ssl.SSLContext, authority: Secret, where: str) -> None:
+    """Trust every certificate of a bundle."""
+    field = "certificate-authority" + ("-data" if authority.data else "")
+    blocks = _CERTIFICATE.findall(read_secret(authority, where, field))
+    try:
+        for block in blocks:
+            context.load_verify_locations(cadata=block.decode("ascii", "replace"))
+    except ssl.SSLError:
+        blocks = []
+    if not blocks:
+        raise AccessError(f"{where}: {field}: expected certificates in PEM form")
+
+
+def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, where: str) -> None:
+    """Use a certificate of our own. The ssl module reads one only from files, so they exist for a moment."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "client.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(key + b"\n" + certificate)
+        try:
+            context.load_cert_chain(path, password=_no_password)
+        except ssl.SSLError as error:
+            mismatch = error.reason == "KEY_VALUES_MISMATCH"
+            problem = "it does not match client-key" if mismatch else "expected a certificate and its key as PEM"
+            raise AccessError(f"{where}: client-certificate: {problem}") from None
+
+
+def _no_password() -> str:
+    """Keys with a password are not supported; without this OpenSSL would ask for it at the terminal."""
+    return ""

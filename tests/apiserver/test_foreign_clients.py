@@ -1,0 +1,110 @@
+"""Clients that others wrote: the official one for Python, and lightkube."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client as official
+from kubernetes import config, watch
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.models.core_v1 import Container, PodSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Pod as LightPod
+
+from apiserver.serving import Served, pod, serving
+from stowplan.api import catalogue as c
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Served]:
+    with serving(plain=False, history=30) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(api: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "kubeconfig"
+    path.write_text(api.server.kubeconfig())
+    return path
+
+
+@pytest.fixture
+def core(kubeconfig: Path) -> Any:
+    return official.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
+
+
+def test_the_official_client_creates_lists_patches_and_deletes(core: Any) -> None:
+    made = core.create_namespaced_pod("default", pod("official", labels={"a": "b"}))
+    assert made.metadata.uid
+    assert made.spec.scheduler_name == "default-scheduler"
+    listed = core.list_namespaced_pod("default", label_selector="a=b", limit=1)
+    assert [found.metadata.name for found in listed.items] == ["official"]
+    patched = core.patch_namespaced_pod("official", "default", {"metadata": {"labels": {"a": "c"}}})
+    assert patched.metadata.labels == {"a": "c"}
+    assert core.read_namespaced_pod("official", "default").metadata.labels == {"a": "c"}
+    core.delete_namespaced_pod("official", "default")
+    with pytest.raises(official.ApiException) as caught:
+        core.read_namespaced_pod("official", "default")
+    assert caught.value.status == 404
+
+
+def test_the_official_clients_watch_survives_a_relist(core: Any, api: Served) -> None:
+    listed = core.list_namespaced_pod("default")
+    for number in range(40):
+        body = pod(f"r{number}")
+        api.run(lambda store, body=body: store.create(c.PODS, body, "default"))
+    seen = []
+    watching = watch.Watch()
+    stream = watching.stream(core.list_namespaced_pod, "default", timeout_seconds=20)
+    for event in stream:
+        seen.append(event["object"].metadata.name)
+        if len(seen) == 40:
+            core.create_namespaced_pod("default", pod("after"))
+        if seen[-1] == "after":
+            watching.stop()
+    assert set(seen) >= {f"r{number}" for number in range(40)} | {"after"}
+    old = watch.Watch().stream(
+        core.list_namespaced_pod,
+        "default",
+        resource_version=listed.metadata.resource_version,
+        timeout_seconds=20,
+    )
+    with pytest.raises(official.ApiException) as caught:
+        list(old)
+    assert caught.value.status == 410
+
+
+def test_lightkube_creates_lists_watches_and_deletes(kubeconfig: Path) -> None:
+    client = Client(config=KubeConfig.from_file(str(kubeconfig)), namespace="default")
+    spec = PodSpec(containers=[Container(name="main", image="registry.example/app:1")])
+    made = client.create(LightPod(metadata=ObjectMeta(name="light", labels={"by": "light"}), spec=spec))
+    assert made.metadata is not None
+    assert made.metadata.uid
+    found = [each.metadata.name for each in client.list(LightPod, labels={"by": "light"}) if each.metadata]
+    assert found == ["light"]
+    for kind, each in client.watch(LightPod, labels={"by": "light"}, server_timeout=10):
+        assert each.metadata is not None
+        if kind == "ADDED":
+            client.patch(LightPod, "light", {"metadata": {"labels": {"more": "yes"}}})
+        elif kind == "MODIFIED":
+            assert each.metadata.labels == {"by": "light", "more": "yes"}
+            break
+    client.delete(LightPod, "light")
+    with pytest.raises(ApiError) as caught:
+        client.get(LightPod, "light")
+    assert caught.value.status.code == 404
+
+
+def test_lightkube_applies(kubeconfig: Path) -> None:
+    client = Client(config=KubeConfig.from_file(str(kubeconfig)), namespace="default", field_manager="me")
+    spec = PodSpec(containers=[Container(name="main", image="registry.example/app:1")])
+    wanted = LightPod(
+        apiVersion="v1", kind="Pod", metadata=ObjectMeta(name="applied", labels={"x": "1"}), spec=spec
+    )
+    assert client.apply(wanted).metadata is not None
+    assert wanted.metadata is not None
+    wanted.metadata.labels = {"y": "2"}
+    again = client.apply(wanted)
+    assert again.metadata is not None
+    assert again.metadata.labels == {"y": "2"}

@@ -1,0 +1,55 @@
+"""`stowplan bench loop`, `churn` and `soak` at sizes that take no time; how fast they are, is not tested."""
+
+import gc
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.bench.workloads import WORKLOADS
+from stowplan.cli.bench import bench
+
+
+def figures(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(bench, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("workload", sorted(WORKLOADS.keys() - {"volumes", "csi-limits"}))
+def test_every_pod_of_every_workload_is_bound_and_told_of(workload: str) -> None:
+    found = figures(
+        "loop", "--workload", workload, "--nodes", "40", "--existing-per-node", "0", "--pods", "30"
+    )
+    assert (found["bound"], found["unschedulable"], found["events"], found["events_dropped"]) == (
+        30,
+        0,
+        30,
+        0,
+    )
+    for name in ("pods_per_s", "cpu_us_per_pod", "peak_rss_mib", "seconds"):
+        assert found[name] > 0, name
+
+
+def test_with_churn_a_tenth_waits_and_nodes_change() -> None:
+    found = figures("churn", "--nodes", "20", "--pods", "300")
+    assert (found["bound"], found["unschedulable"]) == (270, 30)
+    assert found["node_updates"] > 0
+    assert found["attempts"] >= 300
+
+
+def test_a_soak_reads_the_memory_and_leaves_nothing_behind() -> None:
+    found = figures("soak", "--pods", "600", "--population", "100", "--nodes", "20")
+    assert len(found["rss_mib"]) == 20
+    remembered = found["remembered"]
+    assert remembered["pods"] + remembered["queued"] <= 300
+    assert remembered["nominated"] == 0
+
+
+def test_the_collector_is_left_as_it_was_found() -> None:
+    before = gc.get_threshold()
+    figures("loop", "--nodes", "3", "--pods", "5")
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
