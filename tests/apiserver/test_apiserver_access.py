@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.serving import PODS, Served, pod, serving
+from apiserver.serving import APPLY, MERGE, PODS, STRATEGIC, Served, pod, serving
 from stowplan.embedded.apiserver.access import Access
 from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
 
@@ -93,6 +93,24 @@ def test_what_cannot_be_done_is_told_in_the_real_shape(
     assert answer.body["status"] == "Failure"
     assert answer.body["code"] == code
     assert answer.body["message"]
+
+
+@pytest.mark.parametrize("kind", ["", MERGE, STRATEGIC, APPLY])
+@pytest.mark.parametrize("depth", [150, 900, 5000])
+def test_a_body_that_is_nested_too_deeply_is_refused(api: Served, kind: str, depth: int) -> None:
+    path = "/apis/apps/v1/namespaces/default/controllerrevisions"
+    body = b'{"metadata":{"name":"a"},"revision":1,"data":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+    if kind:
+        api.ask("POST", path, {"metadata": {"name": "a"}, "revision": 1, "data": {}})
+        answer = api.ask("PATCH", f"{path}/a?fieldManager=m", body, Content_Type=kind)
+    else:
+        answer = api.ask("POST", path, body)
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+
+
+def test_brackets_in_text_are_only_text(api: Served) -> None:
+    body = {"metadata": {"name": "brackets"}, "data": {"a": '\\"{[' * 200}}
+    assert api.ask("POST", "/api/v1/namespaces/default/configmaps", body).code == 201
 
 
 def test_a_body_that_is_too_long_is_not_read(api: Served) -> None:

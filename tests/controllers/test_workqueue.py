@@ -95,6 +95,21 @@ def test_a_key_that_rests_is_not_worked_on_but_not_forgotten() -> None:
     play(story)
 
 
+def test_news_of_a_key_that_keeps_failing_do_not_keep_everybody_busy() -> None:
+    async def story(queue: WorkQueue, clock: VirtualClock) -> None:
+        times: list[float] = []
+        queue.add("a")
+        for _ in range(5):
+            await queue.get()
+            times.append(clock.now())
+            queue.retry("a")
+            queue.add("a")
+            queue.done("a")
+        assert times == [0, 1, 2, 3, 4]
+
+    play(story)
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from((0.0, 0.5, 1.0, 3.0))), max_size=30),
     st.integers(1, 3),

@@ -31,11 +31,15 @@ _NODES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerRun:
-    """How much to do: pods to create and bind, watchers that follow, connections that write."""
+    """How much to do: pods to create and bind, watchers that follow, connections that write.
+
+    With a `data_dir` (a folder that need not exist) the server keeps everything there.
+    """
 
     pods: int = 5000
     watchers: int = 10
     connections: int = 16
+    data_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ def measure(run: ServerRun) -> ServerFigures:
 
 
 async def _measure(run: ServerRun) -> ServerFigures:
-    async with _running_server() as server:
+    async with _running_server(run.data_dir) as server:
         await _furnish(server)
         watchers = [asyncio.create_task(_follow(server, 2 * run.pods)) for _ in range(run.watchers)]
         await asyncio.sleep(0.3)
@@ -107,7 +111,7 @@ async def _measure(run: ServerRun) -> ServerFigures:
 
 
 @contextlib.asynccontextmanager
-async def _running_server() -> AsyncIterator[_Server]:
+async def _running_server(data_dir: str | None) -> AsyncIterator[_Server]:
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder, "kubeconfig")
         process = await asyncio.create_subprocess_exec(
@@ -117,6 +121,7 @@ async def _running_server() -> AsyncIterator[_Server]:
             "apiserver",
             "--kubeconfig-out",
             str(kubeconfig),
+            *([] if data_dir is None else ["--data-dir", data_dir]),
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None

@@ -26,7 +26,7 @@ class Decision:
 
     `number` counts the decisions of a run, `scheduler` its schedulers. `told_node` is the node as the
     scheduler had been told of it, None if it had not; `told_pods` are the uids of the pods on it, and
-    `told_placed` of those on any node. `for_one` are the pod's claims that nobody else may use.
+    `told_placed` of those on any of `told_nodes`. `for_one` are the pod's claims that nobody else may use.
     """
 
     number: int
@@ -35,6 +35,7 @@ class Decision:
     node: str
     told_node: Node | None
     told_pods: Set[str]
+    told_nodes: Set[str]
     told_placed: Set[str]
     for_one: Set[str]
 
@@ -58,13 +59,14 @@ class Bindings:
         told_node: Node | None,
         told: Set[str],
         *,
+        told_nodes: Set[str] = frozenset(),
         told_placed: Set[str] = frozenset(),
         for_one: Set[str] = frozenset(),
     ) -> None:
         self._count += 1
         uid = pod.metadata.uid
         self._decisions[uid] = Decision(
-            self._count, scheduler, uid, node, told_node, told, told_placed, for_one
+            self._count, scheduler, uid, node, told_node, told, told_nodes, told_placed, for_one
         )
 
     def begin(self, uid: str, node: str, scheduler: int) -> None:
@@ -119,8 +121,10 @@ class Bindings:
             self._world.broken("no node is overcommitted", detail)
 
     def _check_sharing(self, decision: Decision, placed: dict[str, Pod], latest: str) -> None:
-        """Nobody else uses what only one may."""
+        """Nobody else uses what only one may. Pods on nodes that are gone do not count."""
         for pod in placed.values():
+            if pod.spec.node_name not in decision.told_nodes:
+                continue
             shared = decision.for_one & set(claims_of(pod))
             if shared and self._had_to_know(decision, pod, decision.told_placed, latest):
                 detail = f"{placed[decision.uid].key} and {pod.key}: {sorted(shared)}"

@@ -7,6 +7,7 @@ from stowplan.api.pod import Pod
 from stowplan.chaos import rules
 from stowplan.chaos.bindings import Bindings
 from stowplan.chaos.oracle import Oracle, told_of
+from stowplan.chaos.taken import Taken
 from stowplan.chaos.world import World
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.queue.queued import QueuedPod
@@ -24,6 +25,7 @@ class Overseer:
         self._number = number
         self._world = world
         self._bindings = bindings
+        self._taken = Taken(world, scheduler.context.cache)
         self._told_nodes: dict[str, Node] = {}
         self._told_pods: dict[str, str] = {}
         context = scheduler.context
@@ -45,6 +47,7 @@ class Overseer:
         }
         self.check_places(queued.uid)
         self.check_cache()
+        self._taken.check()
         return queued
 
     def assume(self, info: PodInfo, node: str) -> None:
@@ -54,10 +57,18 @@ class Overseer:
         claims = self._bindings.claims
         for_one = claims.for_one(pod) if claims is not None else frozenset[str]()
         self._bindings.decide(
-            self._number, pod, node, told, on_node, told_placed=self._told_pods.keys(), for_one=for_one
+            self._number,
+            pod,
+            node,
+            told,
+            on_node,
+            told_nodes=self._told_nodes.keys(),
+            told_placed=self._told_pods.keys(),
+            for_one=for_one,
         )
         if claims is not None and told is not None:
             claims.decide(pod, told)
+        self._taken.decide(pod)
         self._check_decision(pod, node, told)
         self._assume(info, node)
 

@@ -13,11 +13,17 @@ from stowplan.chaos.storagereckoning import StorageReckoning
 from stowplan.chaos.world import World
 from stowplan.embedded.client import typed
 from stowplan.plugins.defaultpreemption import DefaultPreemption
-from stowplan.plugins.volumebinding import VolumeBinding
 from stowplan.scheduler import Scheduler
 
 PASSING: Final = {"binding": 1, "preemption": 0, "pod status": 0}
 """Names of tasks that come and go, and how many there are of each when there is nothing to do."""
+
+
+VOLUME_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "VolumeZone"))
+"""Those that look at claims before they look at nodes."""
+
+SLEEPY: Final = frozenset(("VolumeBinding",))
+"""Those that do not always hear of what would help."""
 
 
 class Reckoning:
@@ -69,8 +75,7 @@ class Reckoning:
             queued = queue.get(pod.key)
             gated = queued is not None and queued.gating_plugin == DefaultPreemption.name
             sociable = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
-            waits_for_volumes = queued is not None and VolumeBinding.name in queued.unschedulable_plugins
-            if not gated and not sociable and not waits_for_volumes:
+            if not gated and not sociable and not self._is_up_to(pod, SLEEPY):
                 self._broken("pods are tried again when something helps them", f"{pod.key}, for {node}")
 
     def _unhelped(self) -> list[tuple[Pod, str]]:
@@ -82,6 +87,11 @@ class Reckoning:
         ]
         found = ((pod, oracle.feasible(pod, promised=self._promised)) for pod in candidates)
         return [(pod, nodes[0]) for pod, nodes in found if nodes]
+
+    def _is_up_to(self, pod: Pod, plugins: frozenset[str]) -> bool:
+        """Whether a pod was last rejected by one of these plugins."""
+        queued = self._scheduler.context.queue.get(pod.key)
+        return queued is not None and not plugins.isdisjoint(queued.unschedulable_plugins)
 
     def _broken(self, invariant: str, detail: str) -> None:
         self._world.broken(invariant, detail)
@@ -138,7 +148,7 @@ class Reckoning:
         """Nodes are promised to nobody but to pods that want one, and not for ever.
 
         Some do not end, with us as with kube-scheduler: those to pods that cannot try, or may not make room,
-        and those of nodes that an extender rejects.
+        or whose claims stand in the way whatever the node, and those of nodes that an extender rejects.
         """
         wanting = {pod.metadata.uid: pod for pod in self._pending}
         for node, pods in self._scheduler.context.queue.nominator.by_node.items():
@@ -147,7 +157,10 @@ class Reckoning:
                     self._broken("promises are made to pods that want them", f"{node} to {info.key}")
         for pod in self._promised:
             helpless = (
-                pod.spec.scheduling_gates or pod.spec.preemption_policy == "Never" or pod.is_terminating
+                pod.spec.scheduling_gates
+                or pod.spec.preemption_policy == "Never"
+                or pod.is_terminating
+                or self._is_up_to(pod, VOLUME_PLUGINS)
             )
             if not helpless and not self._world.plan.extenders:
                 self._broken("promises end", f"{pod.status.nominated_node_name} to {pod.key}")

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.durable import DataDirError, keep_in
 from stowplan.embedded.store import Store
 
 
@@ -26,10 +28,20 @@ from stowplan.embedded.store import Store
     help="Write the kubeconfig there; to a new file in the temporary folder if not given.",
 )
 @click.option("--insecure-http", is_flag=True, help="No TLS. The token is asked for all the same.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep everything in this folder, and go on from what is kept there.",
+)
 def apiserver(
-    port: int, bind: str, token: str | None, kubeconfig_out: Path | None, insecure_http: bool
+    port: int,
+    bind: str,
+    token: str | None,
+    kubeconfig_out: Path | None,
+    insecure_http: bool,
+    data_dir: Path | None,
 ) -> None:
-    """A Kubernetes API in memory, on loopback. It ends with Ctrl-C.
+    """A Kubernetes API on loopback, in memory unless `--data-dir` says otherwise. It ends with Ctrl-C.
 
     Nothing runs behind it: objects are kept and watched, and that is all. It listens on loopback only unless
     `--bind` says otherwise, and nobody gets in without the token.
@@ -39,12 +51,20 @@ def apiserver(
     listening = Listening(bind, port, plain=insecure_http)
     if token is not None:
         listening = replace(listening, token=token)
-    asyncio.run(_serve(listening, kubeconfig_out))
-
-
-async def _serve(listening: Listening, out: Path | None) -> None:
     clock = RealClock()
     store = Store(clock, random.Random(), admission=ClusterAdmission())
+    try:
+        keeper = None if data_dir is None else keep_in(store, data_dir)
+        try:
+            asyncio.run(_serve(store, clock, listening, kubeconfig_out))
+        finally:
+            if keeper is not None:
+                keeper.close()
+    except (DataDirError, ApiError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path | None) -> None:
     furnish(store)
     server = ApiServer(store, listening, clock=clock)
     ended = asyncio.Event()

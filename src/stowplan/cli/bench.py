@@ -10,6 +10,7 @@ from stowplan.bench.engine import EngineRun
 from stowplan.bench.metrics import measure_metrics
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
+from stowplan.cli.benchdurable import durable_command
 from stowplan.cli.benchoptions import AT_LEAST_ONE, JSON, NOT_NEGATIVE, echo_json
 from stowplan.cli.benchscheduler import churn_command, loop_command, preemption_command, soak_command
 from stowplan.cli.benchserver import apiserver_command
@@ -114,5 +115,12 @@ def metrics_command(pods: int, as_json: bool) -> None:
         echo_json({"pods": pods, **asdict(figures)})
 
 
-for command in (apiserver_command, loop_command, churn_command, preemption_command, soak_command):
+for command in (
+    apiserver_command,
+    durable_command,
+    loop_command,
+    churn_command,
+    preemption_command,
+    soak_command,
+):
     bench.add_command(command)

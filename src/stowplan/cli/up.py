@@ -17,6 +17,7 @@ from stowplan.config import default_config, load_file
 from stowplan.config.gates import parse_feature_gates
 from stowplan.embedded.apiserver import Listening
 from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
 from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.scheduler import Settings
@@ -47,6 +48,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write it there.")
 @click.option("--seed", type=int, help="The same seed makes the same choices.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep everything in this folder, and go on from what is kept there.",
+)
 @click.option("--demo", is_flag=True, help="Apply a small varied workload and tell what becomes of it.")
 @click.option("--until-done", is_flag=True, help="With --demo: end when the story does.")
 def up(
@@ -60,14 +66,15 @@ def up(
     bind: str,
     kubeconfig_out: Path | None,
     seed: int | None,
+    data_dir: Path | None,
     demo: bool,
     until_done: bool,
 ) -> None:
     """A Kubernetes cluster in this process: API server, scheduler, controllers and pretend kubelets.
 
     kubectl and every other client can talk to it. Pods seem to run, but nothing is started on this machine.
-    Everything is in memory and gone when it ends, with Ctrl-C. It listens on loopback only unless `--bind`
-    says otherwise, and asks for a token that the kubeconfig holds.
+    Everything is in memory and gone when it ends, with Ctrl-C, unless there is a `--data-dir`. It listens on
+    loopback only unless `--bind` says otherwise, and asks for a token that the kubeconfig holds.
     """
     if nodes is not None and shapes is not None:
         raise click.UsageError("--nodes and --shapes both say which nodes there are: give one of them")
@@ -77,23 +84,25 @@ def up(
         gates = parse_feature_gates(feature_gates)
         loaded = default_config(gates) if config is None else load_file(str(config), gates)
         settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+    furnished = bool(files) or (data_dir is not None and is_data_dir(data_dir))
     try:
         plan = Plan(
-            shapes=_shapes(nodes, shapes, loading=bool(files)),
+            shapes=_shapes(nodes, shapes, loading=furnished),
             settings=settings,
-            kubelets=replace(KubeletSettings(), adopt=bool(files)),
+            kubelets=replace(KubeletSettings(), adopt=furnished),
             listening=Listening(bind, port),
             loaded=load_files(files),
             seed=seed,
+            data_dir=data_dir,
         )
         cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
-    except (ShapeError, LoadError) as error:
+        asyncio.run(_run(cluster, kubeconfig_out, demo=demo, until_done=until_done))
+    except (ShapeError, LoadError, DataDirError) as error:
         raise click.ClickException(str(error)) from None
-    asyncio.run(_run(cluster, kubeconfig_out, demo=demo, until_done=until_done))
 
 
 def _shapes(nodes: int | None, path: Path | None, *, loading: bool) -> Sequence[Shape]:
-    """The nodes there shall be; files that are loaded bring their own unless more are asked for."""
+    """The nodes there shall be; what is loaded or kept brings its own unless more are asked for."""
     if path is not None:
         return read_shapes(path)
     if nodes is None:

@@ -4,6 +4,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 
 from stowplan.clock import Clock, RealClock
@@ -24,6 +25,7 @@ from stowplan.embedded.controllers.running import Crew
 from stowplan.embedded.controllers.statefulsets import StatefulSets
 from stowplan.embedded.controllers.tainteviction import TaintEviction
 from stowplan.embedded.controllers.volumes import Volumes
+from stowplan.embedded.durable import keep_in
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
 from stowplan.extenders.build import extenders_for
@@ -52,7 +54,10 @@ THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`."""
+    """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`.
+
+    With a `data_dir` it goes on from what is kept there and keeps everything there.
+    """
 
     shapes: Sequence[Shape] = THREE_NODES
     settings: Settings = field(default_factory=Settings.of)
@@ -60,6 +65,7 @@ class Plan:
     listening: Listening = field(default_factory=Listening)
     loaded: Sequence[Loaded] = ()
     seed: int | None = None
+    data_dir: Path | None = None
 
 
 class LocalCluster:
@@ -72,6 +78,7 @@ class LocalCluster:
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
         self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
+        self._keeper = None if plan.data_dir is None else keep_in(self.store, plan.data_dir)
         furnish(self.store)
         load_into(self.store, plan.loaded)
         self.client = InProcessClient(self.store)
@@ -102,6 +109,8 @@ class LocalCluster:
     async def running(self) -> AsyncIterator["LocalCluster"]:
         """Run for as long as the block takes. Entered when the API is served and scheduling has begun."""
         async with AsyncExitStack() as stack:
+            if self._keeper is not None:
+                stack.callback(self._keeper.close)
             await stack.enter_async_context(self.server)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._crew.running())

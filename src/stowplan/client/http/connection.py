@@ -43,6 +43,22 @@ class Stream(Protocol):
         ...
 
 
+class Link(Protocol):
+    """What a connection needs of a transport."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
 class _Part(Enum):
     """What is expected next of an answer."""
 
@@ -58,7 +74,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, lost: Callable[["Connection"], None]) -> None:
         self._lost = lost
-        self._transport: asyncio.Transport | None = None
+        self._transport: Link | None = None
         self._part = _Part.NOTHING
         self._answer: asyncio.Future[Answer] | None = None
         self._stream: Stream | None = None
@@ -112,8 +128,8 @@ class Connection(asyncio.Protocol):
 
     # What the event loop tells
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+    def connection_made(self, transport: asyncio.BaseTransport | Link) -> None:
+        self._transport = cast(Link, transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -226,8 +242,6 @@ class Connection(asyncio.Protocol):
         stream, self._stream = self._stream, None
         waiting, self._answer = self._answer, None
         if waiting is not None and not waiting.done():
-            waiting.set_exception(
-                LostError(problem, answered=self._answered, reused=self._served > 0)
-            )
+            waiting.set_exception(LostError(problem, answered=self._answered, reused=self._served > 0))
         elif stream is not None:
             stream.end(problem)

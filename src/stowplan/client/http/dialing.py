@@ -8,13 +8,16 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 from urllib.parse import unquote
 
 from stowplan.client.http.connection import Connection
+from stowplan.client.http.securing import TlsLink
 from stowplan.client.http.settings import AccessError, Address
 from stowplan.client.http.tls import Tls
 from stowplan.client.http.wire import LONGEST_HEAD, MalformedError, parse_head
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CONNECT_SECONDS: Final = 30.0
 _NEXT_ADDRESS: Final = 0.25
@@ -79,47 +82,34 @@ class Dialer:
             raise DialError(str(error)) from None
 
     async def _connect(self, lost: Callable[[Connection], None]) -> Connection:
-        loop = asyncio.get_running_loop()
-        proxy, target = self._proxy, self._target
-        first = target if proxy is None else proxy
-        secure = self._context() if proxy is None else _default_context(proxy)
         connection = Connection(lost)
-        if proxy is None or not target.is_tls:
-            transport, _ = await loop.create_connection(
-                lambda: connection,
-                first.host,
-                first.port,
-                ssl=secure,
-                server_hostname=self._name(first) if secure else None,
-                happy_eyeballs_delay=_NEXT_ADDRESS,
-            )
-            _keep_alive(transport)
+        if self._tls is None:
+            where = self._target if self._proxy is None else self._proxy
+            await _open(lambda: connection, where, self._proxy)
             return connection
-        transport, tunnel = await loop.create_connection(
-            _Tunnel, first.host, first.port, ssl=secure, happy_eyeballs_delay=_NEXT_ADDRESS
-        )
-        _keep_alive(transport)
+        link = TlsLink(connection, self._tls.context(), self._tls.server_name or self._target.host)
+        if self._proxy is None:
+            transport, _ = await _open(lambda: link, self._target)
+        else:
+            transport = await self._tunnel(self._proxy, link)
         try:
-            await tunnel.ask(target, _authorization(proxy))
-            context = self._context()
-            assert context is not None
-            upgraded = await loop.start_tls(
-                transport, connection, context, server_hostname=self._name(target)
-            )
+            await link.ready()
         except BaseException:
             transport.abort()
             raise
-        assert upgraded is not None
-        connection.connection_made(upgraded)
         return connection
 
-    def _context(self) -> ssl.SSLContext | None:
-        return None if self._tls is None else self._tls.context()
-
-    def _name(self, address: Address) -> str:
-        """The name the certificate of whoever answers must have."""
-        given = self._tls.server_name if self._tls is not None and address is self._target else ""
-        return given or address.host
+    async def _tunnel(self, proxy: Address, link: TlsLink) -> asyncio.Transport:
+        """A way through a proxy, with TLS begun on it."""
+        transport, tunnel = await _open(_Tunnel, proxy, proxy)
+        try:
+            await tunnel.ask(self._target, _authorization(proxy))
+        except BaseException:
+            transport.abort()
+            raise
+        transport.set_protocol(link)
+        link.connection_made(transport)
+        return transport
 
 
 class _Tunnel(asyncio.Protocol):
@@ -173,8 +163,20 @@ def _authorization(proxy: Address) -> list[str]:
     return [f"Proxy-Authorization: Basic {encoded}"]
 
 
-def _default_context(proxy: Address) -> ssl.SSLContext | None:
-    return ssl.create_default_context() if proxy.is_tls else None
+async def _open(
+    make: Callable[[], P], where: Address, proxy: Address | None = None
+) -> tuple[asyncio.Transport, P]:
+    """A connection to an address, with TLS if that is a proxy that wants it."""
+    secure = proxy is not None and proxy.is_tls
+    transport, protocol = await asyncio.get_running_loop().create_connection(
+        make,
+        where.host,
+        where.port,
+        ssl=ssl.create_default_context() if secure else None,
+        happy_eyeballs_delay=_NEXT_ADDRESS,
+    )
+    _keep_alive(transport)
+    return transport, protocol
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""Connections that are kept: taken for a request, given back after its answer, closed when nobody needs them."""
+"""Connections that are kept: taken for a request, given back after its answer, closed when idle."""
 
 import asyncio
 from collections import deque
@@ -32,8 +32,7 @@ class Pool:
 
     async def exchange(self, message: bytes) -> Answer:
         """Send a request and give its answer. Raises LostError, or DialError if nothing was sent."""
-        idle = self._idle
-        connection = idle.pop() if idle else await self._take()
+        connection = self._pick() or await self._take()
         connection.deadline = asyncio.get_running_loop().time() + self._timeout
         try:
             return await connection.send(message)
@@ -75,6 +74,14 @@ class Pool:
             connection.abort(_CLOSED)
         while self._waiting:
             _tell(self._waiting.popleft(), None)
+
+    def _pick(self) -> Connection | None:
+        """The connection that was used last, so that those too many become idle."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable:
+                return connection
+        return None
 
     async def _take(self) -> Connection:
         """A connection: a new one if there may be more, else the next that is given back."""

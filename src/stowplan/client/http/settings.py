@@ -1,4 +1,4 @@
-"""Where a server is, whom to trust there, and how to prove who we are: as settings, before anything is done."""
+"""Where a server is, whom to trust there, and how to prove who we are: as settings only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,11 +29,15 @@ class Address:
             parts: SplitResult = urlsplit(text)
             port = parts.port
         except ValueError as error:
-            raise ValueError(f"expected an address such as https://host:6443, got {text!r}: {error}") from None
+            raise ValueError(
+                f"expected an address such as https://host:6443, got {text!r}: {error}"
+            ) from None
         if parts.scheme not in _PORTS or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"expected an address such as https://host:6443, got {text!r}")
         userinfo = parts.netloc.rpartition("@")[0]
-        return cls(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], parts.path.rstrip("/"), userinfo)
+        return cls(
+            parts.scheme, parts.hostname, port or _PORTS[parts.scheme], parts.path.rstrip("/"), userinfo
+        )
 
     @property
     def is_tls(self) -> bool:

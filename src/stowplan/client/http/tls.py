@@ -76,7 +76,9 @@ def read_secret(secret: Secret, where: str, field: str) -> bytes:
     try:
         return Path(secret.file).read_bytes()
     except OSError as error:
-        raise AccessError(f"{where}: {field}: {secret.file}: {(error.strerror or str(error)).lower()}") from None
+        raise AccessError(
+            f"{where}: {field}: {secret.file}: {(error.strerror or str(error)).lower()}"
+        ) from None
 
 
 def _version(secret: Secret, where: str) -> tuple[int, int]:
@@ -113,7 +115,9 @@ def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, where: str) -
             context.load_cert_chain(path, password=_no_password)
         except ssl.SSLError as error:
             mismatch = error.reason == "KEY_VALUES_MISMATCH"
-            problem = "it does not match client-key" if mismatch else "expected a certificate and its key as PEM"
+            problem = (
+                "it does not match client-key" if mismatch else "expected a certificate and its key as PEM"
+            )
             raise AccessError(f"{where}: client-certificate: {problem}") from None
 
 

@@ -1,5 +1,6 @@
 """Bodies of requests: read within a limit, decoded and held against the fields of their kind."""
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,8 @@ LIMIT: Final = 3 * 1024 * 1024
 _YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _READABLE: Final = ("application/json", _YAML, _PROTOBUF)
+_DEEPEST: Final = 100
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _LENIENT: Final = ("", "Warn", "Ignore")
 
 
@@ -78,6 +81,23 @@ def yaml_as_json(text: bytes) -> bytes:
         raise status.bad_request(f"error converting YAML to JSON: {' '.join(str(error).split())}") from None
 
 
+def check_depth(text: bytes) -> None:
+    """Refuse JSON (it has to be JSON) that is nested deeper than any object is. Raises `ApiError` 400.
+
+    Few texts have so many brackets that one has to look where they are.
+    """
+    if text.count(b"{") + text.count(b"[") <= _DEEPEST:
+        return
+    depth = 0
+    for bracket in _BRACKETS.findall(text):
+        if bracket in (b"{", b"["):
+            depth += 1
+            if depth > _DEEPEST:
+                raise status.bad_request(f"the object provided is nested more than {_DEEPEST} levels deep")
+        elif bracket in (b"}", b"]"):
+            depth -= 1
+
+
 class Decoded:
     """A body as data, and what its sender should be warned of."""
 
@@ -107,14 +127,16 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         )
     try:
         if type_ is None:
-            return Decoded(msgspec.json.decode(text), [])
-        data, unknown = checked_body(type_, text)
+            data, unknown = msgspec.json.decode(text), []
+        else:
+            data, unknown = checked_body(type_, text)
     except MisfitError as error:
         raise status.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise status.bad_request(f"the object provided is not JSON: {error}") from None
+    check_depth(text)
     return Decoded(data, told_of_unknown(resource, unknown, validation))
 
 

@@ -1,5 +1,6 @@
 """Claims that pods use and volumes that claims have do not go away under them."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
@@ -51,8 +52,9 @@ class _Protection(Controller):
         super().__init__(context)
         self.objects = self.follow(self.resource)
 
+    @abstractmethod
     def is_used(self, obj: Json) -> bool:
-        raise NotImplementedError
+        """Whether an object that is to go is still needed."""
 
     async def sync(self, key: str) -> None:
         obj = self.objects.get(key)

@@ -10,6 +10,8 @@ from typing import Final
 
 FIRST_RETRY: Final = 0.005
 LONGEST_RETRY: Final = 30.0
+LONGEST_DEAFNESS: Final = 1.0
+"""After a failure news of a key count for nothing for no longer than so many seconds."""
 
 
 class WorkQueue:
@@ -63,10 +65,15 @@ class WorkQueue:
             self._arm()
 
     def retry(self, key: str) -> None:
-        """Have a key that failed worked on again, after a pause that doubles with every failure."""
+        """Have a key that failed worked on again, after a pause that doubles with every failure.
+
+        News of the key do not shorten a short pause: else whoever causes news by failing would never rest.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self.add_after(key, min(self._first_retry * 2 ** min(failures, 40), self._longest_retry))
+        pause = min(self._first_retry * 2 ** min(failures, 40), self._longest_retry)
+        self.rest(key, min(pause, LONGEST_DEAFNESS))
+        self.add_after(key, pause)
 
     def forget(self, key: str) -> None:
         """A key's work is done well: its next failure is its first."""

@@ -68,7 +68,8 @@ class Database:
         self._logged = 0
         self._known: set[str] = set()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / _FILE).touch(mode=0o600)
             self._connection = sqlite3.connect(folder / _FILE, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise DataDirError(f"{folder}: cannot be used as a data directory: {error}") from None

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from stowplan.api.fielderrors import FieldError, Kind, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.names import dns_label_problems, subdomain_problems
 from stowplan.api.requests import Json
@@ -17,9 +19,22 @@ _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 
 
+_MOST_REMEMBERED: Final = 1000
+_good_specs: set[bytes] = set()
+
+
 def pod_errors(pod: Json) -> list[FieldError]:
-    """What is wrong with a pod."""
-    return [*pod_spec_errors(pod.get("spec") or {}, "spec")]
+    """What is wrong with a pod. Most pods are made from a template: a spec found good is remembered."""
+    spec = pod.get("spec") or {}
+    text = msgspec.json.encode(spec)
+    if text in _good_specs:
+        return []
+    errors = [*pod_spec_errors(spec, "spec")]
+    if not errors:
+        if len(_good_specs) >= _MOST_REMEMBERED:
+            _good_specs.clear()
+        _good_specs.add(text)
+    return errors
 
 
 def pod_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:

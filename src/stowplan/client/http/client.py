@@ -1,0 +1,209 @@
+"""The client interface over HTTP: any Kubernetes API server."""
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+import stowplan
+from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.meta import Object
+from stowplan.api.requests import (
+    EVERY_OBJECT,
+    ORDINARY_DELETION,
+    DeleteOptions,
+    Json,
+    PatchType,
+    Selection,
+)
+from stowplan.api.status import ApiError
+from stowplan.api.writes import Binding
+from stowplan.client.http import failures
+from stowplan.client.http.bodies import body_of, deletion_body, place_of
+from stowplan.client.http.decoding import Decoding, Page
+from stowplan.client.http.dialing import CONNECT_SECONDS
+from stowplan.client.http.limits import DEFAULT_BURST, DEFAULT_QPS, RateLimit
+from stowplan.client.http.paths import collection_path, object_path, with_query
+from stowplan.client.http.pool import MOST_CONNECTIONS
+from stowplan.client.http.settings import Server
+from stowplan.client.http.transport import ANSWER_SECONDS, JSON, Transport
+from stowplan.client.http.watch import HttpWatch
+from stowplan.client.interface import Body, Client, Listing
+from stowplan.clock import Clock
+
+T = TypeVar("T", bound=Object)
+
+PAGE: Final = 500
+"""Objects of one page of a list."""
+
+_BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
+_SHORTEST_WATCH: Final = 300
+_LONGEST_WATCH: Final = 600
+
+
+class HttpClient(Client):
+    """A `Client` of one API server. It has to be closed; `async with` does.
+
+    `qps` and `burst` limit how many requests it sends (a negative rate: no limit). Raises `AccessError` if
+    the settings cannot be used. Requests that are refused for the moment are sent again, and so are those
+    that only read; a write whose answer was lost is not, for nobody knows if it was done.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        qps: float = DEFAULT_QPS,
+        burst: int = DEFAULT_BURST,
+        user_agent: str = f"stowplan/{stowplan.__version__}",
+        connections: int = MOST_CONNECTIONS,
+        answer_seconds: float = ANSWER_SECONDS,
+        connect_seconds: float = CONNECT_SECONDS,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._rng = rng
+        self._transport = Transport(
+            server,
+            clock=clock,
+            rng=rng,
+            limit=RateLimit(clock, qps, burst),
+            user_agent=user_agent,
+            environ=environ,
+            connections=connections,
+            answer_seconds=answer_seconds,
+            connect_seconds=connect_seconds,
+        )
+        self._decodings: dict[tuple[Resource, type[Object]], Decoding[Any]] = {}
+
+    async def __aenter__(self) -> "HttpClient":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; what is under way fails."""
+        self._transport.close()
+
+    # Reading
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json:
+        path = object_path(resource, namespace, name)
+        return self._json("GET", path, await self._transport.request("GET", path))
+
+    async def list(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        not_older_than: str = "",
+    ) -> Listing[T]:
+        path = collection_path(resource, namespace)
+        asked = {"resourceVersion": not_older_than}
+        if not_older_than:
+            asked["resourceVersionMatch"] = "NotOlderThan"
+        decoding = self._decoding(resource, cls)
+        page = await self._page(decoding, with_query(path, selection, limit=str(PAGE), **asked))
+        items, unreadable, version = page.items, page.unreadable, page.resource_version
+        while page.rest:
+            rest = with_query(path, selection, limit=str(PAGE), **{"continue": page.rest})
+            try:
+                page = await self._page(decoding, rest)
+            except ApiError as error:
+                if not error.is_expired:
+                    raise
+                whole = await self._page(decoding, with_query(path, selection, **asked))
+                return Listing(whole.items, whole.resource_version, whole.unreadable)
+            items += page.items
+            unreadable += page.unreadable
+        return Listing(items, version, unreadable)
+
+    def watch(
+        self,
+        resource: Resource,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        since: str = "",
+        initial_events: bool = False,
+    ) -> HttpWatch[T]:
+        asked = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": since,
+            "timeoutSeconds": str(self._rng.randint(_SHORTEST_WATCH, _LONGEST_WATCH)),
+        }
+        if initial_events:
+            asked |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        path = with_query(collection_path(resource, namespace), selection, **asked)
+        return HttpWatch(
+            lambda stream: self._transport.stream(path, stream),
+            self._decoding(resource, cls),
+            self._transport.url(path),
+        )
+
+    # Writing
+
+    async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
+        path = collection_path(resource, namespace or place_of(body)[0])
+        return self._json(
+            "POST", path, await self._transport.request("POST", path, body_of(resource, body), JSON)
+        )
+
+    async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
+        path = object_path(resource, *place_of(body), subresource)
+        return self._json(
+            "PUT", path, await self._transport.request("PUT", path, body_of(resource, body), JSON)
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Body | Sequence[Any],
+        kind: PatchType = PatchType.STRATEGIC,
+        *,
+        subresource: str = "",
+    ) -> Json:
+        path = object_path(resource, namespace, name, subresource)
+        answer = await self._transport.request("PATCH", path, msgspec.json.encode(patch), kind.value)
+        return self._json("PATCH", path, answer)
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+    ) -> None:
+        await self._transport.request(
+            "DELETE", object_path(resource, namespace, name), deletion_body(options), JSON
+        )
+
+    async def bind(self, binding: Binding) -> None:
+        metadata = binding.metadata
+        path = object_path(PODS, metadata.namespace, metadata.name, "binding")
+        await self._transport.request("POST", path, body_of(_BINDINGS, binding), JSON)
+
+    def _json(self, method: str, path: str, text: bytes) -> Json:
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise failures.unreadable(method, self._transport.url(path), error) from None
+
+    async def _page(self, decoding: Decoding[T], path: str) -> Page[T]:
+        text = await self._transport.request("GET", path)
+        try:
+            return decoding.page(text)
+        except msgspec.MsgspecError as error:
+            raise failures.unreadable("GET", self._transport.url(path), error) from None
+
+    def _decoding(self, resource: Resource, cls: type[T]) -> Decoding[T]:
+        found = self._decodings.get((resource, cls))
+        if found is None:
+            found = self._decodings[resource, cls] = Decoding(resource, cls)
+        return found

@@ -1,0 +1,215 @@
+"""Requests to one server: limited in their rate, with credentials, tried again where that does no harm."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from stowplan.api.status import ApiError
+from stowplan.client.http import failures
+from stowplan.client.http.connection import Answer, Connection, LostError, Stream
+from stowplan.client.http.credentials import Credentials, credentials_for
+from stowplan.client.http.dialing import CONNECT_SECONDS, Dialer, DialError
+from stowplan.client.http.limits import RateLimit
+from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
+from stowplan.client.http.proxies import proxy_for
+from stowplan.client.http.settings import Server
+from stowplan.client.http.tls import Tls
+from stowplan.client.http.tokens import CredentialsError
+from stowplan.client.retries import Retries
+from stowplan.clock import Clock
+
+ANSWER_SECONDS: Final = 75.0
+"""A server gives up after a minute itself, and says so."""
+
+JSON: Final = "application/json"
+_GET: Final = "GET"
+_BIDDEN: Final = 10
+"""How often a request is sent again because the server asks for that."""
+_UNBIDDEN: Final = 3
+"""How often because nothing, or nothing good, came back."""
+
+
+class _Tries:
+    """How often one request has been sent again, and for how long to wait before the next time."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._retries = Retries(rng, first=0.1, longest=5.0)
+        self._bidden = 0
+        self._unbidden = 0
+        self.renewed = False
+
+    async def asked(self, seconds: float) -> bool:
+        """The server asks to wait so long."""
+        self._bidden += 1
+        if self._bidden > _BIDDEN:
+            return False
+        await asyncio.sleep(seconds)
+        return True
+
+    async def hopeful(self, *, at_once: bool = False) -> bool:
+        """It may go better next time."""
+        self._unbidden += 1
+        if self._unbidden > _UNBIDDEN:
+            return False
+        if not at_once:
+            await asyncio.sleep(self._retries.next_pause())
+        return True
+
+
+class Transport:
+    """Sends requests and gives the bodies of good answers. Every failure is an `ApiError`."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        limit: RateLimit,
+        user_agent: str,
+        environ: Mapping[str, str],
+        connections: int = MOST_CONNECTIONS,
+        answer_seconds: float = ANSWER_SECONDS,
+        connect_seconds: float = CONNECT_SECONDS,
+    ) -> None:
+        address = server.address
+        self._server = server
+        self._rng = rng
+        self._limit = limit
+        self._tls = Tls(server.trust) if address.is_tls else None
+        if self._tls is not None:
+            self._tls.context()
+        proxy = server.proxy or proxy_for(address, environ)
+        dialer = Dialer(address, self._tls, proxy, seconds=connect_seconds)
+        self._pool = Pool(dialer, most=connections, timeout=answer_seconds)
+        self._credentials: Credentials = credentials_for(server.identity, clock, self._show)
+        self._prefix = f"{dialer.target_prefix}{address.path}".encode()
+        self._common = [
+            f"Host: {address.authority}",
+            f"User-Agent: {user_agent}",
+            f"Accept: {JSON}",
+            *(f"{name}: {value}" for name, value in server.identity.headers),
+            *dialer.extra_headers,
+        ]
+        self._authorization = ""
+        self._tails: dict[str, bytes] = {}
+
+    async def request(self, method: str, path: str, body: bytes = b"", content_type: str = "") -> bytes:
+        """Send a request and give the body of the answer."""
+        tries: _Tries | None = None
+        while True:
+            seconds = self._limit.reserve()
+            if seconds:
+                await self._limit.wait(seconds)
+            message = await self._message(method, path, body, content_type)
+            lost: LostError | DialError | None = None
+            answer: Answer | None = None
+            try:
+                answer = await self._pool.exchange(message)
+            except (LostError, DialError) as failure:
+                lost = failure
+            if answer is not None and 200 <= answer.status < 300:
+                return answer.body
+            if tries is None:
+                tries = _Tries(self._rng)
+            if lost is not None:
+                if not await _may_repeat_lost(method, lost, tries):
+                    raise failures.unreachable(method, self.url(path), lost.problem) from None
+            elif answer is not None:
+                error = failures.refused(method, answer)
+                if not await self._may_repeat_refused(method, error, tries):
+                    raise error
+
+    async def stream(self, path: str, stream: Stream) -> Connection:
+        """Begin a stream; it is tried once, because whoever follows a stream begins it again anyway."""
+        seconds = self._limit.reserve()
+        if seconds:
+            await self._limit.wait(seconds)
+        renewed = False
+        while True:
+            message = await self._message(_GET, path, b"", "")
+            try:
+                answer, connection = await self._pool.stream(message, stream)
+            except (LostError, DialError) as lost:
+                raise failures.unreachable(_GET, self.url(path), lost.problem) from None
+            if answer.status == 200:
+                return connection
+            connection.abort()
+            if answer.status != 401 or renewed or not self._credentials.refused():
+                raise failures.refused(_GET, answer)
+            renewed = True
+
+    def url(self, path: str) -> str:
+        """A path as people know it."""
+        return f"{self._server.address}{path}"
+
+    def close(self) -> None:
+        self._pool.close()
+
+    async def _may_repeat_refused(self, method: str, error: ApiError, tries: _Tries) -> bool:
+        """Whether to send a refused request again, after the wait that takes.
+
+        What is refused with a time to wait has had no effect: servers say so before they do anything.
+        """
+        if error.code == 401 and not tries.renewed and self._credentials.refused():
+            tries.renewed = True
+            return True
+        if error.is_version_too_large:
+            return False
+        if (error.code == 429 or error.code >= 500) and error.retry_after is not None:
+            return await tries.asked(float(error.retry_after))
+        if error.code == 429 or (method == _GET and error.code >= 500):
+            return await tries.hopeful()
+        return False
+
+    async def _message(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
+        value = self._credentials.header()
+        if value is None:
+            try:
+                await self._credentials.renew()
+                value = self._credentials.header() or ""
+            except CredentialsError as error:
+                problem = f"getting credentials: {error}"
+                raise failures.unreachable(method, self.url(path), problem) from None
+        if value != self._authorization:
+            self._authorization = value
+            self._tails.clear()
+        tail = self._tails.get(content_type)
+        if tail is None:
+            tail = self._tails[content_type] = self._tail(content_type)
+        if not body and method in (_GET, "DELETE"):
+            return b"%b %b%b%b\r\n\r\n" % (method.encode(), self._prefix, path.encode(), tail)
+        return b"%b %b%b%b\r\nContent-Length: %d\r\n\r\n%b" % (
+            method.encode(),
+            self._prefix,
+            path.encode(),
+            tail,
+            len(body),
+            body,
+        )
+
+    def _tail(self, content_type: str) -> bytes:
+        """What follows the path in every request of one kind."""
+        lines = [" HTTP/1.1", *self._common]
+        if self._authorization:
+            lines.append(f"Authorization: {self._authorization}")
+        if content_type:
+            lines.append(f"Content-Type: {content_type}")
+        return "\r\n".join(lines).encode()
+
+    def _show(self, certificate: bytes, key: bytes) -> None:
+        if self._tls is not None and self._tls.show(certificate, key):
+            self._pool.drop_idle()
+
+
+async def _may_repeat_lost(method: str, lost: LostError | DialError, tries: _Tries) -> bool:
+    """Whether to send a request again whose answer did not come.
+
+    Reading does no harm. A write may have been done, unless nothing was sent.
+    """
+    if isinstance(lost, DialError):
+        return lost.again and await tries.hopeful()
+    if method != _GET:
+        return False
+    return await tries.hopeful(at_once=lost.reused and not lost.answered)
