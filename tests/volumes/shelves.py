@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from scheduler.worlds import NAMESPACE, World, configured
 from stowplan.api import catalogue as c
@@ -71,7 +72,7 @@ def add_volume(world: World, name: str = "v", node: str = "n1") -> None:
     world.store.update(c.PERSISTENT_VOLUMES, {**made, "status": {"phase": "Available"}}, subresource="status")
 
 
-async def add_user(world: World, name: str = "p", claim: str = "c", **spec: object) -> None:
+async def add_user(world: World, name: str = "p", claim: str = "c", **spec: Any) -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     await world.add_pod(name, volumes=volumes, **spec)
 

@@ -37,7 +37,9 @@ class Controllers:
         self._faults = Faults()
         self._whims = Whims(world.rng("provisioner"))
         client = FaultyClient(
-            InProcessClient(world.store, buffer=world.plan.buffer), self._faults, world.rng("controllers' line")
+            InProcessClient(world.store, buffer=world.plan.buffer),
+            self._faults,
+            world.rng("controllers' line"),
         )
         context = Context.of(client, world.clock, world.rng("controllers"), self._note)
         self._crew = Crew(context, volume_controllers(context, self._whims))

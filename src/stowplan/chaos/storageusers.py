@@ -7,7 +7,7 @@ from stowplan.api.requests import PatchType
 from stowplan.chaos.plan import NAMESPACE, Body
 from stowplan.embedded.store import Store
 
-Doing = Callable[[str, Body], None]
+Doing = Callable[[str, Body], object]
 
 
 class StorageUsers:

@@ -1,4 +1,4 @@
-"""What a scheduler has taken for pods on their way: volumes and claims of which it assumes more than it knows."""
+"""What a scheduler has taken for pods on their way: volumes and claims, in memory, before it writes them."""
 
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.meta import Object

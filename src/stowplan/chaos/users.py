@@ -17,7 +17,7 @@ class Users:
     def __init__(self, world: World) -> None:
         self._world = world
         self._store = world.store
-        self._doing: dict[str, Callable[[str, Body], None]] = {
+        self._doing: dict[str, Callable[[str, Body], object]] = {
             "create-pod": self._create_pod,
             "recreate-pod": self._recreate_pod,
             "delete-pod": self._delete_pod,

@@ -10,7 +10,9 @@ from stowplan.cli.apiserver import apiserver
 from stowplan.cli.bench import bench
 from stowplan.cli.chaos import chaos
 from stowplan.cli.config import config_group
+from stowplan.cli.controllers import controllers
 from stowplan.cli.demo import demo
+from stowplan.cli.kubelets import kubelets
 from stowplan.cli.up import up
 from stowplan.cli.verify import verify_command
 from stowplan.config import ConfigError
@@ -38,7 +40,7 @@ def stowplan() -> None:
     """A Kubernetes scheduler: a drop-in, a cluster in one process, and a simulator on one engine."""
 
 
-for command in (apiserver, bench, chaos, config_group, demo, up, verify_command):
+for command in (apiserver, bench, chaos, config_group, controllers, demo, kubelets, up, verify_command):
     stowplan.add_command(command)
 
 

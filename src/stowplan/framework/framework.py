@@ -1,6 +1,6 @@
 """One profile at work: its plugins, run at their extension points over the cluster table."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from itertools import count
 from random import Random
 from typing import Any
@@ -17,18 +17,19 @@ from stowplan.framework.evaluation import Evaluation, PreFiltering
 from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.gates import FeatureGates
-from stowplan.framework.plugin import UNSIGNED, Handle, Plugin, PreFilterResult, Traits, Unsigned
-from stowplan.framework.podclass import ClassKey, PodClass, PodClasses, Settled
+from stowplan.framework.nominated import beside_nominated, try_nominated
+from stowplan.framework.plugin import UNSIGNED, Handle, Plugin, Traits, Unsigned
+from stowplan.framework.podclass import ClassKey, PodClass, PodClasses
 from stowplan.framework.points import Point
 from stowplan.framework.preference import Preference
-from stowplan.framework.prefilter import ask_pre_filter
+from stowplan.framework.preparing import pre_filter, pre_score
 from stowplan.framework.probe import Probe
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.framework.scorecolumn import ScoreColumn
 from stowplan.framework.services import Services
-from stowplan.framework.status import Code, Status, unresolvable
-from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials, promised
+from stowplan.framework.status import Code
+from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
 _serials = count()
 _SUCCESS = Code.SUCCESS.label
@@ -157,7 +158,7 @@ class Framework:
             return
         probe = self.probe
         began = probe.timer() if probe is not None else 0.0
-        self._pre_score(cycle, pod_class)
+        pre_score(self._pre_scores, cycle, pod_class)
         if probe is not None:
             now = probe.timer()
             probe.point("PreScore", _SUCCESS, now - began)
@@ -184,7 +185,7 @@ class Framework:
     ) -> Evaluation:
         probe = self.probe
         began = probe.timer() if probe is not None else 0.0
-        pre_filtering = self._pre_filter(cycle, pod_class)
+        pre_filtering = pre_filter(self._pre_filters, cycle, pod_class)
         if probe is not None:
             self._tell_pre_filter(probe, cycle, pod_class, pre_filtering, began)
             began = probe.timer()
@@ -211,10 +212,10 @@ class Framework:
         feasibility.restrict(self._rows_named(pre_filtering.node_names))
         touched = feasibility.sync(cycle)
         pod_class.preference.note(touched)
-        overruled = self._with_nominated(cycle, pod_class, nominations, nominated_row)
+        overruled = beside_nominated(self, cycle, pod_class, nominations, nominated_row)
         evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled, nominations)
         if nominated_row is not None:
-            status = self._try_nominated(evaluation, feasibility, nominated_row)
+            status = try_nominated(self, evaluation, nominated_row)
             if status is None:
                 evaluation.only_row = nominated_row
             else:
@@ -304,80 +305,7 @@ class Framework:
             for index, plugin in enumerate(filters)
         ]
 
-    # PreFilter
-
-    def _pre_filter(self, cycle: Cycle, pod_class: PodClass) -> PreFiltering:
-        result = PreFiltering()
-        settled = pod_class.settled_pre_filters
-        if settled is not None:
-            cycle.skipped = set(settled.skipped)
-            cycle.adopt(settled.states)
-            for plugin in settled.asking:
-                answer = ask_pre_filter(plugin, cycle)
-                if answer is not None and not self._heed(plugin, answer, cycle, result):
-                    break
-            return result
-        complete = True
-        for plugin in self._pre_filters:
-            answer = ask_pre_filter(plugin, cycle)
-            if plugin.constant_pre_filter and isinstance(answer, PreFilterResult):
-                complete = False
-            if answer is not None and not self._heed(plugin, answer, cycle, result):
-                return result
-        if complete and result.status is None:
-            pod_class.settled_pre_filters = self._settle(
-                cycle, pod_class, self._pre_filters, "constant_pre_filter"
-            )
-        return result
-
-    def _heed(
-        self, plugin: Plugin, answer: Status | PreFilterResult, cycle: Cycle, result: PreFiltering
-    ) -> bool:
-        """Take a PreFilter plugin's answer into account; False if the others need not be asked."""
-        if isinstance(answer, PreFilterResult):
-            self._narrow(result, plugin, answer.node_names)
-            return result.status is None
-        if answer.code is Code.SKIP:
-            cycle.skipped.add(plugin.name)
-        elif answer.code.is_rejection:
-            result.status = answer.by(plugin.name)
-            return answer.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        elif not answer.is_success:
-            raise PluginError(plugin.name, f'running PreFilter plugin "{plugin.name}": {answer.message}')
-        return True
-
-    @staticmethod
-    def _settle(cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], constant: str) -> Settled:
-        """What plugins whose answer depends on the signature alone said, for the next pods of the class."""
-        unsigned = pod_class.unsigned
-        plain = not cycle.pod.template.volumes
-        fixed = [
-            plugin
-            for plugin in plugins
-            if plugin.name not in unsigned and (getattr(plugin, constant) or (plain and plugin.signs_volumes))
-        ]
-        scoring = constant == "constant_pre_score"
-        skipped = cycle.skipped_score if scoring else cycle.skipped
-        read = cycle.read_score if scoring else cycle.read
-        return Settled(
-            frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
-            {plugin.name: read(plugin) for plugin in fixed},
-            tuple(plugin for plugin in plugins if plugin not in fixed),
-        )
-
-    @staticmethod
-    def _narrow(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> None:
-        """Only nodes that every such plugin asks for are looked at."""
-        result.rejectors.add(plugin.name)
-        result.node_names = names if result.node_names is None else result.node_names & names
-        if result.node_names:
-            return
-        asked = sorted(result.rejectors)
-        if len(asked) == 1:
-            reason = f"node(s) didn't satisfy plugin {asked[0]}"
-        else:
-            reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
-        result.status = unresolvable(reason)
+    # In detail
 
     def _rows_named(self, names: frozenset[str] | None) -> BoolColumn | None:
         if names is None:
@@ -389,95 +317,11 @@ class Framework:
                 mask[row] = True
         return mask
 
-    # Nominated pods
-
-    def _try_nominated(self, evaluation: Evaluation, feasibility: Feasibility, row: int) -> Status | None:
-        """What the filters say of the row promised to the pod; None: it passes.
-
-        It is tried even if PreFilter left it out, and then keeps the verdict it gets.
-        """
-        if feasibility.asks_for(row):
-            status = evaluation.status(row)
-            return None if status.is_success else status
-        verdict = evaluation.overruled.get(row)
-        if verdict is None:
-            cycle = evaluation.cycle
-            with self.trials(cycle, cycle.memos) as trials, trials.row(row) as trial:
-                verdict = trial.verdict()
-        if verdict is not None:
-            evaluation.overruled[row] = verdict
-            feasibility.overrule(row)
-        return verdict
-
-    def _with_nominated(
-        self, cycle: Cycle, pod_class: PodClass, nominations: Nominations, nominated_row: int | None
-    ) -> dict[int, Status]:
-        """Rows that could not take the pod beside pods promised to them, with the reason."""
-        overruled: dict[int, Status] = {}
-        concerned = [
-            row
-            for row in nominations
-            if (row == nominated_row or pod_class.feasibility.asks_for(row))
-            and promised(nominations, row, cycle.pod)
-        ]
-        if not concerned:
-            return overruled
-        feasibility = pod_class.feasibility
-        if all(column.traits.filter_beside for column in feasibility.columns if column.matters_to_pods):
-            for row in concerned:
-                others = promised(nominations, row, cycle.pod)
-                status = feasibility.verdict_beside(cycle, row, others)
-                if status is not None:
-                    overruled[row] = status
-        else:
-            with self.trials(cycle, cycle.memos, nominations) as trials:
-                for row in concerned:
-                    with trials.row(row) as trial:
-                        status = trial.beside_promised()
-                    if status is not None:
-                        overruled[row] = status
-        if overruled:
-            rows = np.array(list(overruled), dtype=np.intp)
-            feasibility.overrule_many(rows)
-            pod_class.preference.note(np.sort(rows))
-        return overruled
-
     def trials(
         self, attempt: Cycle, memos: Mapping[str, Any], nominations: Nominations = NO_NOMINATIONS
     ) -> Trials:
         """For trying the pod of an attempt on single rows. `memos` is what plugins keep for its class."""
         return Trials(self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations)
-
-    # PreScore
-
-    def _pre_score(self, cycle: Cycle, pod_class: PodClass) -> None:
-        settled = pod_class.settled_pre_scores
-        plugins: Sequence[Plugin] = self._pre_scores
-        if settled is not None:
-            cycle.skipped_score = set(settled.skipped)
-            cycle.adopt_score(settled.states)
-            plugins = settled.asking
-        for plugin in plugins:
-            answer = self._ask_pre_score(plugin, cycle)
-            if answer is None or answer.is_success:
-                continue
-            if answer.code is not Code.SKIP:
-                raise PluginError(plugin.name, f'running PreScore plugin "{plugin.name}": {answer.message}')
-            cycle.skipped_score.add(plugin.name)
-        if settled is None:
-            pod_class.settled_pre_scores = self._settle(
-                cycle, pod_class, self._pre_scores, "constant_pre_score"
-            )
-
-    def _ask_pre_score(self, plugin: Plugin, cycle: Cycle) -> Status | None:
-        try:
-            answer: Status | None = plugin.pre_score(cycle, cycle.pod)  # type: ignore[attr-defined]
-        except PluginError:
-            raise
-        except Exception as cause:
-            message = f'running PreScore plugin "{plugin.name}": {type(cause).__name__}: {cause}'
-            raise PluginError(plugin.name, message) from cause
-        return answer
 
 
 def _asked(pod_class: PodClass, point: str, names: tuple[str, ...], skipped: set[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """TLS between a connection and its socket.
 
-asyncio's own TLS serves every protocol there is and takes its time for that; requests here are small and many.
-This one knows that writes are whole requests and that whoever reads takes all there is.
+asyncio's own TLS serves every protocol there is and takes its time for that; requests here are small and
+many. This one knows that writes are whole requests and that whoever reads takes all there is.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Inner(Protocol):
 
 
 class TlsLink(asyncio.Protocol):
-    """A protocol towards the socket and a transport towards `inner`, which is told when the handshake is done."""
+    """A protocol towards the socket, and a transport towards `inner` once the handshake is done."""
 
     def __init__(self, inner: Inner, context: ssl.SSLContext, server_name: str) -> None:
         self._inner = inner

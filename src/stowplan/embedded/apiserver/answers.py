@@ -8,6 +8,8 @@ from aiohttp import web
 
 from stowplan.api.status import ApiError
 
+_MOST_WARNINGS: Final = 30
+_LONGEST_WARNING: Final = 200
 JSON: Final = "application/json"
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -17,8 +19,8 @@ def answer(
 ) -> web.Response:
     """An answer whose body is there already."""
     response = web.Response(body=raw, status=code, content_type=content_type)
-    for warning in warnings:
-        response.headers.add("Warning", f'299 - "{_escaped(warning)}"')
+    for warning in warnings[:_MOST_WARNINGS]:
+        response.headers.add("Warning", f'299 - "{_escaped(warning[:_LONGEST_WARNING])}"')
     return response
 
 

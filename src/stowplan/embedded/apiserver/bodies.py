@@ -9,12 +9,14 @@ from aiohttp import web
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
-from stowplan.api.requests import Json
-from stowplan.embedded.schema import MisfitError, TypeDef, checked_body, the_schema, unknown_fields
+from stowplan.embedded.schema import MisfitError, TypeDef, checked_body, the_schema
 from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 
 LIMIT: Final = 3 * 1024 * 1024
 """The longest body that is read, in bytes."""
+
+YAML_LIMIT: Final = 64 * 1024
+"""The longest YAML that is read: reading it is slow, and everybody else waits meanwhile."""
 
 _YAML: Final = "application/yaml"
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -68,6 +70,9 @@ def yaml_as_json(text: bytes) -> bytes:
     """JSON text of what YAML says. JSON is YAML too, and much faster read as what it is."""
     if text.lstrip()[:1] == b"{":
         return text
+    if len(text) > YAML_LIMIT:
+        why = f"Request entity too large: limit is {YAML_LIMIT} for YAML; send JSON"
+        raise status.ApiError(413, "RequestEntityTooLarge", why)
     try:
         return msgspec.json.encode(yaml.load(text, _PlainLoader))
     except (
@@ -126,8 +131,9 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
             422, "Invalid", f'{resource.kind}.meta.k8s.io "" is invalid: {allowed.format(validation)}'
         )
     try:
+        unknown: list[str] = []
         if type_ is None:
-            data, unknown = msgspec.json.decode(text), []
+            data = msgspec.json.decode(text)
         else:
             data, unknown = checked_body(type_, text)
     except MisfitError as error:
@@ -138,12 +144,6 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         raise status.bad_request(f"the object provided is not JSON: {error}") from None
     check_depth(text)
     return Decoded(data, told_of_unknown(resource, unknown, validation))
-
-
-def without_unknown(resource: Resource, obj: Json, validation: str) -> list[str]:
-    """Take unknown fields out of an object; gives back warnings as `decode_object` does."""
-    type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
-    return [] if type_ is None else told_of_unknown(resource, unknown_fields(type_, obj), validation)
 
 
 def told_of_unknown(resource: Resource, unknown: list[str], validation: str) -> list[str]:

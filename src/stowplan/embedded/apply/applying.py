@@ -1,14 +1,14 @@
 """Applying what one manager wants to what is there."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.apply.managers import APPLY, Managed, everything_there, read, written
-from stowplan.embedded.apply.paths import Path, form_of, merged, paths_of, removed, value_at
-from stowplan.embedded.schema import Field, Form, TypeDef
+from stowplan.embedded.apply.paths import Path, as_tree, form_of, merged, values_of, without
+from stowplan.embedded.schema import Field, TypeDef
 
 
 class Applied(NamedTuple):
@@ -36,46 +36,48 @@ def applied(
     Raises `ApiError` 409 if that would change what others manage, and it is not forced.
     """
     form = form_of(type_)
-    paths = frozenset(paths_of(form, wanted))
+    told = values_of(form, wanted)
+    paths = frozenset(told)
     mine = Managed(by.manager, APPLY, resource.api_version, by.stamp, paths, by.subresource)
     if live is None:
         return Applied(wanted, written([mine]))
     managers = read(live) or everything_there(type_, live)
     before = next((m.paths for m in managers if m.identity == mine.identity), frozenset())
     others = [m for m in managers if m.identity != mine.identity]
-    contested = _contested(form, live, wanted, paths, others)
+    contested = _contested(values_of(form, live), told, others)
     if contested and not by.force:
         raise _conflict(contested)
     others = [m._replace(paths=m.paths - _taken(contested, m)) for m in others]
     result: Json = merged(Field("", form), live, wanted)
-    for path in sorted(before - paths, key=len):
-        if not any(path in m.paths or _within(m.paths, path) for m in others) and not _within(paths, path):
-            result = removed(form, result, path)
+    let_go = before - paths - _owned(others, paths)
+    if let_go:
+        result = without(Field("", form), result, as_tree(let_go))
     same = next((m for m in managers if m.identity == mine.identity and m.paths == paths), None)
     return Applied(result, written([*others, same or mine]))
 
 
 def _contested(
-    form: Form, live: Json, wanted: Json, paths: frozenset[Path], others: list[Managed]
+    live: dict[Path, Any], wanted: dict[Path, Any], others: list[Managed]
 ) -> list[tuple[Managed, Path]]:
     """Fields that others manage and that would get another value."""
     found: list[tuple[Managed, Path]] = []
     for other in others:
-        for path in sorted(paths & other.paths):
-            if path[-1][0] != "f":
-                continue
-            if value_at(form, live, path) != value_at(form, wanted, path):
-                found.append((other, path))
+        shared = sorted(path for path in other.paths if path in wanted and path[-1][0] == "f")
+        found += [(other, path) for path in shared if live.get(path) != wanted[path]]
+    return found
+
+
+def _owned(others: list[Managed], paths: frozenset[Path]) -> set[Path]:
+    """Everything that somebody still wants, and everything on the way to it."""
+    found: set[Path] = set()
+    for wanted in (paths, *(other.paths for other in others)):
+        for path in wanted:
+            found.update(path[:length] for length in range(1, len(path) + 1))
     return found
 
 
 def _taken(contested: list[tuple[Managed, Path]], other: Managed) -> set[Path]:
     return {path for managed, path in contested if managed is other}
-
-
-def _within(paths: frozenset[Path], outer: Path) -> bool:
-    """Whether something below a path is among others."""
-    return any(len(path) > len(outer) and path[: len(outer)] == outer for path in paths)
 
 
 def _conflict(contested: list[tuple[Managed, Path]]) -> status.ApiError:

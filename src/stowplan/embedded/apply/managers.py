@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.requests import Json
-from stowplan.embedded.apply.paths import Path, as_tree, form_of, from_tree, paths_of, value_at
+from stowplan.embedded.apply.paths import Path, as_tree, form_of, from_tree, paths_of, values_of
 from stowplan.embedded.schema import TypeDef
 
 APPLY: Final = "Apply"
@@ -33,7 +33,7 @@ class Managed(NamedTuple):
             "apiVersion": self.api_version,
             "time": self.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": as_tree(set(self.paths)),
+            "fieldsV1": as_tree(self.paths),
         }
         return {**shown, "subresource": self.subresource} if self.subresource else shown
 
@@ -72,9 +72,9 @@ def after_update(
     What was changed is that somebody's; what is gone is nobody's.
     """
     form = form_of(type_)
-    before, after = paths_of(form, old), paths_of(form, new)
-    changed = {path for path in after if value_at(form, old, path) != value_at(form, new, path)}
-    gone = before - after
+    before, after = values_of(form, old), values_of(form, new)
+    changed = {path for path, value in after.items() if path not in before or before[path] != value}
+    gone = before.keys() - after.keys()
     managers = read(old)
     if not changed and not gone:
         return written(managers)

@@ -4,7 +4,7 @@ A path is a sequence of steps: `f:name` into a field or a map, `k:{"name":"x"}` 
 these keys, `v:"x"` to an element that is its own key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -40,37 +40,41 @@ def form_of(type_: TypeDef | None) -> Form:
 
 def paths_of(form: Form, obj: Json) -> set[Path]:
     """Every field that an object says something about, without those that are the server's."""
-    found: set[Path] = set()
+    return set(values_of(form, obj))
+
+
+def values_of(form: Form, obj: Json) -> dict[Path, Any]:
+    """What an object says, field by field; of an element of a list that there is one."""
+    found: dict[Path, Any] = {}
     for key, value in obj.items():
         if key in ("apiVersion", "kind"):
             continue
-        inner = field_form(form, key)
         if key == "metadata" and isinstance(value, dict):
             value = {name: part for name, part in value.items() if name not in _SERVER_SET}
             if not value:
                 continue
-        found.update(_paths(inner, value, (f"f:{key}",)))
+        found.update(_values(field_of(form, key), value, (f"f:{key}",)))
     return found
 
 
-def _paths(field: Field, value: Any, path: Path) -> Iterator[Path]:
+def _values(field: Field, value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if is_map(field, value):
         if not value:
-            yield path
+            yield path, value
         for key, part in value.items():
-            yield from _paths(field_of(field.form, key), part, (*path, f"f:{key}"))
+            yield from _values(field_of(field.form, key), part, (*path, f"f:{key}"))
     elif is_keyed(field, value):
         if not value:
-            yield path
+            yield path, value
+        inner = field.form.of or ANY
         for element in value:
             step = step_of(field, element)
-            yield (*path, step)
+            yield (*path, step), True
             if isinstance(element, dict) and field.keys != ("",):
-                inner = Field("", field.form.of or ANY)
                 for key, part in element.items():
-                    yield from _paths(field_of(inner.form, key), part, (*path, step, f"f:{key}"))
+                    yield from _values(field_of(inner, key), part, (*path, step, f"f:{key}"))
     else:
-        yield path
+        yield path, value
 
 
 def is_map(field: Field, value: Any) -> bool:
@@ -95,10 +99,6 @@ def field_of(form: Form, name: str) -> Field:
     return Field(name, form.of if form.shape == "map" and form.of is not None else ANY)
 
 
-def field_form(form: Form, name: str) -> Field:
-    return field_of(form, name)
-
-
 def step_of(field: Field, element: Any) -> str:
     """The step to an element of a list."""
     if field.keys == ("",) or not isinstance(element, dict):
@@ -108,42 +108,28 @@ def step_of(field: Field, element: Any) -> str:
     return "k:" + msgspec.json.encode(told).decode()
 
 
-def value_at(form: Form, obj: Any, path: Path) -> Any:
-    """What stands at a path; None if nothing does."""
-    field = Field("", form)
-    for step in path:
-        if step.startswith("f:"):
-            if not isinstance(obj, dict) or step[2:] not in obj:
-                return None
-            field, obj = field_of(field.form, step[2:]), obj[step[2:]]
-        else:
-            if not isinstance(obj, list | tuple):
-                return None
-            found = next((element for element in obj if step_of(field, element) == step), None)
-            field, obj = Field("", field.form.of or ANY), found
+def without(field: Field, obj: Any, tree: Json) -> Any:
+    """The object without what a tree of paths names (as `as_tree` makes them)."""
+    if isinstance(obj, dict):
+        kept = {}
+        for key, value in obj.items():
+            below = tree.get(f"f:{key}")
+            if below is None:
+                kept[key] = value
+            elif below and "." not in below:
+                kept[key] = without(field_of(field.form, key), value, below)
+        return kept
+    if isinstance(obj, list | tuple):
+        elements = []
+        inner = Field("", field.form.of or ANY)
+        for element in obj:
+            below = tree.get(step_of(field, element))
+            if below is None:
+                elements.append(element)
+            elif below and "." not in below:
+                elements.append(without(inner, element, below))
+        return elements
     return obj
-
-
-def removed(form: Form, obj: Any, path: Path, field: Field | None = None) -> Any:
-    """The object without what stands at a path; shared where nothing changes."""
-    field = Field("", form) if field is None else field
-    step, rest = path[0], path[1:]
-    if step.startswith("f:"):
-        name = step[2:]
-        if not isinstance(obj, dict) or name not in obj:
-            return obj
-        if not rest:
-            return {key: value for key, value in obj.items() if key != name}
-        inner = field_of(field.form, name)
-        return {**obj, name: removed(form, obj[name], rest, inner)}
-    if not isinstance(obj, list | tuple):
-        return obj
-    if not rest:
-        return [element for element in obj if step_of(field, element) != step]
-    inner = Field("", field.form.of or ANY)
-    return [
-        removed(form, element, rest, inner) if step_of(field, element) == step else element for element in obj
-    ]
 
 
 def merged(field: Field, live: Any, wanted: Any) -> Any:
@@ -169,7 +155,7 @@ def _merged_elements(field: Field, live: Any, wanted: Any) -> list[Any]:
     return result + [element for step, element in steps.items() if step not in places]
 
 
-def as_tree(paths: set[Path]) -> Json:
+def as_tree(paths: Iterable[Path]) -> Json:
     """Paths as managed fields show them: nested maps."""
     tree: Json = {}
     for path in sorted(paths):

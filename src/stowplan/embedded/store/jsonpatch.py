@@ -6,10 +6,16 @@ Nothing is changed in place: each operation rebuilds the maps and lists on the w
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from stowplan.api import status
 from stowplan.embedded.store.objects import LISTS
 
 MOST_OPERATIONS: Final = 10_000
+MOST_COPIED: Final = 3 * 1024 * 1024
+"""Bytes that copying within a document may add to it; otherwise few operations make a huge one."""
+
+_LONGEST_INDEX: Final = 18
 _ABSENT: Final = object()
 
 _Edit = Callable[[Any, str], Any]
@@ -23,7 +29,13 @@ def apply_json_patch(document: Any, patch: Any) -> Any:
     if len(patch) > MOST_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(patch)}"
         raise status.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
+    copied = 0
     for step in patch:
+        if step.get("op") == "copy":
+            copied += len(msgspec.json.encode(_find(document, _pointer(step, "from"))))
+            if copied > MOST_COPIED:
+                text = f"the accumulated size increase of copy is {copied}, exceeding the limit {MOST_COPIED}"
+                raise status.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
         document = _apply(document, step)
     return document
 
@@ -127,8 +139,9 @@ def _remove(container: Any, part: str) -> Any:
 
 
 def _index(part: str, length: int) -> int:
-    if not part.isascii() or not part.isdigit() or (part[0] == "0" and part != "0") or int(part) >= length:
-        raise status.unprocessable(f"unable to access invalid index: {part}")
+    written = part.isascii() and part.isdigit() and len(part) <= _LONGEST_INDEX
+    if not written or (part[0] == "0" and part != "0") or int(part) >= length:
+        raise status.unprocessable(f"unable to access invalid index: {part[:40]}")
     return int(part)
 
 

@@ -93,8 +93,8 @@ def _merge_elements(
     directed = [element for element in patch if _DIRECTIVE in element]
     if any(element[_DIRECTIVE] == "replace" for element in directed):
         return plain
-    gone = [_key_of(element, key) for element in directed if _is_deletion(element)]
-    kept = [element for element in original if _map(element).get(key) not in gone]
+    gone = {_key_of(element, key) for element in directed if _is_deletion(element)}
+    kept = [element for element in original if not gone or _key_of(_map(element), key) not in gone]
     merged = list(kept)
     places = _places(kept, key)
     for element in plain:

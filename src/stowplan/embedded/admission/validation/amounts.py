@@ -11,13 +11,14 @@ from stowplan.api.requests import Json
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
+_REMEMBERED: Final = 40
 _read = lru_cache(maxsize=4096)(quantity_of)
 
 
 def read_amount(raw: Any) -> Quantity | None:
     """The amount, None if it is none."""
     try:
-        return _read(raw)
+        return _read(raw) if len(str(raw)) <= _REMEMBERED else quantity_of(raw)
     except (QuantityError, TypeError):
         return None
 

@@ -20,6 +20,7 @@ _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 
 
 _MOST_REMEMBERED: Final = 1000
+_LONGEST_REMEMBERED: Final = 16_384
 _good_specs: set[bytes] = set()
 
 
@@ -30,7 +31,7 @@ def pod_errors(pod: Json) -> list[FieldError]:
     if text in _good_specs:
         return []
     errors = [*pod_spec_errors(spec, "spec")]
-    if not errors:
+    if not errors and len(text) <= _LONGEST_REMEMBERED:
         if len(_good_specs) >= _MOST_REMEMBERED:
             _good_specs.clear()
         _good_specs.add(text)

@@ -1,0 +1,116 @@
+"""PreFilter and PreScore: all plugins of a point asked in order, and what need not be asked again.
+
+Plugins whose answer depends on the signature alone are asked for the first pod of a class only.
+"""
+
+from collections.abc import Sequence
+
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.errors import PluginError
+from stowplan.framework.evaluation import PreFiltering
+from stowplan.framework.plugin import Plugin, PreFilterResult
+from stowplan.framework.podclass import PodClass, Settled
+from stowplan.framework.prefilter import ask_pre_filter
+from stowplan.framework.status import Code, Status, unresolvable
+
+
+def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> PreFiltering:
+    """What PreFilter plugins say together. Raises PluginError if one fails."""
+    result = PreFiltering()
+    settled = pod_class.settled_pre_filters
+    if settled is not None:
+        cycle.skipped = set(settled.skipped)
+        cycle.adopt(settled.states)
+        for plugin in settled.asking:
+            answer = ask_pre_filter(plugin, cycle)
+            if answer is not None and not _heed(plugin, answer, cycle, result):
+                break
+        return result
+    complete = True
+    for plugin in plugins:
+        answer = ask_pre_filter(plugin, cycle)
+        if plugin.constant_pre_filter and isinstance(answer, PreFilterResult):
+            complete = False
+        if answer is not None and not _heed(plugin, answer, cycle, result):
+            return result
+    if complete and result.status is None:
+        pod_class.settled_pre_filters = _settle(cycle, pod_class, plugins, "constant_pre_filter")
+    return result
+
+
+def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> None:
+    """Ask PreScore plugins. Raises PluginError if one fails."""
+    settled = pod_class.settled_pre_scores
+    asked = plugins
+    if settled is not None:
+        cycle.skipped_score = set(settled.skipped)
+        cycle.adopt_score(settled.states)
+        asked = settled.asking
+    for plugin in asked:
+        answer = _ask_pre_score(plugin, cycle)
+        if answer is None or answer.is_success:
+            continue
+        if answer.code is not Code.SKIP:
+            raise PluginError(plugin.name, f'running PreScore plugin "{plugin.name}": {answer.message}')
+        cycle.skipped_score.add(plugin.name)
+    if settled is None:
+        pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, "constant_pre_score")
+
+
+def _heed(plugin: Plugin, answer: Status | PreFilterResult, cycle: Cycle, result: PreFiltering) -> bool:
+    """Take a PreFilter plugin's answer into account; False if the others need not be asked."""
+    if isinstance(answer, PreFilterResult):
+        _narrow(result, plugin, answer.node_names)
+        return result.status is None
+    if answer.code is Code.SKIP:
+        cycle.skipped.add(plugin.name)
+    elif answer.code.is_rejection:
+        result.status = answer.by(plugin.name)
+        return answer.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    elif not answer.is_success:
+        raise PluginError(plugin.name, f'running PreFilter plugin "{plugin.name}": {answer.message}')
+    return True
+
+
+def _narrow(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> None:
+    """Only nodes that every such plugin asks for are looked at."""
+    result.rejectors.add(plugin.name)
+    result.node_names = names if result.node_names is None else result.node_names & names
+    if result.node_names:
+        return
+    asked = sorted(result.rejectors)
+    if len(asked) == 1:
+        reason = f"node(s) didn't satisfy plugin {asked[0]}"
+    else:
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
+    result.status = unresolvable(reason)
+
+
+def _settle(cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], constant: str) -> Settled:
+    """What plugins whose answer depends on the signature alone said, for the next pods of the class."""
+    unsigned = pod_class.unsigned
+    plain = not cycle.pod.template.volumes
+    fixed = [
+        plugin
+        for plugin in plugins
+        if plugin.name not in unsigned and (getattr(plugin, constant) or (plain and plugin.signs_volumes))
+    ]
+    scoring = constant == "constant_pre_score"
+    skipped = cycle.skipped_score if scoring else cycle.skipped
+    read = cycle.read_score if scoring else cycle.read
+    return Settled(
+        frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
+        {plugin.name: read(plugin) for plugin in fixed},
+        tuple(plugin for plugin in plugins if plugin not in fixed),
+    )
+
+
+def _ask_pre_score(plugin: Plugin, cycle: Cycle) -> Status | None:
+    try:
+        answer: Status | None = plugin.pre_score(cycle, cycle.pod)  # type: ignore[attr-defined]
+    except PluginError:
+        raise
+    except Exception as cause:
+        message = f'running PreScore plugin "{plugin.name}": {type(cause).__name__}: {cause}'
+        raise PluginError(plugin.name, message) from cause
+    return answer
