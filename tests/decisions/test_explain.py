@@ -100,7 +100,7 @@ def test_a_pod_without_a_node_reads_as_message_and_funnel() -> None:
         ),
         pytest.param(
             lambda: cluster(nodes=[node("a"), node("b")]).decide(pod("p").nominated("a")),
-            "An earlier attempt made room for the pod on this node, so no other was looked at.",
+            "The node was promised to the pod before, so no other was looked at.",
             id="a nominated node",
         ),
         pytest.param(

@@ -25,8 +25,10 @@ def line(kind: str, name: str, version: int = 1, **more: Any) -> bytes:
     )
 
 
-BOOKMARK = b"""{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9",\
-"creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{},"status":null}}\n"""
+BOOKMARK = (
+    b'{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9",'
+    b'"creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{},"status":null}}\n'
+)
 ERROR = msgspec.json.encode({"type": "ERROR", "object": GONE}) + b"\n"
 
 
@@ -100,12 +102,12 @@ def test_an_object_that_cannot_be_read_is_told_by_itself() -> None:
 @pytest.mark.parametrize("cls", [Node, AnyObject])
 def test_an_error_ends_a_watch_after_what_came_before(cls: Any) -> None:
     async def run() -> None:
-        async with NastyServer(chunked(line("ADDED", "a"), ERROR, line("ADDED", "b"))) as server:
-            async with server.client() as client:
-                watch = client.watch(NODES, cls)
-                assert (await anext(watch)).key == "a"
-                with pytest.raises(ApiError, match="too old") as failure:
-                    await anext(watch)
+        text = chunked(line("ADDED", "a"), ERROR, line("ADDED", "b"))
+        async with NastyServer(text) as server, server.client() as client:
+            watch = client.watch(NODES, cls)
+            assert (await anext(watch)).key == "a"
+            with pytest.raises(ApiError, match="too old") as failure:
+                await anext(watch)
         assert failure.value.is_expired
 
     asyncio.run(run())

@@ -109,6 +109,7 @@ def test_a_pod_at_permit_says_whom_it_waits_for() -> None:
         await world.add_pod("p")
         now = explained(world, "p").whereabouts
         assert (now.place, now.node, list(now.held_by)) == ("waiting", "n", ["Hold"])
+        assert "Successfully assigned" not in explained(world, "p").text()
 
     live(story, plugins=[Hold])
 

@@ -8,7 +8,7 @@ def explain(decision: Decision) -> str:
     """The decision as text for people."""
     lines = [_headline(decision)]
     if decision.nominated:
-        lines += ["", "An earlier attempt made room for the pod on this node, so no other was looked at."]
+        lines += ["", "The node was promised to the pod before, so no other was looked at."]
     if decision.funnel:
         lines += ["", "Filters: which nodes can take it", "", *indented(_funnel(decision))]
     elif decision.scheduled and not decision.nominated and decision.feasible == decision.nodes:

@@ -123,8 +123,9 @@ class Record:
         elif top and not self.nominated:
             self.funnel = _funnel(evaluation)
         if row is not None and top and evaluation.scored:
-            rows = evaluation.top_rows(min(top, self.feasible), row)
-            self.names = [table.name_of(best) for best in rows]
+            # The next best total is wanted for the margin, however few nodes are kept.
+            rows = evaluation.top_rows(min(max(top, 2), self.feasible), row)
+            self.names = [table.name_of(best) for best in rows[:top]]
             total_of = evaluation.totals().item
             self.totals = [total_of(best) for best in rows]
             self.scores = evaluation.scores_of(rows)
@@ -169,7 +170,7 @@ def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -
         return Record(evaluation, None, 0, top).decision()
     ties = evaluation.best()[1] if evaluation.scored else 1
     row = evaluation.pick(choose(ties) if ties > 1 else 0)
-    return Record(evaluation, row, ties, max(top, 2) if top else 0).decision()
+    return Record(evaluation, row, ties, top).decision()
 
 
 def _funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:

@@ -1,5 +1,7 @@
 """Explaining a pod: what is remembered of its last attempt, and where it is now."""
 
+from msgspec.structs import replace
+
 from stowplan.explain.pods import Attempted, Explanation, Whereabouts, wakers
 from stowplan.queue.queued import QueuedPod
 from stowplan.scheduler.context import Context
@@ -53,11 +55,14 @@ class Explainer:
 
 
 def _attempted(made: LastDecision) -> Attempted:
+    decision = None if made.record is None else made.record.decision()
+    if decision is not None and decision.scheduled and made.outcome != "bound":
+        decision = replace(decision, message=made.message)
     return Attempted(
         made.time,
         made.attempts,
         made.outcome,
         made.message,
-        None if made.record is None else made.record.decision(),
+        decision,
         None if made.preempting is None else made.preempting.document(),
     )

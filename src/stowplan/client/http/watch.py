@@ -99,8 +99,9 @@ class HttpWatch(Generic[T]):
         self._stir()
 
     def end(self, problem: str) -> None:
-        self._ended = True
-        self._problem = self._problem or problem
+        if not self._ended:
+            self._ended = True
+            self._problem = problem
         self._stir()
 
     def _stir(self) -> None:

@@ -1,0 +1,82 @@
+"""Small requests that would keep a careless server busy for long: refused, or done in no time."""
+
+import time
+from typing import Any
+
+import pytest
+
+from apiserver.serving import APPLY, JSON_PATCH, STRATEGIC, Served, pod
+
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+PODS = "/api/v1/namespaces/default/pods"
+MANY = 8000
+PATIENCE = 15.0
+
+
+@pytest.fixture(autouse=True)
+def in_time() -> Any:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_a_patch_that_doubles_an_object_again_and_again_is_refused(api: Served) -> None:
+    api.ask("POST", REVISIONS, {"metadata": {"name": "d"}, "revision": 1, "data": {"a": "x" * 100}})
+    patch = [{"op": "copy", "from": "/data", "path": f"/data/c{number}"} for number in range(60)]
+    answer = api.ask("PATCH", f"{REVISIONS}/d", patch, Content_Type=JSON_PATCH)
+    assert (answer.code, answer.body["reason"]) == (413, "RequestEntityTooLarge")
+    assert api.ask("PATCH", f"{REVISIONS}/d", patch[:3], Content_Type=JSON_PATCH).code == 200
+
+
+def test_an_index_of_many_digits_is_no_index(api: Served) -> None:
+    api.ask("POST", PODS, pod("indexed"))
+    patch = [{"op": "remove", "path": f"/spec/containers/{'1' * 5000}"}]
+    assert api.ask("PATCH", f"{PODS}/indexed", patch, Content_Type=JSON_PATCH).code == 422
+
+
+def long_list(name: str, value: str, count: int = MANY) -> dict[str, Any]:
+    env = [{"name": f"V{number}", "value": value} for number in range(count)]
+    body = pod(name)
+    body["spec"]["containers"][0]["env"] = env
+    return body
+
+
+def test_long_lists_are_applied_contested_and_taken_away_in_time(api: Served) -> None:
+    path = f"{PODS}/long?fieldManager="
+    assert api.ask("PATCH", f"{path}a", long_list("long", "1"), Content_Type=APPLY).code == 201
+    refused = api.ask("PATCH", f"{path}b", long_list("long", "2"), Content_Type=APPLY)
+    assert refused.code == 409
+    assert refused.body["message"].startswith(f"Apply failed with {MANY} conflicts")
+    assert api.ask("PATCH", f"{path}a", pod("long"), Content_Type=APPLY).code == 422
+
+
+def test_long_lists_are_merged_in_time(api: Served) -> None:
+    api.ask("POST", PODS, long_list("merged", "1"))
+    env = [{"$patch": "delete", "name": f"V{number}"} for number in range(MANY)]
+    patch = {"spec": {"containers": [{"name": "main", "env": env}]}}
+    answer = api.ask("PATCH", f"{PODS}/merged?dryRun=All", patch, Content_Type=STRATEGIC)
+    assert answer.code == 422
+    assert "pod updates may not change fields" in answer.body["message"]
+
+
+def test_long_yaml_is_not_read(api: Served) -> None:
+    text = b"a: b\n" * 20_000
+    answer = api.ask("POST", PODS, text, Content_Type="application/yaml")
+    assert (answer.code, answer.body["reason"]) == (413, "RequestEntityTooLarge")
+
+
+def test_warnings_are_few_and_short(api: Served) -> None:
+    body = pod("warned")
+    body["spec"] |= {f"unknown-{number}-{'x' * 500}": number for number in range(2000)}
+    answer = api.ask("POST", PODS, body)
+    assert answer.code == 201
+    warnings = answer.headers.get_all("Warning")
+    assert len(warnings) == 30
+    assert max(map(len, warnings)) < 300
+
+
+def test_long_amounts_and_names_are_refused_in_time(api: Served) -> None:
+    long = {"cpu": "1" * 100_000, "memory": "9" * 40 + "Ei", "x" * 100_000: "1"}
+    body = pod("a." * 50_000, labels={"-" * 100_000: "." * 100_000})
+    body["spec"]["containers"][0]["resources"] = {"requests": long}
+    assert api.ask("POST", PODS, body).code == 422
