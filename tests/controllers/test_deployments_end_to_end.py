@@ -60,7 +60,7 @@ def test_fifty_pods_come_to_run_and_the_deployment_says_so() -> None:
     async def story(world: World) -> None:
         world.put(DEPLOYMENTS, deployment(50))
         await world.until(lambda: is_rolled_out(world))
-        assert len(world.pods("Running")) == 50
+        assert len(world.pods("Running")) == 50 == world.pods_created
         told = status(world)
         assert (told["readyReplicas"], told["unavailableReplicas"]) == (50, 0)
         held = world.get(DEPLOYMENTS, "web")
@@ -131,11 +131,11 @@ def test_recreating_ends_all_old_pods_first() -> None:
 def test_scaling_goes_up_and_down_and_to_nothing() -> None:
     async def story(world: World) -> None:
         world.put(DEPLOYMENTS, deployment(3))
-        for size in (7, 2, 0, 5):
+        for size, created in ((3, 3), (7, 7), (2, 7), (0, 7), (5, 12)):
             world.patch(DEPLOYMENTS, "web", {"spec": {"replicas": size}})
             await world.until(lambda: is_rolled_out(world))
             await world.settle(5)
-            assert len(world.pods("Running")) == size
+            assert (len(world.pods("Running")), world.pods_created) == (size, created)
 
     live(story, controllers, scheduler=True, beside=kubelets)
 

@@ -17,7 +17,7 @@ from stowplan.api.catalogue import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
-from stowplan.api.requests import Json
+from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.daemonsets import DaemonSets
 from stowplan.embedded.controllers.everything import volume_controllers
@@ -138,6 +138,24 @@ def test_an_update_goes_from_the_last_to_the_first_down_to_the_partition() -> No
         world.patch(STATEFUL_SETS, "db", {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
         await world.until(lambda: is_complete(world, 3) and images(world) == {SECOND})
         assert [one["revision"] for one in world.all(CONTROLLER_REVISIONS)].count(2) == 1
+
+    play(story)
+
+
+def test_going_back_takes_the_old_revision_up_again() -> None:
+    async def story(world: World) -> None:
+        world.put(STATEFUL_SETS, stateful(1))
+        await world.until(lambda: is_complete(world, 1))
+        first = world.get(STATEFUL_SETS, "db")
+        change_image(world, STATEFUL_SETS, "db")
+        await world.until(lambda: is_complete(world, 1) and images(world) == {SECOND})
+        world.store.patch(
+            STATEFUL_SETS, "d", "db", {"spec": {"template": first["spec"]["template"]}}, PatchType.MERGE
+        )
+        await world.until(lambda: is_complete(world, 1) and images(world) != {SECOND})
+        numbers = {one["metadata"]["name"]: one["revision"] for one in world.all(CONTROLLER_REVISIONS)}
+        assert numbers.pop(first["status"]["currentRevision"]) == 3
+        assert list(numbers.values()) == [2]
 
     play(story)
 

@@ -96,6 +96,17 @@ def test_an_immediate_claim_gets_the_smallest_volume_that_fits() -> None:
     live(story, controllers)
 
 
+def test_a_claim_that_found_nothing_takes_what_comes_later() -> None:
+    async def story(world: World) -> None:
+        world.put(PERSISTENT_VOLUME_CLAIMS, claim(class_name=""))
+        await world.settle(10)
+        assert phase(world) == "Pending"
+        world.put(PERSISTENT_VOLUMES, volume("v", class_name=""))
+        await world.until(lambda: phase(world) == "Bound")
+
+    live(story, controllers)
+
+
 def test_a_claim_that_waits_is_left_alone_and_says_so() -> None:
     async def story(world: World) -> None:
         world.put(STORAGE_CLASSES, storage_class())

@@ -13,7 +13,7 @@ from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.running import Crew
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import ADDED, Change, Store
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.faults import Faults, FaultyClient
 
@@ -38,6 +38,11 @@ class World:
         self.context = Context.of(self.client, clock, random.Random(seed + 2), self.problems.append)
         self.controllers: Sequence[Controller] = ()
         self.store.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        self.pods_created = 0
+        self.store.watch(PODS, self._saw)
+
+    def _saw(self, change: Change) -> None:
+        self.pods_created += change.type == ADDED
 
     async def settle(self, seconds: float = 0.1) -> None:
         await asyncio.sleep(seconds)

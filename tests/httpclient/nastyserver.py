@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -61,7 +62,8 @@ def bit_by_bit(text: bytes, size: int = 1, pause: float = 0.0) -> Act:
 class NastyServer:
     """Answers requests by its scripts, one after the other; the last one serves for all that follow."""
 
-    def __init__(self, *scripts: bytes | Act) -> None:
+    def __init__(self, *scripts: bytes | Act, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._scripts = list(scripts)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
@@ -70,7 +72,7 @@ class NastyServer:
         self.connections = 0
 
     async def __aenter__(self) -> "NastyServer":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -83,7 +85,7 @@ class NastyServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def client(self, **options: Any) -> HttpClient:
         server = Server(Address.parse(self.url), identity=options.pop("identity", Identity()))

@@ -41,9 +41,9 @@ def test_objects_are_written_and_read(tmp_path: Path) -> None:
         async with serving(tmp_path) as (store, _, kubeconfig), client_of(kubeconfig) as client:
             created = await client.create(PODS, pod("a"))
             assert created == store.get(PODS, "default", "a")
-            labels = {"metadata": {"labels": {"x": "Zürich"}}}
+            labels = {"metadata": {"labels": {"x": "1"}, "annotations": {"where": "Zürich"}}}
             patched = await client.patch(PODS, "default", "a", labels, PatchType.MERGE)
-            assert patched["metadata"]["labels"] == {"x": "Zürich"}
+            assert patched["metadata"]["annotations"] == {"where": "Zürich"}
             patched["metadata"]["labels"]["x"] = "y"
             await client.update(PODS, patched)
             assert (await client.get(PODS, "default", "a"))["metadata"]["labels"] == {"x": "y"}

@@ -107,6 +107,19 @@ def test_a_bound_pod_runs_after_its_delay_and_looks_like_one_that_does() -> None
     live(story)
 
 
+def test_a_pods_address_is_given_to_another_when_it_is_gone() -> None:
+    async def story(place: Place) -> None:
+        place.add_pod("p")
+        await asyncio.sleep(5)
+        address = place.pod("p")["status"]["podIP"]
+        place.store.delete(PODS, "d", "p", DeleteOptions(0))
+        place.add_pod("q")
+        await asyncio.sleep(5)
+        assert place.pod("q")["status"]["podIP"] == address
+
+    live(story)
+
+
 def test_a_pod_of_somebody_elses_node_is_left_alone() -> None:
     async def story(place: Place) -> None:
         place.add_pod("p", node="other")

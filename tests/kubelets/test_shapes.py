@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stowplan.embedded.kubelets import Shape, ShapeError, named_nodes, read_shapes
+from stowplan.embedded.kubelets.addresses import Addresses
 from stowplan.embedded.kubelets.nodes import address, csi_node, node_object, pod_address
 from stowplan.embedded.kubelets.shapes import shapes_of
 
@@ -107,3 +108,13 @@ def test_nodes_and_pods_have_addresses_of_their_own() -> None:
     assert len({address(number) for number in range(5000)}) == 5000
     assert len({pod_address(node, slot) for node in range(600) for slot in range(110)}) == 66_000
     assert named_nodes([Shape(count=2, name="n")])[1].name == "n-1"
+
+
+def test_an_address_is_free_again_when_its_pod_is_gone() -> None:
+    addresses = Addresses()
+    first, second = addresses.of("n", "a"), addresses.of("n", "b")
+    assert first != second
+    assert addresses.of("n", "a") == first
+    addresses.release("n", "a")
+    assert addresses.of("n", "c") == first
+    assert addresses.of("m", "c") not in (first, second)

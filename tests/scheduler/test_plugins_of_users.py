@@ -214,3 +214,30 @@ def test_a_hint_that_fails_tries_the_pod_to_be_on_the_safe_side() -> None:
         assert "m" in tried
 
     live(story, plugins=[picky])
+
+
+def test_it_can_look_up_the_objects_of_kinds_it_registered_for() -> None:
+    registered = [EventRegistration(ClusterEvent("tickets.v1.example.com", Action.ADD))]
+
+    def needs_a_ticket(self: Any, cycle: Any, pod: Any, node: Any) -> Any:
+        tickets = self.handle.scheduler.objects("tickets.v1.example.com")
+        found = tickets.get(f"{pod.namespace}/{pod.name}")
+        return None if found is not None and found.data["metadata"]["name"] else unschedulable("no ticket")
+
+    holder = plugin("Holder", filter_node=needs_a_ticket, events=lambda self: registered)
+    catalogue = Catalogue()
+    catalogue.register(TICKETS)
+
+    async def story(world: World) -> None:
+        world.add_node("n")
+        await world.add_pod("p")
+        assert "1 no ticket" in world.message("p")
+        _ticket(world, "p")
+        await world.settle()
+        assert world.node_of("p") == "n"
+        services = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Holder"].handle
+        assert list(services.scheduler.objects("Node")) == ["n"]
+        with pytest.raises(LookupError, match="objects of kind 'wishes' are not watched"):
+            services.scheduler.objects("wishes")
+
+    live(story, plugins=[holder], catalogue=catalogue)

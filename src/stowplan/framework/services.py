@@ -1,8 +1,9 @@
 """What a living scheduler offers its plugins."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client
 from stowplan.clock import Clock
@@ -31,6 +32,14 @@ class Services(Protocol):
 
     def pod(self, key: str) -> Pod | None:
         """A pod as the API server last told of it, by `namespace/name`."""
+        ...
+
+    def objects(self, kind: str) -> Mapping[str, Object]:
+        """The objects of a kind as last told of, by `namespace/name`.
+
+        Kinds are named as in events: `<plural>.<version>.<group>` for those that are not built in, which come
+        as `AnyObject`. Raises LookupError for a kind that no plugin registered for.
+        """
         ...
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:

@@ -131,7 +131,13 @@ class Informers:
 
         self.pods: Reflector[Pod] = reflector(PODS, PodNews(news), UNFINISHED)
         self.nodes: Reflector[Node] = reflector(NODES, NodeNews(news))
-        self.others = [reflector(kind, OtherNews(news, kind.event)) for kind in kinds]
+        by_kind = [(kind, reflector(kind, OtherNews(news, kind.event))) for kind in kinds]
+        self.others = [one for _, one in by_kind]
+        self._by_event: dict[str, Reflector[Any]] = {
+            PODS.event: self.pods,
+            NODES.event: self.nodes,
+            **{kind.event or kind.served.kind: one for kind, one in by_kind},
+        }
 
     @property
     def all(self) -> list[Reflector[Any]]:
@@ -142,6 +148,13 @@ class Informers:
         """Wait until everything that exists has been heard of."""
         for reflector in self.all:
             await reflector.wait_synced()
+
+    def objects(self, kind: str) -> Mapping[str, Object]:
+        """What is known of a kind, named as in events. Raises LookupError if it is not watched."""
+        found = self._by_event.get(kind)
+        if found is None:
+            raise LookupError(f"objects of kind {kind!r} are not watched: register for its events")
+        return found.objects
 
     def pod(self, key: str) -> Pod | None:
         return self.pods.objects.get(key)

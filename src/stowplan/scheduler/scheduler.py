@@ -1,11 +1,12 @@
 """The scheduler itself: its parts put together, and its loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
 
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client
 from stowplan.clock import Clock
@@ -280,6 +281,9 @@ class _Services:
 
     def pod(self, key: str) -> Pod | None:
         return self._scheduler.pod(key)
+
+    def objects(self, kind: str) -> Mapping[str, Object]:
+        return self._scheduler.informers.objects(kind)
 
     def event(self, pod: Pod, **about: Any) -> None:
         self._scheduler.context.event(pod, **about)

@@ -1,0 +1,126 @@
+"""What all control loops have in common: writes are for the version looked at, failures stop nobody else."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, ClassVar
+
+import pytest
+
+from controllers.worlds import World, live, selecting, template
+from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, PODS, REPLICA_SETS, Resource
+from stowplan.api.status import ApiError
+from stowplan.clock import VirtualClock, run
+from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.controller import Context, Controller, in_growing_batches
+from stowplan.embedded.controllers.replicasets import ReplicaSets
+from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.store import Store
+
+
+class Marker(Controller):
+    """Marks every config map it sees, except those it chokes on."""
+
+    name: ClassVar[str] = "marker"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.maps = self.follow(CONFIG_MAPS)
+        self.seen: list[str] = []
+
+    async def sync(self, key: str) -> None:
+        obj = self.maps.get(key)
+        if obj is None:
+            return
+        self.seen.append(key)
+        if "choke" in key:
+            raise KeyError("spec")
+        if "marked" not in (obj.get("data") or {}):
+            await self.change(CONFIG_MAPS, obj, {"data": {"marked": "yes"}})
+            await self.tell(obj, "Marked", "It is marked")
+
+
+def test_one_object_that_makes_no_sense_does_not_stop_the_others() -> None:
+    async def story(world: World) -> None:
+        for name in ("a-choke", "b"):
+            world.put(CONFIG_MAPS, {"metadata": {"name": name}})
+        await world.settle(2)
+        assert world.get(CONFIG_MAPS, "b")["data"] == {"marked": "yes"}
+        assert "marker: d/a-choke: KeyError: 'spec'" in world.problems
+        (marker,) = world.controllers
+        assert isinstance(marker, Marker)
+        assert 2 <= marker.seen.count("d/a-choke") < 15
+
+    live(story, lambda context: [Marker(context)])
+
+
+def test_nothing_is_written_over_what_was_not_looked_at() -> None:
+    async def story(world: World) -> None:
+        (marker,) = world.controllers
+        old = world.put(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"marked": "no"}})
+        world.patch(CONFIG_MAPS, "m", {"data": {"other": "x"}})
+        with pytest.raises(ApiError) as error:
+            await marker.change(CONFIG_MAPS, old, {"data": {"marked": "yes"}})
+        assert error.value.is_conflict
+
+    live(story, lambda context: [Marker(context)])
+
+
+class LateNews(InProcessClient):
+    """A client whose watches tell of pods a second late."""
+
+    def watch(self, resource: Resource, *args: Any, **options: Any) -> Any:
+        watch = super().watch(resource, *args, **options)
+        return self._late(watch) if resource == PODS else watch
+
+    async def _late(self, watch: Any) -> AsyncIterator[Any]:
+        async with aclosing(watch) as events:
+            async for event in events:
+                await asyncio.sleep(1.0)
+                yield event
+
+
+def test_what_was_written_is_seen_before_the_next_decision() -> None:
+    async def begin(clock: VirtualClock) -> None:
+        store = Store(clock, random.Random(1))
+        context = Context.of(LateNews(store), clock, random.Random(2))
+        async with Crew(context, [ReplicaSets(context)]).running():
+            spec = {"replicas": 1, "selector": selecting(), "template": template()}
+            store.create(REPLICA_SETS, {"metadata": {"name": "rs", "namespace": "d"}, "spec": spec})
+            await asyncio.sleep(0.5)
+            store.patch(REPLICA_SETS, "d", "rs", {"metadata": {"labels": {"looked": "at-again"}}})
+            await asyncio.sleep(60)
+            assert store.count(PODS) == 1
+
+    run(begin)
+
+
+def test_events_are_told_once_and_not_without_end() -> None:
+    async def story(world: World) -> None:
+        (marker,) = world.controllers
+        about = world.put(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"marked": "yes"}})
+        for number in range(40):
+            await marker.tell(about, "Happened", f"number {number // 2}")
+        assert len(world.all(EVENTS)) == 20
+        for number in range(40):
+            await marker.tell(about, "Happened", f"again {number}")
+        assert len(world.all(EVENTS)) == 25
+        event = world.all(EVENTS)[0]
+        assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("ConfigMap", "m")
+        assert event["reportingController"] == "marker"
+
+    live(story, lambda context: [Marker(context)])
+
+
+def test_a_server_that_refuses_everything_is_not_asked_a_thousand_times() -> None:
+    asked: list[int] = []
+
+    async def refuse(number: int) -> None:
+        asked.append(number)
+        if number >= 3:
+            raise ApiError(403, "Forbidden", "no")
+
+    with pytest.raises(ApiError):
+        asyncio.run(in_growing_batches(1000, refuse))
+    assert asked == [0, 1, 2, 3, 4, 5, 6]

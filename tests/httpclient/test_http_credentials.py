@@ -1,0 +1,271 @@
+"""Credentials: certificates, tokens that change, commands that print them, and issuers that renew them."""
+
+import asyncio
+import base64
+import random
+import ssl
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from nastyserver import OK, NastyServer, answer
+
+from stowplan.api.catalogue import NODES
+from stowplan.api.status import ApiError
+from stowplan.api.timestamps import timestamp
+from stowplan.client.http import AccessError, Address, HttpClient, Identity, Secret, Server, Trust
+from stowplan.client.http.settings import ExecPlugin, OpenIdConnect
+from stowplan.clock import RealClock
+from stowplan.embedded.apiserver.certificates import self_signed
+
+REFUSED = answer("401 Unauthorized", b'{"kind":"Status","code":401,"reason":"Unauthorized"}')
+V1 = "client.authentication.k8s.io/v1"
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1_800_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def authorizations(server: NastyServer) -> list[str]:
+    found = [request.partition(b"Authorization: ")[2].partition(b"\r\n")[0] for request in server.requests]
+    return [one.decode() for one in found]
+
+
+async def get(client: HttpClient) -> Any:
+    return await client.get(NODES, "", "n1")
+
+
+def plugin(folder: Path, body: str, **more: Any) -> ExecPlugin:
+    script = folder / "login.sh"
+    script.write_text(f"#!/bin/sh\necho ran >> {folder}/runs\n{body}\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return ExecPlugin("./login.sh", folder=str(folder), **more)
+
+
+def printing(token: str, **more: Any) -> str:
+    data = {"apiVersion": V1, "kind": "ExecCredential", "status": {"token": token, **more}}
+    return f"cat <<'END'\n{msgspec.json.encode(data).decode()}\nEND"
+
+
+def runs(folder: Path) -> int:
+    return len((folder / "runs").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("identity", "header"),
+    [
+        (Identity(token="abc"), "Bearer abc"),
+        (Identity(username="ann", password="pw"), "Basic YW5uOnB3"),
+        (Identity(), ""),
+    ],
+)
+def test_what_does_not_change_is_sent_with_every_request(identity: Identity, header: str) -> None:
+    async def run() -> None:
+        async with NastyServer(OK) as server, server.client(identity=identity) as client:
+            await get(client)
+            await get(client)
+        assert authorizations(server) == [header, header]
+
+    asyncio.run(run())
+
+
+def test_a_token_file_is_read_again_after_a_minute_and_after_a_refusal(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock, file = Clock(), tmp_path / "token"
+        file.write_text("one\n")
+        async with NastyServer(OK, OK, OK, REFUSED, OK) as server:
+            async with server.client(identity=Identity(token_file=str(file)), clock=clock) as client:
+                await get(client)
+                file.write_text("two")
+                await get(client)
+                clock.time += 61
+                await get(client)
+                file.write_text("three")
+                await get(client)
+                file.unlink()
+                clock.time += 61
+                await get(client)
+        expected = ["one", "one", "two", "two", "three", "three"]
+        assert authorizations(server) == [f"Bearer {token}" for token in expected]
+
+    asyncio.run(run())
+
+
+def test_a_command_runs_once_until_its_token_expires(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock = Clock()
+        expiry = timestamp(clock.time + 100)
+        identity = Identity(plugin=plugin(tmp_path, printing("first", expirationTimestamp=expiry)))
+        async with NastyServer(OK) as server, server.client(identity=identity, clock=clock) as client:
+            await asyncio.gather(*(get(client) for _ in range(5)))
+            clock.time += 99
+            await get(client)
+            assert runs(tmp_path) == 1
+            plugin(tmp_path, printing("second"))
+            clock.time += 2
+            await get(client)
+        assert runs(tmp_path) == 2
+        assert authorizations(server) == [*["Bearer first"] * 6, "Bearer second"]
+
+    asyncio.run(run())
+
+
+def test_a_command_is_told_what_for_and_with_its_own_environment(tmp_path: Path) -> None:
+    async def run() -> None:
+        body = (
+            f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n{printing("x")}\n: "$1" > {tmp_path}/$NAME-$1'
+        )
+        made = plugin(tmp_path, body, args=("arg",), env={"NAME": "env"}, cluster={"server": "https://h"})
+        async with NastyServer(OK) as server, server.client(identity=Identity(plugin=made)) as client:
+            await get(client)
+        assert (tmp_path / "env-arg").exists()
+        assert msgspec.json.decode((tmp_path / "info").read_bytes()) == {
+            "apiVersion": V1,
+            "kind": "ExecCredential",
+            "spec": {"interactive": False, "cluster": {"server": "https://h"}},
+        }
+
+    asyncio.run(run())
+
+
+def test_a_refused_token_of_a_command_is_renewed_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        identity = Identity(plugin=plugin(tmp_path, printing("x")))
+        async with NastyServer(REFUSED) as server, server.client(identity=identity) as client:
+            with pytest.raises(ApiError) as failure:
+                await get(client)
+        assert failure.value.code == 401
+        assert (runs(tmp_path), len(server.requests)) == (2, 2)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("echo no such user >&2; exit 3", "it failed with exit code 3: no such user"),
+        ("echo hello", "expected an ExecCredential as JSON"),
+        ("echo '{}'", f"expected an ExecCredential of {V1}, got kind ''"),
+        (printing(""), "expected a token or a certificate"),
+        (printing("x", expirationTimestamp="soon"), "status.expirationTimestamp: expected an RFC 3339 time"),
+        (printing("x", clientCertificateData="y"), "expected both clientCertificateData and clientKeyData"),
+    ],
+)
+def test_a_command_that_fails_is_told_in_one_line(tmp_path: Path, body: str, problem: str) -> None:
+    async def run() -> None:
+        identity = Identity(plugin=plugin(tmp_path, body))
+        async with NastyServer(OK) as server, server.client(identity=identity) as client:
+            with pytest.raises(ApiError) as failure:
+                await get(client)
+        assert "getting credentials: exec: ./login.sh: " + problem in failure.value.message
+        assert failure.value.is_unreachable
+        assert "\n" not in failure.value.message
+        assert not server.requests
+
+    asyncio.run(run())
+
+
+def test_a_command_that_is_missing_tells_how_to_install_it() -> None:
+    async def run() -> None:
+        identity = Identity(plugin=ExecPlugin("no-such-command-here", install_hint="get it\nthere"))
+        async with NastyServer(OK) as server, server.client(identity=identity) as client:
+            with pytest.raises(ApiError, match="no such file or directory; get it there"):
+                await get(client)
+
+    asyncio.run(run())
+
+
+def id_token(expires: float) -> str:
+    claims = base64.urlsafe_b64encode(msgspec.json.encode({"exp": expires})).decode().rstrip("=")
+    return f"e30.{claims}.c2ln"
+
+
+def test_an_expired_id_token_is_renewed_by_its_issuer() -> None:
+    async def run() -> None:
+        clock = Clock()
+        old, new = id_token(clock.time + 100), id_token(clock.time + 5000)
+        async with NastyServer(OK) as server, NastyServer(b"", b"") as issuer:
+            about = msgspec.json.encode({"token_endpoint": f"{issuer.url}/token"})
+            issuer._scripts = [
+                answer("200 OK", about),
+                answer("200 OK", msgspec.json.encode({"id_token": new})),
+            ]
+            oidc = OpenIdConnect(old, "refresh me", f"{issuer.url}/", "client", "secret")
+            async with server.client(identity=Identity(oidc=oidc), clock=clock) as client:
+                await get(client)
+                clock.time += 95
+                await get(client)
+                await get(client)
+        assert authorizations(server) == [f"Bearer {old}", f"Bearer {new}", f"Bearer {new}"]
+        assert issuer.requests[0].startswith(b"GET /.well-known/openid-configuration HTTP/1.1")
+        assert issuer.requests[1].endswith(b"grant_type=refresh_token&refresh_token=refresh+me")
+        assert len(issuer.requests) == 2
+
+    asyncio.run(run())
+
+
+def client_certificate(now: float) -> tuple[bytes, bytes]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "scheduler")])
+    begin = datetime.fromtimestamp(now, UTC) - timedelta(hours=1)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(begin).not_valid_after(begin + timedelta(days=9))
+    built = builder.sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return built.public_bytes(pem), key.private_bytes(pem, form, plain)
+
+
+def test_certificates_are_shown_from_data_from_files_and_from_commands(tmp_path: Path) -> None:
+    async def run() -> None:
+        now = RealClock().now()
+        certificate, key = client_certificate(now)
+        own = self_signed(["127.0.0.1"], now)
+        tls = own.context()
+        tls.verify_mode = ssl.CERT_REQUIRED
+        tls.load_verify_locations(cadata=certificate.decode())
+        (tmp_path / "c.pem").write_bytes(certificate)
+        (tmp_path / "k.pem").write_bytes(key)
+        authority = Secret(own.certificate)
+        by_file = Secret(file=str(tmp_path / "c.pem")), Secret(file=str(tmp_path / "k.pem"))
+        printed = {"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()}
+        ways = [
+            (Trust(authority, Secret(certificate), Secret(key)), Identity()),
+            (Trust(authority, *by_file), Identity()),
+            (Trust(authority), Identity(plugin=plugin(tmp_path, printing("", **printed)))),
+        ]
+        async with NastyServer(OK, tls=tls) as server:
+            for trust, identity in ways:
+                async with made(Server(Address.parse(server.url), trust, identity)) as client:
+                    assert await get(client) == {}
+            async with made(Server(Address.parse(server.url), Trust(authority))) as client:
+                with pytest.raises(ApiError) as failure:
+                    await get(client)
+                assert failure.value.is_unreachable
+        _, other = client_certificate(now)
+        with pytest.raises(AccessError, match="^here: client-certificate: it does not match client-key$"):
+            made(
+                Server(
+                    Address.parse(server.url),
+                    Trust(certificate=Secret(certificate), key=Secret(other), where="here"),
+                )
+            )
+
+    asyncio.run(run())
+
+
+def made(server: Server) -> HttpClient:
+    return HttpClient(server, clock=RealClock(), rng=random.Random(1), qps=-1, environ={})
