@@ -51,4 +51,6 @@ def test_a_store_that_loses_changes_is_found_out(
     """Proof that the test above can fail."""
     monkeypatch.setattr(owner, method, spoil(getattr(owner, method)))
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(StoreMachine, settings=settings(SHORT, phases=[Phase.generate]))
+        run_state_machine_as_test(
+            StoreMachine, settings=settings(SHORT, max_examples=600, phases=[Phase.generate])
+        )
