@@ -166,9 +166,9 @@ def test_a_server_with_tls_is_reached_through_a_tunnel() -> None:
 
 def test_a_server_without_tls_is_asked_for_by_its_whole_address() -> None:
     async def main() -> None:
-        async with NastyServer(OK) as proxy:
-            async with client_through("http://k8s.example:8080/base", proxy.url) as client:
-                assert await client.get(NODES, "", "n") == {}
+        address = "http://k8s.example:8080/base"
+        async with NastyServer(OK) as proxy, client_through(address, proxy.url) as client:
+            assert await client.get(NODES, "", "n") == {}
         head = proxy.requests[0]
         assert head.startswith(b"GET http://k8s.example:8080/base/api/v1/nodes/n HTTP/1.1\r\n")
         assert b"Host: k8s.example:8080\r\n" in head
@@ -178,10 +178,10 @@ def test_a_server_without_tls_is_asked_for_by_its_whole_address() -> None:
 
 def test_a_proxy_that_refuses_is_named() -> None:
     async def main() -> None:
-        async with NastyServer(answer("407 Proxy Authentication Required")) as proxy:
-            async with client_through("https://k8s.example", proxy.url) as client:
-                with pytest.raises(ApiError, match="proxyconnect tcp: 407 Proxy Authentication") as failure:
-                    await client.create(NODES, {"metadata": {"name": "n"}})
+        refusal = answer("407 Proxy Authentication Required")
+        async with NastyServer(refusal) as proxy, client_through("https://k8s.example", proxy.url) as client:
+            with pytest.raises(ApiError, match="proxyconnect tcp: 407 Proxy Authentication") as failure:
+                await client.create(NODES, {"metadata": {"name": "n"}})
         assert failure.value.is_unreachable
         with pytest.raises(AccessError, match="proxy: expected an http or https address, got 'h:1'"):
             client_through("https://k8s.example", "socks5://secret@h:1")

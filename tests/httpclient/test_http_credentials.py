@@ -86,18 +86,18 @@ def test_a_token_file_is_read_again_after_a_minute_and_after_a_refusal(tmp_path:
     async def run() -> None:
         clock, file = Clock(), tmp_path / "token"
         file.write_text("one\n")
-        async with NastyServer(OK, OK, OK, REFUSED, OK) as server:
-            async with server.client(identity=Identity(token_file=str(file)), clock=clock) as client:
-                await get(client)
-                file.write_text("two")
-                await get(client)
-                clock.time += 61
-                await get(client)
-                file.write_text("three")
-                await get(client)
-                file.unlink()
-                clock.time += 61
-                await get(client)
+        options = {"identity": Identity(token_file=str(file)), "clock": clock}
+        async with NastyServer(OK, OK, OK, REFUSED, OK) as server, server.client(**options) as client:
+            await get(client)
+            file.write_text("two")
+            await get(client)
+            clock.time += 61
+            await get(client)
+            file.write_text("three")
+            await get(client)
+            file.unlink()
+            clock.time += 61
+            await get(client)
         expected = ["one", "one", "two", "two", "three", "three"]
         assert authorizations(server) == [f"Bearer {token}" for token in expected]
 
@@ -256,7 +256,7 @@ def test_certificates_are_shown_from_data_from_files_and_from_commands(tmp_path:
                     await get(client)
                 assert failure.value.is_unreachable
         _, other = client_certificate(now)
-        with pytest.raises(AccessError, match="^here: client-certificate: it does not match client-key$"):
+        with pytest.raises(AccessError, match=r"^here: client-certificate: it does not match client-key$"):
             made(
                 Server(
                     Address.parse(server.url),

@@ -92,7 +92,7 @@ def test_an_address_can_be_overruled(tmp_path: Path) -> None:
     assert str(load_kubeconfig(written(tmp_path), master="http://127.0.0.1:8080").address) == (
         "http://127.0.0.1:8080"
     )
-    with pytest.raises(AccessError, match="^master: expected an address"):
+    with pytest.raises(AccessError, match=r"^master: expected an address"):
         load_kubeconfig(written(tmp_path), master="nonsense")
 
 

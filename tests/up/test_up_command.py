@@ -19,25 +19,47 @@ import yaml
 STOWPLAN = [sys.executable, "-c", "from stowplan.cli.main import main; main()", "up"]
 
 
-@contextmanager
-def up(tmp_path: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
-    """A cluster that has said where it is, and its kubeconfig."""
-    out = tmp_path / "kubeconfig"
-    process = subprocess.Popen(
-        [*STOWPLAN, "--kubeconfig-out", str(out), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+class Up:
+    """A running cluster, and what it says."""
+
+    def __init__(self, process: "subprocess.Popen[str]", kubeconfig: Path, errors: Path) -> None:
+        self.process = process
+        self.kubeconfig = kubeconfig
+        self._errors = errors
         assert process.stdout is not None
-        first = process.stdout.readline()
-        assert "is up at https://127.0.0.1:" in first, process.stderr and process.stderr.read()
-        yield process, out
+        self._said = process.stdout.readline()
+        assert "is up at https://127.0.0.1:" in self._said, self.errors
+
+    @property
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+    def rest(self) -> str:
+        """Everything it says until it ends by itself, or has been told to."""
+        assert self.process.stdout is not None
+        self._said += self.process.stdout.read()
+        self.process.wait(timeout=20)
+        return self._said
+
+
+@contextmanager
+def up(tmp_path: Path, *options: str) -> Iterator[Up]:
+    """A cluster that has said where it is."""
+    out, errors = tmp_path / "kubeconfig", tmp_path / "errors"
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            [*STOWPLAN, "--kubeconfig-out", str(out), *options],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    try:
+        yield Up(process, out, errors)
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def ask(kubeconfig: Path, path: str, token: str | None = "") -> dict[str, object]:
@@ -54,29 +76,29 @@ def ask(kubeconfig: Path, path: str, token: str | None = "") -> dict[str, object
 
 
 def test_it_says_how_to_get_in_serves_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    with up(tmp_path, "--nodes", "4") as (process, kubeconfig):
+    with up(tmp_path, "--nodes", "4") as cluster:
         deadline = time.monotonic() + 20
-        while len(ask(kubeconfig, "/api/v1/nodes")["items"]) < 4:  # type: ignore[arg-type]
+        while len(ask(cluster.kubeconfig, "/api/v1/nodes")["items"]) < 4:  # type: ignore[arg-type]
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert os.stat(kubeconfig).st_mode & 0o077 == 0
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-        assert process.returncode == 0, err
-        assert f"export KUBECONFIG={kubeconfig}" in out
-        assert out.rstrip().endswith("stopping")
-        assert "Traceback" not in err
+        assert os.stat(cluster.kubeconfig).st_mode & 0o077 == 0
+        cluster.process.send_signal(signal.SIGINT)
+        said = cluster.rest()
+        assert cluster.process.returncode == 0, cluster.errors
+        assert f"export KUBECONFIG={cluster.kubeconfig}" in said
+        assert said.rstrip().endswith("stopping")
+        assert "Traceback" not in cluster.errors
 
 
 def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
-    with up(tmp_path, "--demo", "--until-done", "--seed", "3") as (process, _):
-        out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, err
-    assert re.search(r"web  node-0 2, node-1 2, node-2 2", out)
-    assert "report  4 of 4 done" in out
-    assert "giant waits: 0/3 nodes are available: 3 Insufficient cpu." in out
-    assert re.search(r"urgent runs on node-\d; \d+ unimportant pods had to go for it", out)
-    assert "Scores: how good they are" in out
+    with up(tmp_path, "--demo", "--until-done", "--seed", "3") as cluster:
+        said = cluster.rest()
+        assert cluster.process.returncode == 0, cluster.errors
+    assert re.search(r"web  node-0 2, node-1 2, node-2 2", said)
+    assert "report  4 of 4 done" in said
+    assert "giant waits: 0/3 nodes are available: 3 Insufficient cpu." in said
+    assert re.search(r"urgent runs on node-\d; \d+ unimportant pods had to go for it", said)
+    assert "Scores: how good they are" in said
 
 
 def test_what_is_loaded_is_there_and_goes_on(tmp_path: Path) -> None:
@@ -98,10 +120,10 @@ items:
   spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1"}}}]}
 """
     )
-    with up(tmp_path, "--load", str(manifest)) as (_, kubeconfig):
+    with up(tmp_path, "--load", str(manifest)) as cluster:
         deadline = time.monotonic() + 20
         while True:
-            pod = ask(kubeconfig, "/api/v1/namespaces/default/pods/waiting")
+            pod = ask(cluster.kubeconfig, "/api/v1/namespaces/default/pods/waiting")
             if pod["status"].get("phase") == "Running":  # type: ignore[attr-defined]
                 break
             assert time.monotonic() < deadline, pod

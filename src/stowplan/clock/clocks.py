@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -11,6 +11,10 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch."""
         ...
+
+
+LOOK_EVERY: Final = 0.05
+"""Seconds for which the difference between the two clocks of a machine is taken to stay as it was."""
 
 
 class RealClock:
@@ -26,9 +30,11 @@ class RealClock:
         self._wall = wall
         self._steady = steady
         self._offset = wall() - steady()
+        self._look_again = 0.0
 
     def now(self) -> float:
-        steady, wall = self._steady(), self._wall()
-        if wall - steady > self._offset:
-            self._offset = wall - steady
+        steady = self._steady()
+        if steady >= self._look_again:
+            self._look_again = steady + LOOK_EVERY
+            self._offset = max(self._offset, self._wall() - steady)
         return steady + self._offset

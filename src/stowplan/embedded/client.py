@@ -90,7 +90,7 @@ class InProcessClient(Client):
         return InProcessWatch(begin, cls, self._buffer)
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
-        return self._store.create(resource, body, namespace)
+        return self._store.create(resource, body, namespace, handed_over=True)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         return self._store.update(resource, body, subresource=subresource)

@@ -70,7 +70,7 @@ class BindingCycle:
         metrics = self._context.metrics
         metrics.goroutines(BINDING, 1)
         try:
-            announced = await self._announce(chosen)
+            announced = await self._announce(chosen) if self._is_announced(chosen) else ""
             failure = await self._bind(chosen)
             if failure is None:
                 await self._bound(chosen)
@@ -107,12 +107,15 @@ class BindingCycle:
                 return SUCCESS
         return await chosen.profile.lifecycle.bind(chosen.cycle, pod, chosen.node)
 
+    def _is_announced(self, chosen: Chosen) -> bool:
+        """Whether it will be a while until the pod is bound, so that others shall be told."""
+        if not chosen.busy and chosen.queued.uid not in self._context.waiting:
+            return False
+        return self._announcing and chosen.ready.code is not Code.ERROR
+
     async def _announce(self, chosen: Chosen) -> str:
-        """Tell others where the pod is going, if it will be a while. Returns what was told."""
+        """Tell others where the pod is going. Returns what was told."""
         context, pod = self._context, chosen.queued.pod.pod
-        will_take_long = chosen.busy or chosen.queued.uid in context.waiting
-        if not self._announcing or not will_take_long or chosen.ready.code is Code.ERROR:
-            return ""
         try:
             await patch_status(context.client, pod, nomination_patch(pod, chosen.node), context.rng)
         except ApiError as failure:

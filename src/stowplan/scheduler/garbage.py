@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-THRESHOLDS: Final = (50_000, 20, 50)
+THRESHOLDS: Final = (200_000, 20, 50)
 """New objects before the young are looked through, and how often that leads to looking further."""
 
 

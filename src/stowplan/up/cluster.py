@@ -11,20 +11,7 @@ from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.daemonsets import DaemonSets
-from stowplan.embedded.controllers.deployments import Deployments
-from stowplan.embedded.controllers.disruption import Disruption
-from stowplan.embedded.controllers.ephemeral import EphemeralVolumes
-from stowplan.embedded.controllers.jobs import Jobs
-from stowplan.embedded.controllers.nodelifecycle import NodeLifecycle
-from stowplan.embedded.controllers.podgc import PodGC
-from stowplan.embedded.controllers.provisioner import Provisioner
-from stowplan.embedded.controllers.replicasets import ReplicaSets
-from stowplan.embedded.controllers.running import Crew
-from stowplan.embedded.controllers.statefulsets import StatefulSets
-from stowplan.embedded.controllers.tainteviction import TaintEviction
-from stowplan.embedded.controllers.volumes import Volumes
+from stowplan.embedded.controllers.everything import crew
 from stowplan.embedded.durable import keep_in
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
@@ -32,22 +19,6 @@ from stowplan.extenders.build import extenders_for
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.journal import PROBLEM, Journal
 from stowplan.up.loading import Loaded, load_into
-
-CONTROLLERS: Sequence[type[Controller]] = (
-    Deployments,
-    ReplicaSets,
-    StatefulSets,
-    DaemonSets,
-    Jobs,
-    Volumes,
-    Provisioner,
-    EphemeralVolumes,
-    Disruption,
-    NodeLifecycle,
-    TaintEviction,
-    PodGC,
-)
-"""Every control loop of a cluster."""
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 
@@ -93,8 +64,9 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             report=report,
         )
-        context = Context.of(self.client, self.clock, random.Random(rng.getrandbits(64)), report)
-        self._crew = Crew(context, [made(context) for made in CONTROLLERS])
+        self._crew = crew(
+            self.client, clock=self.clock, rng=random.Random(rng.getrandbits(64)), report=report
+        )
         self.scheduler = Scheduler(
             self.client,
             plan.settings,

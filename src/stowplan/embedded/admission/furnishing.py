@@ -9,12 +9,11 @@ NAMESPACES_AT_START: Final = ("default", "kube-system", "kube-public", "kube-nod
 SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": (
         2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node "
-        "if necessary.",
+        "For pods the cluster cannot do without, wherever they run.",
     ),
     "system-node-critical": (
         2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
+        "For pods a node cannot do without.",
     ),
 }
 

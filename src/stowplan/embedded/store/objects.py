@@ -38,8 +38,13 @@ def owned(body: Body | Sequence[Any]) -> Any:
         raise status.bad_request(f"the object provided is not JSON: {error}") from None
 
 
-def owned_object(resource: Resource, body: Body) -> Json:
-    """The body as an object of one kind that belongs to the store alone."""
+def owned_object(resource: Resource, body: Body, *, handed_over: bool = False) -> Json:
+    """The body as an object of one kind that belongs to the store alone.
+
+    Data that is `handed_over` is not copied: whoever gave it will not change it any more.
+    """
+    if handed_over and isinstance(body, dict):
+        return checked(resource, body)
     return checked(resource, owned(body), typed=isinstance(body, Struct))
 
 

@@ -106,8 +106,11 @@ class Store(Ledger):
     def count(self, resource: Resource) -> int:
         return len(self._collection(resource).objects)
 
-    def create(self, resource: Resource, body: Body, namespace: str = "") -> Json:
-        return self._create(resource, owned_object(resource, body), namespace)
+    def create(
+        self, resource: Resource, body: Body, namespace: str = "", *, handed_over: bool = False
+    ) -> Json:
+        """Create an object; `handed_over`: the body is JSON data that its giver will not change any more."""
+        return self._create(resource, owned_object(resource, body, handed_over=handed_over), namespace)
 
     def _create(self, resource: Resource, obj: Json, namespace: str, managed: Sequence[Json] = ()) -> Json:
         collection = self._collection(resource)
