@@ -6,60 +6,14 @@ import re
 import signal
 import ssl
 import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
-STOWPLAN = [sys.executable, "-c", "from stowplan.cli.main import main; main()", "up"]
-
-
-class Up:
-    """A running cluster, and what it says."""
-
-    def __init__(self, process: "subprocess.Popen[str]", kubeconfig: Path, errors: Path) -> None:
-        self.process = process
-        self.kubeconfig = kubeconfig
-        self._errors = errors
-        assert process.stdout is not None
-        self._said = process.stdout.readline()
-        assert "is up at https://127.0.0.1:" in self._said, self.errors
-
-    @property
-    def errors(self) -> str:
-        return self._errors.read_text()
-
-    def rest(self) -> str:
-        """Everything it says until it ends by itself, or has been told to."""
-        assert self.process.stdout is not None
-        self._said += self.process.stdout.read()
-        self.process.wait(timeout=20)
-        return self._said
-
-
-@contextmanager
-def up(tmp_path: Path, *options: str) -> Iterator[Up]:
-    """A cluster that has said where it is."""
-    out, errors = tmp_path / "kubeconfig", tmp_path / "errors"
-    with errors.open("w") as stderr:
-        process = subprocess.Popen(
-            [*STOWPLAN, "--kubeconfig-out", str(out), *options],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-    try:
-        yield Up(process, out, errors)
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+from up.clusters import STOWPLAN, up
 
 
 def ask(kubeconfig: Path, path: str, token: str | None = "") -> dict[str, object]:

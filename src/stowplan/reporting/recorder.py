@@ -109,7 +109,18 @@ class EventRecorder:
             )
             return
         wanted = self._aggregation.observe(self._made(*reported))
-        if wanted is not None and await self._must_retry(wanted):
+        if wanted is None:
+            return
+        if isinstance(wanted, Series):
+            again = await self._must_retry(wanted)
+        else:
+            try:
+                await self._client.create(EVENTS, wanted.body(), namespace=wanted.namespace)
+                self.written += 1
+                return
+            except ApiError as error:
+                again = self._is_worth_a_retry(wanted, error)
+        if again:
             self._retry_later(wanted)
 
     def _made(

@@ -127,10 +127,16 @@ class Ledger:
         return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
 
     def _write(self, collection: Collection, key: Key, obj: Json, old: Json | None = None) -> Json:
-        """Make an object the current one of its key, where `old` stood; gives it back with its version."""
+        """Make an object the current one of its key, where `old` stood; gives it back with its version.
+
+        A new object must be the store's own, metadata and all: it gets its version on the spot.
+        """
         if self._rehearsing:
             return obj
-        obj = self._stamped(obj)
+        if old is None:
+            obj["metadata"]["resourceVersion"] = self._next_version()
+        else:
+            obj = with_metadata(obj, resourceVersion=self._next_version())
         self._change(collection, key, Change(ADDED if old is None else MODIFIED, self.version, obj, old))
         return obj
 
@@ -138,15 +144,15 @@ class Ledger:
         """Remove the object of a key; gives back its last state with the version of its removal."""
         if self._rehearsing:
             return obj
-        gone = self._stamped(obj)
+        gone = with_metadata(obj, resourceVersion=self._next_version())
         self._change(collection, key, Change(DELETED, self.version, gone, obj))
         return gone
 
-    def _stamped(self, obj: Json) -> Json:
+    def _next_version(self) -> str:
         if self.journal is not None:
             self.journal.admit()
         self.version += 1
-        return with_metadata(obj, resourceVersion=str(self.version))
+        return str(self.version)
 
     def _change(self, collection: Collection, key: Key, change: Change) -> None:
         collection.apply(key, change)

@@ -1,0 +1,142 @@
+"""Real kubectl on a whole cluster: what people do all day, from a manifest to running pods and back."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from up.clusters import up
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+KUBECTL = shutil.which("kubectl")
+
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: "nginx:1", resources: {requests: {cpu: 100m}}}
+"""
+
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder: Path = tmp_path_factory.mktemp("up")
+    assert KUBECTL is not None, "kubectl is not installed; `make test` installs it"
+    with up(folder, "--nodes", "4") as cluster:
+        environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(folder)}
+
+        def run(*words: str, text: str | None = None, ok: bool = True) -> "subprocess.CompletedProcess[str]":
+            done = subprocess.run(
+                [KUBECTL or "", *words],
+                input=text,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert (done.returncode == 0) is ok, done.stdout + done.stderr
+            return done
+
+        run("wait", "node", "--all", "--for=condition=Ready", "--timeout=30s")
+        yield run
+
+
+def pods(kubectl: Run, selector: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(kubectl("get", "pods", "-l", selector, "-o", "json").stdout)[
+        "items"
+    ]
+    return found
+
+
+def test_a_deployment_is_rolled_out_scaled_changed_and_taken_back(kubectl: Run) -> None:
+    kubectl("apply", "-f", "-", text=WEB)
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=40s").stdout
+    kubectl("scale", "deployment/web", "--replicas=5")
+    kubectl("wait", "deployment/web", "--for=jsonpath={.status.readyReplicas}=5", "--timeout=40s")
+    assert {pod["status"]["phase"] for pod in pods(kubectl, "app=web")} == {"Running"}
+    kubectl("set", "image", "deployment/web", "main=nginx:2")
+    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    kubectl("wait", "--for=delete", "pods", "-l", "app=nobody", "--timeout=5s")
+    images = {pod["spec"]["containers"][0]["image"] for pod in pods(kubectl, "app=web") if _stays(pod)}
+    assert images == {"nginx:2"}
+    assert kubectl("rollout", "history", "deployment/web").stdout.count("<none>") == 2
+    kubectl("rollout", "undo", "deployment/web")
+    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    images = {pod["spec"]["containers"][0]["image"] for pod in pods(kubectl, "app=web") if _stays(pod)}
+    assert images == {"nginx:1"}
+
+
+def _stays(pod: dict[str, Any]) -> bool:
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+def test_a_drain_waits_for_what_a_budget_allows(kubectl: Run) -> None:
+    kubectl("apply", "-f", "-", text=WEB)
+    kubectl("scale", "deployment/web", "--replicas=3")
+    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    kubectl("apply", "-f", "-", text=BUDGET)
+    kubectl("wait", "pdb/web", "--for=jsonpath={.status.currentHealthy}=3", "--timeout=20s")
+    node = next(pod for pod in pods(kubectl, "app=web") if _stays(pod))["spec"]["nodeName"]
+    drain = ("drain", node, "--ignore-daemonsets", "--timeout=3s")
+    blocked = kubectl(*drain, ok=False)
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in blocked.stderr
+    kubectl("scale", "deployment/web", "--replicas=4")
+    kubectl("wait", "pdb/web", "--for=jsonpath={.status.disruptionsAllowed}=1", "--timeout=20s")
+    kubectl("drain", node, "--ignore-daemonsets", "--timeout=30s")
+    assert all(pod["spec"].get("nodeName") != node for pod in pods(kubectl, "app=web") if _stays(pod))
+    kubectl("delete", "pdb", "web")
+    kubectl("uncordon", node)
+
+
+def test_a_pod_that_fits_nowhere_says_why_and_runs_when_it_fits(kubectl: Run) -> None:
+    kubectl("run", "large", "--image=nginx", "--overrides", _wanting("100"))
+    kubectl("wait", "pod/large", "--for=condition=PodScheduled=false", "--timeout=20s")
+    assert "4 Insufficient cpu" in kubectl("describe", "pod", "large").stdout
+    assert "FailedScheduling" in kubectl("get", "events").stdout
+    kubectl("delete", "pod", "large", "--now")
+    kubectl("run", "small", "--image=nginx", "--overrides", _wanting("1"))
+    kubectl("wait", "pod/small", "--for=condition=Ready", "--timeout=20s")
+    kubectl("delete", "pod", "small", "--grace-period=1")
+    assert "NotFound" in kubectl("get", "pod", "small", ok=False).stderr
+
+
+def _wanting(cpu: str) -> str:
+    container = {"name": "main", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
+    return json.dumps({"apiVersion": "v1", "spec": {"containers": [container]}})
+
+
+def test_jobs_end_and_what_they_made_goes_with_them(kubectl: Run) -> None:
+    kubectl("create", "job", "once", "--image=busybox")
+    kubectl("wait", "job/once", "--for=condition=complete", "--timeout=40s")
+    kubectl("delete", "job", "once", "--cascade=foreground", "--timeout=30s")
+    assert pods(kubectl, "job-name=once") == []
+
+
+def test_a_namespace_takes_what_is_in_it_along(kubectl: Run) -> None:
+    kubectl("create", "namespace", "team")
+    kubectl("-n", "team", "create", "deployment", "d", "--image=nginx", "--replicas=2")
+    kubectl("-n", "team", "rollout", "status", "deployment/d", "--timeout=40s")
+    kubectl("delete", "namespace", "team", "--timeout=40s")
+    assert "NotFound" in kubectl("get", "namespace", "team", ok=False).stderr
