@@ -81,7 +81,7 @@ class Taken:
 
 
 def _is_binding() -> bool:
-    """Whether any pod is being bound that needs time for it: each has a task, beside the one for all others."""
+    """Whether any pod is being bound that needs time for it: each has a task beside the one for all."""
     return sum(task.get_name() == "binding" for task in asyncio.all_tasks()) > 1
 
 
