@@ -15,7 +15,8 @@ for seed in map(int, sys.argv[1:]):
     print(execute(plan_of(seed)).digest)
 """
 
-# Two extenders; two profiles with a plugin that fails; an API server that refuses and loses writes.
+# Two extenders; two profiles with a plugin that fails; an API server that refuses and loses writes,
+# and volumes.
 SEEDS = ("7", "0", "69")
 
 
@@ -42,6 +43,7 @@ def test_the_seeds_are_about_different_things() -> None:
     assert len(extended.extenders) == 2
     assert len(moody.moody) == 2
     assert all(weather.refused and weather.lost for weather in bad.weather)
+    assert bad.storage is not None
 
 
 def test_seeds_differ() -> None:

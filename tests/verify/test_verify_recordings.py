@@ -83,7 +83,6 @@ def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
 
 GROUPS = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
 EXPRESSION = {"expression": "true", "expected": {"result": "true"}}
-EXTENDERS = scenario(config={"extenders": [{"urlPrefix": "http://e"}]}, expected=[attempt()])
 CLAIMS = {"resource": "resource.k8s.io/ResourceClaim", "action": "Add"}
 DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
 
@@ -93,7 +92,6 @@ DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
     [
         (GROUPS, {"cycles": 2, "pods": 1}),
         (EXPRESSION, {"expression": 1}),
-        (EXTENDERS, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1}),
         (DEVICES, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1, "claims": 1}),
         ({**HINT, "hints": {"DynamicResources": "Queue"}, "event": CLAIMS}, {"hint DynamicResources": 1}),
     ],

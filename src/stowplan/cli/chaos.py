@@ -9,7 +9,16 @@ import msgspec
 from stowplan.chaos import Outcome, execute, plan_of
 from stowplan.cli.values import AtLeast
 
-_SHOWN = ("attempts", "bound", "preempted", "restarts", "faults", "plugin refusals", "extender failures")
+_SHOWN = (
+    "attempts",
+    "bound",
+    "volumes claimed",
+    "preempted",
+    "restarts",
+    "faults",
+    "plugin refusals",
+    "extender failures",
+)
 
 
 @click.command("chaos")
@@ -23,8 +32,9 @@ def chaos(seeds: int, first: int, seed: int | None, as_json: bool, verbose: bool
 
     Each seed is one small cluster and some minutes of virtual time: pods and nodes come, change and go, the
     API server refuses, forgets, is slow and cuts off, plugins and extenders fail, others bind pods behind
-    the scheduler's back, the scheduler itself is restarted. The same seed always gives the same run. Exits
-    with 1 if anything is broken.
+    the scheduler's back, the scheduler itself is restarted. In some runs pods race for few volumes, and those
+    who bind and make volumes are slow, fail and are asked again. The same seed always gives the same run.
+    Exits with 1 if anything is broken.
     """
     chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
     counts: Counter[str] = Counter()
