@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,15 +71,22 @@ def pods(kubectl: Run, selector: str) -> list[dict[str, Any]]:
     return found
 
 
+def until(kubectl: Run, what: str, path: str, value: str) -> None:
+    """Wait for a field to have a value, in a way that old versions of kubectl know too."""
+    deadline = time.monotonic() + 40
+    while (found := kubectl("get", what, "-o", f"jsonpath={path}").stdout) != value:
+        assert time.monotonic() < deadline, f"{what} {path}: expected {value}, got {found}"
+        time.sleep(0.2)
+
+
 def test_a_deployment_is_rolled_out_scaled_changed_and_taken_back(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", text=WEB)
     assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=40s").stdout
     kubectl("scale", "deployment/web", "--replicas=5")
-    kubectl("wait", "deployment/web", "--for=jsonpath={.status.readyReplicas}=5", "--timeout=40s")
+    until(kubectl, "deployment/web", "{.status.readyReplicas}", "5")
     assert {pod["status"]["phase"] for pod in pods(kubectl, "app=web")} == {"Running"}
     kubectl("set", "image", "deployment/web", "main=nginx:2")
     kubectl("rollout", "status", "deployment/web", "--timeout=40s")
-    kubectl("wait", "--for=delete", "pods", "-l", "app=nobody", "--timeout=5s")
     images = {pod["spec"]["containers"][0]["image"] for pod in pods(kubectl, "app=web") if _stays(pod)}
     assert images == {"nginx:2"}
     assert kubectl("rollout", "history", "deployment/web").stdout.count("<none>") == 2
@@ -97,13 +105,13 @@ def test_a_drain_waits_for_what_a_budget_allows(kubectl: Run) -> None:
     kubectl("scale", "deployment/web", "--replicas=3")
     kubectl("rollout", "status", "deployment/web", "--timeout=40s")
     kubectl("apply", "-f", "-", text=BUDGET)
-    kubectl("wait", "pdb/web", "--for=jsonpath={.status.currentHealthy}=3", "--timeout=20s")
+    until(kubectl, "pdb/web", "{.status.currentHealthy}", "3")
     node = next(pod for pod in pods(kubectl, "app=web") if _stays(pod))["spec"]["nodeName"]
     drain = ("drain", node, "--ignore-daemonsets", "--timeout=3s")
     blocked = kubectl(*drain, ok=False)
     assert "Cannot evict pod as it would violate the pod's disruption budget" in blocked.stderr
     kubectl("scale", "deployment/web", "--replicas=4")
-    kubectl("wait", "pdb/web", "--for=jsonpath={.status.disruptionsAllowed}=1", "--timeout=20s")
+    until(kubectl, "pdb/web", "{.status.disruptionsAllowed}", "1")
     kubectl("drain", node, "--ignore-daemonsets", "--timeout=30s")
     assert all(pod["spec"].get("nodeName") != node for pod in pods(kubectl, "app=web") if _stays(pod))
     kubectl("delete", "pdb", "web")
