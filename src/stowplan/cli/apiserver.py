@@ -3,7 +3,6 @@
 import asyncio
 import random
 import signal
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, keep_in
 from stowplan.embedded.store import Store
 
@@ -72,7 +71,7 @@ async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with server:
-        path = _place(out)
+        path = kubeconfig_place(out)
         write_kubeconfig(path, server.kubeconfig())
         click.echo(f"listening on {server.url}")
         click.echo(f"export KUBECONFIG={path}")
@@ -80,11 +79,3 @@ async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path
         click.echo("stopping")
         if out is None:
             path.unlink(missing_ok=True)
-
-
-def _place(out: Path | None) -> Path:
-    """Where the kubeconfig goes: where asked, or a file of our own."""
-    if out is not None:
-        return out.absolute()
-    with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
-        return Path(file.name)

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,7 @@ from stowplan.cli.values import AtLeast
 from stowplan.config import default_config, load_file
 from stowplan.config.gates import parse_feature_gates
 from stowplan.embedded.apiserver import Listening
-from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
 from stowplan.framework.loading import installed_plugins, load_plugin
@@ -117,7 +116,7 @@ async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_don
         loop.add_signal_handler(number, ended.set)
     async with cluster.running():
         cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
-        path = _place(out)
+        path = kubeconfig_place(out)
         write_kubeconfig(path, cluster.server.kubeconfig())
         _greet(cluster, path)
         with calm_collector():
@@ -171,11 +170,3 @@ async def _show_progress(cluster: LocalCluster) -> None:
         progress.close()
         if live:
             click.echo("")
-
-
-def _place(out: Path | None) -> Path:
-    """Where the kubeconfig goes: where asked, or a file of our own."""
-    if out is not None:
-        return out.absolute()
-    with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
-        return Path(file.name)

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,3 +36,11 @@ def write_kubeconfig(path: Path, text: str) -> None:
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     new.replace(path)
+
+
+def kubeconfig_place(wanted: Path | None) -> Path:
+    """Where a kubeconfig goes: where it is wanted, or a file of its own in the temporary folder."""
+    if wanted is not None:
+        return wanted.absolute()
+    with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
+        return Path(file.name)
