@@ -7,12 +7,9 @@ order; if one does not, there are no figures.
 
 import asyncio
 import base64
-import contextlib
 import re
 import ssl
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -21,9 +18,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from stowplan.bench.serverprocess import server_process
 from stowplan.bench.workloads import WORKLOADS
 
-_START: Final = 20.0
 _PATIENCE: Final = 60.0
 _VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 _NODES: Final = 100
@@ -89,7 +86,8 @@ def measure(run: ServerRun) -> ServerFigures:
 
 
 async def _measure(run: ServerRun) -> ServerFigures:
-    async with _running_server(run.data_dir) as server:
+    async with server_process(run.data_dir) as kubeconfig:
+        server = _Server(kubeconfig)
         await _furnish(server)
         watchers = [asyncio.create_task(_follow(server, 2 * run.pods)) for _ in range(run.watchers)]
         await asyncio.sleep(0.3)
@@ -108,32 +106,6 @@ async def _measure(run: ServerRun) -> ServerFigures:
         sum(count for count, _ in seen),
         round(max(lag, 0.0) * 1000, 1),
     )
-
-
-@contextlib.asynccontextmanager
-async def _running_server(data_dir: str | None) -> AsyncIterator[_Server]:
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = Path(folder, "kubeconfig")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "from stowplan.cli.main import main; main()",
-            "apiserver",
-            "--kubeconfig-out",
-            str(kubeconfig),
-            *([] if data_dir is None else ["--data-dir", data_dir]),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        try:
-            line = await asyncio.wait_for(process.stdout.readline(), _START)
-            if not line.startswith(b"listening"):
-                raise RuntimeError(f"expected the server to listen, got {line.decode()!r}")
-            await process.stdout.readline()
-            yield _Server(kubeconfig)
-        finally:
-            process.terminate()
-            await process.wait()
 
 
 async def _furnish(server: _Server) -> None:

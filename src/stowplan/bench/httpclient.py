@@ -6,12 +6,9 @@ request, TLS, the event loop, reading the answer. The answers are as large as a 
 
 import asyncio
 import random
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Final
@@ -24,11 +21,11 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
+from stowplan.bench.serverprocess import server_process
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 
-_START: Final = 20.0
 _NODES: Final = 100
 _BATCH: Final = 250
 _NAMESPACE: Final = "default"
@@ -111,28 +108,10 @@ async def _watch(client: HttpClient, count: int) -> float:
 
 @asynccontextmanager
 async def _running_server() -> AsyncIterator[HttpClient]:
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = Path(folder, "kubeconfig")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "from stowplan.cli.main import main; main()",
-            "apiserver",
-            "--kubeconfig-out",
-            str(kubeconfig),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        try:
-            line = await asyncio.wait_for(process.stdout.readline(), _START)
-            if not line.startswith(b"listening"):
-                raise RuntimeError(f"expected the server to listen, got {line.decode()!r}")
-            server = load_kubeconfig(kubeconfig)
-            async with HttpClient(server, clock=RealClock(), rng=random.Random(0), qps=-1) as client:
-                yield client
-        finally:
-            process.terminate()
-            await process.wait()
+    async with server_process() as kubeconfig:
+        server = load_kubeconfig(kubeconfig)
+        async with HttpClient(server, clock=RealClock(), rng=random.Random(0), qps=-1) as client:
+            yield client
 
 
 async def _patch(client: HttpClient, number: int) -> Json:

@@ -1,0 +1,39 @@
+"""An API server in a process of its own, for measuring what talks to it."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+_START: Final = 20.0
+"""Seconds a server may take to listen."""
+
+
+@asynccontextmanager
+async def server_process(data_dir: str | None = None) -> AsyncIterator[Path]:
+    """Run `stowplan apiserver` for as long as the block takes; gives the path of its kubeconfig."""
+    with tempfile.TemporaryDirectory() as folder:
+        kubeconfig = Path(folder, "kubeconfig")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "from stowplan.cli.main import main; main()",
+            "apiserver",
+            "--kubeconfig-out",
+            str(kubeconfig),
+            *([] if data_dir is None else ["--data-dir", data_dir]),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), _START)
+            if not line.startswith(b"listening"):
+                raise RuntimeError(f"expected the server to listen, got {line.decode()!r}")
+            await process.stdout.readline()
+            yield kubeconfig
+        finally:
+            process.terminate()
+            await process.wait()
