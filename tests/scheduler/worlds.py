@@ -24,8 +24,8 @@ from stowplan.embedded.store import Store
 from stowplan.extenders import Extender
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.plugin import Plugin
+from stowplan.logs import PROBLEM, Journal
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.journal import PROBLEM, Journal
 
 Story = Callable[["World"], Awaitable[object]]
 

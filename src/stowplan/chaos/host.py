@@ -17,8 +17,8 @@ from stowplan.chaos.server import Line
 from stowplan.chaos.world import World
 from stowplan.config import LoadedConfig, load
 from stowplan.config.types import API_VERSION, KIND
+from stowplan.logs import Journal
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.journal import Journal
 
 
 class Host:

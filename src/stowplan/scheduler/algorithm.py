@@ -16,8 +16,8 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
 from stowplan.framework.status import unresolvable
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations
+from stowplan.logs import Journal
 from stowplan.scheduler import emptynodes
-from stowplan.scheduler.journal import Journal
 from stowplan.scheduler.sampler import Sampler
 
 

@@ -15,12 +15,12 @@ from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.points import Point
 from stowplan.framework.waiting import WaitingPods
+from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.decisions import LastDecisions
-from stowplan.scheduler.journal import Journal
 from stowplan.scheduler.prebinding import PreBindingPods
 from stowplan.scheduler.standstill import StandStill
 

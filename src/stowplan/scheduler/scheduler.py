@@ -16,6 +16,7 @@ from stowplan.extenders import Extender
 from stowplan.framework.events import Action
 from stowplan.framework.framework import Framework
 from stowplan.framework.waiting import WaitingPods
+from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.build import queue_for, rules_of
 from stowplan.queue.handlers import Handlers
@@ -30,7 +31,6 @@ from stowplan.scheduler.decisions import LastDecisions
 from stowplan.scheduler.explaining import Explainer
 from stowplan.scheduler.failure import FailureHandling
 from stowplan.scheduler.informers import Informers, kinds_to_watch
-from stowplan.scheduler.journal import Journal
 from stowplan.scheduler.news import News
 from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.probes import ProfileProbe

@@ -16,8 +16,8 @@ from stowplan.embedded.durable import keep_in
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
 from stowplan.extenders.build import extenders_for
+from stowplan.logs import PROBLEM, Journal
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.journal import PROBLEM, Journal
 from stowplan.up.loading import Loaded, load_into
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)

@@ -31,9 +31,9 @@ from stowplan.framework.points import Point
 from stowplan.framework.postfilter import PostFilterResult, Victims, run_post_filters
 from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
+from stowplan.logs import Journal
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.algorithm import Algorithm, Found
-from stowplan.scheduler.journal import Journal
 from stowplan.scheduler.preemption import post_filter_with_extenders
 from stowplan.scheduler.sampler import Sampler
 from stowplan.testing.extenders import rule_extenders

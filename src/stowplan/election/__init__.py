@@ -1,0 +1,1 @@
+"""Leader election: of several instances one schedules, and the others take over when it is gone."""

@@ -1,0 +1,1 @@
+"""The secure port: who may ask, and what is answered there."""
