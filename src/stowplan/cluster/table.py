@@ -67,6 +67,8 @@ class ClusterTable:
         self.host_ports = HostPortIndex()
 
         self.nodes: list[Node | None] = []
+        self.names: list[str] = []
+        """The nodes' names by row; what stands in a row without a node means nothing."""
         self.pods_on: list[dict[str, PodInfo]] = []
         self.pods: dict[str, PodInfo] = {}
         self._row_of: dict[str, int] = {}
@@ -102,9 +104,7 @@ class ClusterTable:
         return self._row_of.get(name)
 
     def name_of(self, row: int) -> str:
-        node = self.nodes[row]
-        assert node is not None
-        return node.metadata.name
+        return self.names[row]
 
     def node(self, name: str) -> NodeRow | None:
         row = self._row_of.get(name)
@@ -208,6 +208,7 @@ class ClusterTable:
         name = node.metadata.name
         self._row_of[name] = row
         self.nodes[row] = node
+        self.names[row] = name
         self.pods_on[row] = self._orphans.pop(name, {})
         self.valid[row] = True
         self.node_count += 1
@@ -390,6 +391,7 @@ class ClusterTable:
             self._grow_rows()
         self.rows_in_use += 1
         self.nodes.append(None)
+        self.names.append("")
         self.pods_on.append(_NO_PODS)
         return row
 

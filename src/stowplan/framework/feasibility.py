@@ -107,7 +107,8 @@ class Feasibility:
         for column in self._watching:
             if not column.find_few(cycle, rows):
                 return None
-            touched.update(column.few)
+            if column.few is not rows:
+                touched.update(column.few)
         return list(touched) if len(touched) <= FEW_ROWS else None
 
     def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:

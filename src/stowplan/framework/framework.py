@@ -66,8 +66,8 @@ class Framework:
         handle = Handle(table, gates or FeatureGates(), rng or Random(0), services)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
-        self._trusted = registry.in_tree
-        if any(self._traits[name].reads_usage for name in self.plugins.keys() - registry.in_tree):
+        self._trusted = registry.own
+        if any(self._traits[name].reads_usage for name in self.plugins.keys() - self._trusted):
             table.pods_are_read = True
         self._classes = PodClasses(self.plugins, class_memory)
         self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()

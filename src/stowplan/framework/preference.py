@@ -30,6 +30,7 @@ class Preference:
         "_unproven",
         "_unseen",
         "_usage_position",
+        "_watching",
         "columns",
         "ranking",
     )
@@ -45,6 +46,7 @@ class Preference:
         self._skipped: set[str] | None = None
         self._by_one = all(column.reusable and not column.by_node for column in columns)
         self._live: list[ScoreColumn] = []
+        self._watching: list[ScoreColumn] = []
         self._unproven = [column for column in columns if not column.trusted]
 
     def note(self, touched: StaleRows | list[int]) -> None:
@@ -71,6 +73,7 @@ class Preference:
             self._sync_many(cycle, self._unseen)
             self._skipped = cycle.skipped_score
             self._live = [column for column in self.columns if column.active]
+            self._watching = [column for column in self._live if column.traits.watches]
         self._unseen = []
 
     def _few_stale(self, cycle: Cycle) -> list[int] | None:
@@ -87,12 +90,11 @@ class Preference:
             return None
         touched = set(rows)
         touched.update(unseen)
-        for column in self._live:
-            if not column.traits.watches:
-                continue
+        for column in self._watching:
             if not column.find_few(cycle, rows):
                 return None
-            touched.update(column.few)
+            if column.few is not rows:
+                touched.update(column.few)
         return list(touched) if len(touched) <= FEW_ROWS else None
 
     def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:

@@ -1,5 +1,7 @@
 """Finding the best row among very many without looking at all of them each time."""
 
+from bisect import bisect_left, insort
+
 import numpy as np
 
 from stowplan.cluster.changes import Rows
@@ -13,10 +15,11 @@ class Ranking:
     """Totals by row, with the best value and its number of ties kept per block of rows.
 
     A change in a row costs a glance at its block; finding the best costs one look at the blocks, which are a
-    few dozen. Infeasible rows hold -1.
+    few dozen. Which rows of a block are its best is looked up when somebody asks, and followed from then on.
+    Infeasible rows hold -1.
     """
 
-    __slots__ = ("_best", "_block", "_ties", "_tops", "totals")
+    __slots__ = ("_best", "_block", "_ties", "_topmost", "_tops", "totals")
 
     def __init__(self, capacity: int) -> None:
         block = min(_SMALLEST_BLOCK, capacity)
@@ -26,6 +29,7 @@ class Ranking:
         self.totals: IntColumn = np.full(capacity, INFEASIBLE, dtype=np.int64)
         self._tops: list[int] = [INFEASIBLE] * (capacity // block)
         self._ties: list[int] = [block] * (capacity // block)
+        self._topmost: list[list[int] | None] = [None] * (capacity // block)
         self._best: tuple[int, int] | None = None
 
     def refresh_all(self) -> None:
@@ -35,6 +39,7 @@ class Ranking:
         tops = blocks.max(axis=1)
         self._tops = tops.tolist()
         self._ties = np.count_nonzero(blocks == tops[:, None], axis=1).tolist()
+        self._topmost = [None] * len(self._tops)
 
     def refresh(self, rows: Rows) -> None:
         """Totals of these rows were rewritten."""
@@ -55,13 +60,18 @@ class Ranking:
         self.totals[row] = total
         block = row // self._block
         top = self._tops[block]
+        rows = self._topmost[block]
         if total > top:
-            self._tops[block], self._ties[block] = total, 1
+            self._tops[block], self._ties[block], self._topmost[block] = total, 1, [row]
         elif total == top:
             self._ties[block] += 1
+            if rows is not None:
+                insort(rows, row)
         elif old == top:
             if self._ties[block] > 1:
                 self._ties[block] -= 1
+                if rows is not None:
+                    del rows[bisect_left(rows, row)]
             else:
                 self._look_at(block)
 
@@ -79,9 +89,7 @@ class Ranking:
             if here == top:
                 ties = self._ties[block]
                 if nth < ties:
-                    start = block * self._block
-                    part = self.totals[start : start + self._block]
-                    return start + int((part == top).nonzero()[0][nth])
+                    return self._rows_at_top(block)[nth]
                 nth -= ties
         raise IndexError(f"fewer rows have the total {top}")
 
@@ -109,12 +117,19 @@ class Ranking:
         found: list[int] = []
         for block, here in enumerate(self._tops):
             if here == top:
-                start = block * self._block
-                part = self.totals[start : start + self._block]
-                found += [start + place for place in (part == top).nonzero()[0][:count].tolist()]
+                found += self._rows_at_top(block)[:count]
                 if len(found) >= count:
                     break
         return found[:count]
+
+    def _rows_at_top(self, block: int) -> list[int]:
+        """The best rows of a block, in row order."""
+        rows = self._topmost[block]
+        if rows is None:
+            start = block * self._block
+            part = self.totals[start : start + self._block]
+            rows = self._topmost[block] = ((part == self._tops[block]).nonzero()[0] + start).tolist()
+        return rows
 
     def ties(self, top: int) -> Rows:
         """All rows whose total is `top`, in row order."""
@@ -125,3 +140,4 @@ class Ranking:
         top = int(part.max())
         self._tops[block] = top
         self._ties[block] = int(np.count_nonzero(part == top))
+        self._topmost[block] = None

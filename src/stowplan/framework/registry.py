@@ -12,26 +12,44 @@ from stowplan.framework.profile import ProfileSpec
 
 
 class Registry:
-    """The classes a profile can be built from: those of the tree, and others beside them."""
+    """The classes a profile can be built from: those of the tree, and others beside them.
 
-    def __init__(self, in_tree: Mapping[str, type[Plugin]]) -> None:
+    `on_request` are plugins of our own that kube-scheduler does not have (any more). They are there for a
+    configuration that names them, and give way to a plugin of the same name that somebody brings.
+    """
+
+    def __init__(
+        self, in_tree: Mapping[str, type[Plugin]], on_request: Mapping[str, type[Plugin]] | None = None
+    ) -> None:
         self.in_tree = frozenset(in_tree)
         self._classes: dict[str, type[Plugin]] = dict(in_tree)
+        self._on_request: dict[str, type[Plugin]] = dict(on_request or {})
 
     def add(self, cls: type[Plugin]) -> None:
         """Make a plugin known under its name."""
         if cls.name in self._classes:
             raise ProfileError(f"a plugin named {cls.name} already exists")
+        self._on_request.pop(cls.name, None)
         self._classes[cls.name] = cls
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Plugins that are part of this project."""
+        return self.in_tree | self._on_request.keys()
 
     @property
     def added(self) -> dict[str, frozenset[Point]]:
         """Plugins from outside the tree and the extension points they take part in."""
         return {name: points_of(cls) for name, cls in self._classes.items() if name not in self.in_tree}
 
+    @property
+    def offered(self) -> dict[str, frozenset[Point]]:
+        """Plugins a configuration can name beside those of the tree, and their extension points."""
+        return {**{name: points_of(cls) for name, cls in self._on_request.items()}, **self.added}
+
     def with_plugins(self, classes: Iterable[type[Plugin]]) -> "Registry":
         """A copy that knows more plugins."""
-        copy = Registry({name: self._classes[name] for name in self.in_tree})
+        copy = Registry({name: self._classes[name] for name in self.in_tree}, self._on_request)
         for cls in (*(c for n, c in self._classes.items() if n not in self.in_tree), *classes):
             copy.add(cls)
         return copy
@@ -41,7 +59,7 @@ class Registry:
         names = {use.name: None for uses in profile.plugins.values() for use in uses}
         plugins: dict[str, Plugin] = {}
         for name in names:
-            cls = self._classes.get(name)
+            cls = self._classes.get(name) or self._on_request.get(name)
             if cls is not None:
                 plugins[name] = self._make(cls, profile.args.get(name), handle)
         return plugins

@@ -15,18 +15,13 @@ class Code(IntEnum):
     SKIP = 5
     PENDING = 6
 
-    @property
-    def label(self) -> str:
-        """The name people know, such as `UnschedulableAndUnresolvable`."""
-        return _LABELS[self]
+    label: str
+    """The name people know, such as `UnschedulableAndUnresolvable`."""
+    is_rejection: bool
 
-    @property
-    def is_rejection(self) -> bool:
-        return self in _REJECTIONS
-
-
-_LABELS = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
-_REJECTIONS = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING))
+    def __init__(self, number: int) -> None:
+        self.label = self.name.title().replace("_And_", "And").replace("_", "")
+        self.is_rejection = self.name.startswith("UNSCHEDULABLE") or self.name == "PENDING"
 
 
 class Status(NamedTuple):

@@ -36,7 +36,6 @@ from stowplan.embedded.store.replacing import SERVER_SET, replaced
 from stowplan.embedded.store.selecting import predicate
 
 NAME_ATTEMPTS: Final = 8
-_BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 
 
 class Listing(NamedTuple):
@@ -117,7 +116,8 @@ class Store(Ledger):
         metadata = obj["metadata"]
         within, name = key_of(resource, metadata, namespace)
         key = (within, name or self._free_name(collection, metadata, within))
-        obj["metadata"] = self._birth_certificate(resource, metadata, key)
+        stamp = self._registrar.stamp()
+        obj["metadata"] = self._birth_certificate(resource, metadata, key, stamp)
         if managed:
             obj["metadata"]["managedFields"] = managed
         if self._admission is not None:
@@ -126,7 +126,7 @@ class Store(Ledger):
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        obj = with_first_status(resource, obj, self._registrar.stamp())
+        obj = with_first_status(resource, obj, stamp)
         created = self._write(collection, key, obj)
         if resource.lifetime is not None and not self._rehearsing:
             self._forget_expired(collection, key, created)
@@ -232,13 +232,12 @@ class Store(Ledger):
     def bind(self, namespace: str, name: str, body: Body) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
-        binding = owned_object(_BINDINGS, body)
-        if binding["metadata"].get("name", name) != name:
+        given, target = bindings.read(body, name)
+        if given.get("name", name) != name:
             raise status.bad_request("name in URL does not match name in Binding object")
-        target = bindings.target_of(binding, name)
         pod = pods.get(key)
         node = self._collection(NODES).objects.get(("", target))
-        bound = bindings.bound(pod, binding, target, node, self._registrar.stamp())
+        bound = bindings.bound(pod, given, target, node, self._registrar.stamp())
         return self._write(pods, key, bound, pod)
 
     def evict(self, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION) -> Json:
@@ -267,18 +266,19 @@ class Store(Ledger):
                 return name
         raise status.no_free_name(collection.resource, name)
 
-    def _birth_certificate(self, resource: Resource, metadata: Json, key: Key) -> Json:
+    def _birth_certificate(self, resource: Resource, metadata: Json, key: Key, stamp: str) -> Json:
         """The metadata of a new object: what its creator may say, and what is the server's to say."""
         born = {"name": key[1], **metadata}
-        for field in SERVER_SET & metadata.keys():
-            del born[field]
+        if not SERVER_SET.isdisjoint(metadata):
+            for field in SERVER_SET & metadata.keys():
+                del born[field]
         born["name"] = key[1]
         if key[0]:
             born["namespace"] = key[0]
         born["uid"] = self._registrar.uid()
         if resource.generation:
             born["generation"] = 1
-        born["creationTimestamp"] = self._registrar.stamp()
+        born["creationTimestamp"] = stamp
         return born
 
     def _update_of_nothing(self, resource: Resource, obj: Json, key: Key, subresource: str) -> Json:

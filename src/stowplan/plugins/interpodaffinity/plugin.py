@@ -103,6 +103,8 @@ class InterPodAffinity(Plugin):
             memo.filter_kind_version = kind.version
         own, sums = memo.own, memo.filter_sums
         everything = sums.all()
+        if not everything:
+            return SKIP
         for entry in everything:
             entry.sync()
         if not (own.affinity or own.anti_affinity or any(entry.any for entry in sums.existing)):
@@ -167,6 +169,8 @@ class InterPodAffinity(Plugin):
         if memo.score_kind_version != kind.version:
             memo.score_sums = self._score_sums(cycle, memo.own, pod)
             memo.score_kind_version = kind.version
+        if not memo.score_sums:
+            return SKIP
         for entry in memo.score_sums:
             entry.sync()
         if not any(entry.counted for entry in memo.score_sums):
