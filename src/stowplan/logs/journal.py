@@ -4,10 +4,23 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 Sink = Callable[[int, str, Mapping[str, object]], None]
-"""Takes a verbosity (PROBLEM for problems), a message and named values."""
+"""Takes a verbosity (below zero: a severity), a message and named values."""
 
 PROBLEM: Final = -1
 """The level of messages about something that went wrong; they are always kept."""
+WARNING: Final = -2
+"""The level of messages about something that may go wrong, or is not done as asked; always kept, too."""
+FATAL: Final = -3
+"""The level of the last words of a process."""
+
+PLAIN: Final[Mapping[str, object]] = {}
+"""The values of a message that is a line of text and nothing else; sinks know it by identity."""
+
+
+class Ref(str):
+    """The name of an object, `namespace/name` or `name`. Logs in JSON show its parts."""
+
+    __slots__ = ()
 
 
 def _nowhere(level: int, message: str, values: Mapping[str, object]) -> None:
@@ -18,21 +31,46 @@ class Journal:
     """Messages with a verbosity: 0 is always shown, higher numbers are more and more detail.
 
     On the way of every pod ask `journal.shows(level)` first, so that a message nobody reads costs nothing.
+    A value called `logger` names the part of the scheduler that speaks; it is shown to those who want
+    detail (level 4), and with problems. `highest` is the highest level that a sink wants to be asked about
+    beyond the verbosity, because it shows some modules in more detail than others.
     """
 
-    def __init__(self, sink: Sink = _nowhere, verbosity: int = 0) -> None:
+    def __init__(self, sink: Sink = _nowhere, verbosity: int = 0, highest: int = 0) -> None:
         self._sink = sink
-        self.verbosity = verbosity
+        self._highest = highest
         self.problems = 0
+        self.verbosity = 0
+        self._shown = 0
+        self.set_verbosity(verbosity)
+
+    def set_verbosity(self, verbosity: int) -> None:
+        """Show more or less from now on."""
+        self.verbosity = verbosity
+        self._shown = max(verbosity, self._highest)
 
     def shows(self, level: int) -> bool:
-        return level <= self.verbosity
+        return level <= self._shown
 
-    def info(self, level: int, message: str, **values: object) -> None:
-        if level <= self.verbosity:
+    def info(self, level: int, message: str, /, **values: object) -> None:
+        if level <= self._shown:
             self._sink(level, message, values)
 
-    def problem(self, message: str, **values: object) -> None:
+    def plain(self, level: int, line: str, /) -> None:
+        """A line without values, shown as it is."""
+        if level <= self._shown:
+            self._sink(level, line, PLAIN)
+
+    def problem(self, message: str, /, **values: object) -> None:
         """Something went wrong; the scheduler goes on."""
         self.problems += 1
         self._sink(PROBLEM, message, values)
+
+    def warning(self, message: str, /, **values: object) -> None:
+        """Something is not as it should be, or not done as asked; nothing has gone wrong."""
+        self._sink(WARNING, message, values)
+
+    def fatal(self, message: str, /, **values: object) -> None:
+        """Something went wrong, and the process is going to end for it."""
+        self.problems += 1
+        self._sink(FATAL, message, values)
