@@ -1,0 +1,153 @@
+"""Offering ourselves to a server that picks leaders itself: a LeaseCandidate, kept fresh when asked."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from stowplan.api.catalogue import Resource
+from stowplan.api.meta import Object, Struct
+from stowplan.api.requests import Json, Selection
+from stowplan.api.status import ApiError
+from stowplan.api.timestamps import micro_timestamp, seconds_of
+from stowplan.client import Client, Reflector, Retries
+from stowplan.clock import Clock
+from stowplan.logs import Journal
+
+LEASE_CANDIDATES: Final = Resource("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate")
+
+OLDEST_EMULATION_VERSION: Final = "OldestEmulationVersion"
+RENEW_EVERY: Final = 300.0
+"""Seconds after which a candidate says unasked that it is still there."""
+
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 1000.0
+
+
+class LeaseCandidateSpec(Struct, frozen=True):
+    """The times of a candidate: when it was asked whether it is there, and when it last said so."""
+
+    ping_time: str | None = None
+    renew_time: str | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the server waits for an answer."""
+        if not self.ping_time:
+            return False
+        return not self.renew_time or seconds_of(self.ping_time) > seconds_of(self.renew_time)
+
+
+class LeaseCandidate(Object, frozen=True):
+    spec: LeaseCandidateSpec = LeaseCandidateSpec()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server that picks leaders goes by. `name` is our identity in the election."""
+
+    namespace: str
+    name: str
+    lease_name: str
+    binary_version: str
+    emulation_version: str
+    strategy: str = OLDEST_EMULATION_VERSION
+
+
+class Candidate:
+    """Keeps our LeaseCandidate: creates it, renews it when the server asks and every five minutes."""
+
+    def __init__(
+        self, client: Client, offer: Offer, *, clock: Clock, rng: random.Random, journal: Journal
+    ) -> None:
+        self._client = client
+        self._offer = offer
+        self._clock = clock
+        self._journal = journal
+        self._retries = Retries(rng, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+        self._asked = asyncio.Event()
+        self._reflector = Reflector(
+            client,
+            LEASE_CANDIDATES,
+            LeaseCandidate,
+            self,
+            clock=clock,
+            rng=rng,
+            report=lambda problem: journal.problem("Following our lease candidate failed", err=problem),
+            namespace=offer.namespace,
+            selection=Selection.parse(fields=f"metadata.name={offer.name}"),
+        )
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether it is known if our candidate exists already."""
+        return self._reflector.has_synced
+
+    async def run(self) -> None:
+        """Offer ourselves until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reflector.run(), name="lease candidate reflector")
+            tasks.create_task(self._keep(), name="lease candidate")
+
+    def added(self, new: LeaseCandidate) -> None:
+        self.updated(new, new)
+
+    def updated(self, old: LeaseCandidate, new: LeaseCandidate) -> None:
+        try:
+            is_asked = new.spec.is_asked
+        except ValueError as error:
+            self._journal.problem("Our lease candidate cannot be read", err=error)
+            return
+        if is_asked:
+            self._asked.set()
+
+    def deleted(self, last: LeaseCandidate) -> None:
+        """Somebody removed our offer; it is made again when it is due."""
+
+    async def _keep(self) -> None:
+        await self._reflector.wait_synced()
+        while True:
+            self._asked.clear()
+            try:
+                await self._ensure()
+            except ApiError as error:
+                self._journal.problem("Ensuring lease failed", err=error)
+                pause = self._retries.next_pause()
+            else:
+                self._retries.reset()
+                pause = RENEW_EVERY
+            try:
+                async with asyncio.timeout(pause):
+                    await self._asked.wait()
+            except TimeoutError:
+                continue
+
+    async def _ensure(self) -> None:
+        offer = self._offer
+        now = micro_timestamp(self._clock.now())
+        try:
+            found = await self._client.get(LEASE_CANDIDATES, offer.namespace, offer.name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            self._journal.info(2, "Creating lease candidate")
+            await self._client.create(LEASE_CANDIDATES, self._made(now), namespace=offer.namespace)
+            self._journal.info(2, "Created lease candidate")
+            return
+        self._journal.info(2, "Lease candidate exists. Renewing.")
+        await self._client.update(LEASE_CANDIDATES, {**found, "spec": {**found["spec"], "renewTime": now}})
+
+    def _made(self, now: str) -> Json:
+        offer = self._offer
+        return {
+            "kind": LEASE_CANDIDATES.kind,
+            "apiVersion": LEASE_CANDIDATES.api_version,
+            "metadata": {"name": offer.name, "namespace": offer.namespace},
+            "spec": {
+                "leaseName": offer.lease_name,
+                "renewTime": now,
+                "binaryVersion": offer.binary_version,
+                "emulationVersion": offer.emulation_version,
+                "strategy": offer.strategy,
+            },
+        }
