@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from metrics.reading import made, scraped, touch_everything
-from stowplan.metrics.accumulators import Distribution, bound_text
+from stowplan.metrics.accumulators import Distribution
 from stowplan.metrics.description import exponential
+from stowplan.metrics.figures import number_text
 
 PROFILE = "default-scheduler"
 BOUNDS = exponential(0.00001, 1.5, 20)
@@ -182,7 +183,24 @@ def test_a_bucket_holds_its_upper_bound(bound: float) -> None:
 
 @pytest.mark.parametrize(
     ("bound", "text"),
-    [(1, "1"), (16.0, "16"), (0.001, "0.001"), (0.00001, "1e-05"), (5242.88, "5242.88")],
+    [
+        (0, "0"),
+        (1, "1"),
+        (16.0, "16"),
+        (-2.5, "-2.5"),
+        (0.001, "0.001"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (9.999999999999999e-06, "9.999999999999999e-06"),
+        (5242.88, "5242.88"),
+        (999999, "999999"),
+        (1048576, "1.048576e+06"),
+        (1794771678.84, "1.79477167884e+09"),
+        (1e21, "1e+21"),
+        (float("inf"), "+Inf"),
+        (float("-inf"), "-Inf"),
+        (float("nan"), "NaN"),
+    ],
 )
-def test_bounds_are_written_as_go_writes_them(bound: float, text: str) -> None:
-    assert bound_text(bound) == text
+def test_numbers_are_written_as_go_writes_them(bound: float, text: str) -> None:
+    assert number_text(bound) == text

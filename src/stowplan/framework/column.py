@@ -1,7 +1,7 @@
 """What is kept of one plugin at one extension point for a class of pods."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
 from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Plugin, StaleRows, Traits
 from stowplan.framework.rows import merge_stale, rows_read
+from stowplan.framework.status import Code
+
+_SUCCESS = Code.SUCCESS.label
 
 
 class PluginColumn:
@@ -20,6 +23,9 @@ class PluginColumn:
     """
 
     __slots__ = ("active", "few", "plugin", "reusable", "state", "traits")
+
+    point: ClassVar[str]
+    """The extension point, as metrics name it."""
 
     def __init__(self, plugin: Plugin, traits: Traits, reusable: bool) -> None:
         self.plugin = plugin
@@ -69,6 +75,16 @@ class PluginColumn:
             raise
         except Exception as cause:
             raise self.error(f"{type(cause).__name__}: {cause}", node) from cause
+
+    def judge(self, ask: Callable[..., Any], cycle: Cycle, *about: Any, node: str | None = None) -> Any:
+        """Ask the plugin about nodes, one or many; in a sampled attempt that is timed."""
+        watch = cycle.watch
+        if watch is None:
+            return self.call(ask, cycle, *about, node=node)
+        began = watch.timer()
+        answer = self.call(ask, cycle, *about, node=node)
+        watch.plugin(self.plugin.name, self.point, _SUCCESS, watch.timer() - began)
+        return answer
 
     def checked(self, answer: Any, count: int, what: str) -> Any:
         """An answer by column, refused unless it is an array of so many whole numbers."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.asif import AsIf
     from stowplan.framework.evaluation import Evaluation
     from stowplan.framework.plugin import Plugin
+    from stowplan.framework.probe import Probe
 
 
 class Cycle:
@@ -26,6 +27,8 @@ class Cycle:
     `evaluation` is what an attempt that found no node came to, for PostFilter plugins. `as_if` says how the
     row at hand differs from what it is, where it is tried with other pods on it than there are. Pods that a
     plugin adds to `pods_to_activate` are tried again once this pod has its node, or is bound.
+
+    `watch` is told how long every single plugin takes; it is there in a few attempts only, for a sample.
     """
 
     __slots__ = (
@@ -43,6 +46,7 @@ class Cycle:
         "skipped",
         "skipped_score",
         "table",
+        "watch",
     )
 
     def __init__(self, table: ClusterTable, pod: PodInfo, memos: "dict[str, Any]") -> None:
@@ -57,6 +61,7 @@ class Cycle:
         self.as_if: AsIf | None = None
         self.evaluation: Evaluation | None = None
         self.pods_to_activate: list[Pod] = []
+        self.watch: Probe | None = None
         self._states: dict[str, Any] = {}
         self._score_states: dict[str, Any] = {}
         self._rows: Rows | None = None

@@ -5,7 +5,7 @@ keeps: events, conditions, explanations and tests all read it. It is also plain 
 is what JSON shows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -115,7 +115,7 @@ class Record:
         self.names: list[str] = []
         self.totals: list[int] = []
         self.scores: dict[str, list[int]] = {}
-        self.weights: dict[str, int] = {}
+        self.weights: Mapping[str, int] = {}
         if row is None:
             self.message = fit_error(evaluation)
             outright = evaluation.rejected_outright
@@ -155,7 +155,7 @@ class Record:
             nominated=self.nominated,
             funnel=self.funnel,
             best=best,
-            weights=self.weights,
+            weights=dict(self.weights),
         )
 
 

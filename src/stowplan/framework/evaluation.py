@@ -213,11 +213,9 @@ class Evaluation:
                 found[column.plugin.name] = [value * column.weight for value in values]
         return found
 
-    def weights(self) -> dict[str, int]:
+    def weights(self) -> Mapping[str, int]:
         """The weight of every plugin that scored."""
-        return {
-            column.plugin.name: column.weight for column in self._class.preference.columns if column.active
-        }
+        return self._class.preference.weights
 
     def best(self) -> tuple[int, int]:
         """The highest total and how many rows have it."""

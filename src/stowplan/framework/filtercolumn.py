@@ -21,6 +21,8 @@ class FilterColumn(PluginColumn):
 
     __slots__ = ("by_node", "codes", "index", "known", "statuses")
 
+    point = "Filter"
+
     def __init__(self, index: int, plugin: Plugin, traits: Traits, reusable: bool) -> None:
         super().__init__(plugin, traits, reusable)
         self.index = index
@@ -83,8 +85,9 @@ class FilterColumn(PluginColumn):
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return
+        judge = self.call if cycle.watch is None else self.judge
         for row in rows:
-            code = self.call(ask, cycle, row)
+            code = judge(ask, cycle, row)
             if self.codes is None:
                 if not code:
                     continue
@@ -107,7 +110,7 @@ class FilterColumn(PluginColumn):
 
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
-        answer = self.call(self.plugin.filter, cycle, nodes)  # type: ignore[attr-defined]
+        answer = self.judge(self.plugin.filter, cycle, nodes)  # type: ignore[attr-defined]
         if answer is None:
             return None
         codes: Codes = self.checked(answer, nodes.count, "codes")
@@ -139,7 +142,7 @@ class FilterColumn(PluginColumn):
         return rows
 
     def ask_node(self, cycle: Cycle, node: NodeRow) -> int:
-        status = self.call(self.plugin.filter_node, cycle, node, node=node.name)  # type: ignore[attr-defined]
+        status = self.judge(self.plugin.filter_node, cycle, node, node=node.name)  # type: ignore[attr-defined]
         if status is None:
             return 0
         if not isinstance(status, Status):

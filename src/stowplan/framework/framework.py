@@ -120,6 +120,9 @@ class Framework:
         """
         key, pod_class, unsigned = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
+        probe = self.probe
+        if probe is not None and probe.sampled():
+            cycle.watch = probe
         try:
             evaluation = self._screen(cycle, pod_class, nominations, nominated_row)
         except BaseException:

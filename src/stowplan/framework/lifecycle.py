@@ -60,7 +60,9 @@ class Lifecycle:
         problems = []
         for plugin in self._unreserve:
             try:
+                asked = _asked_at(cycle)
                 plugin.unreserve(cycle, pod, node)
+                _tell(cycle, plugin, "Unreserve", SUCCESS, asked)
             except Exception as cause:  # noqa: BLE001 - the others have to give back theirs all the same
                 problems.append(f'running Unreserve plugin "{plugin.name}": {_told(cause)}')
         self._end("Unreserve", SUCCESS, began)
@@ -72,11 +74,14 @@ class Lifecycle:
         waits: Waits = {}
         status = SUCCESS
         for plugin in self._permit:
+            asked = _asked_at(cycle)
             answer = _answer(plugin.permit, cycle, pod, node)
             if isinstance(answer, Wait):
                 waits[plugin.name] = answer.seconds
+                _tell(cycle, plugin, "Permit", _WAIT, asked)
                 continue
             status = _judge("Permit", plugin, answer)
+            _tell(cycle, plugin, "Permit", status, asked)
             if not status.is_success:
                 break
         else:
@@ -95,7 +100,9 @@ class Lifecycle:
         status = SKIP
         for plugin in self._pre_bind:
             ask: Callable[..., Any] | None = getattr(plugin, "pre_bind_pre_flight", None)
+            asked = _asked_at(cycle)
             answer = SUCCESS if ask is None else _pre_flight(plugin, ask, cycle, pod, node)
+            _tell(cycle, plugin, "PreBindPreFlight", answer, asked)
             if answer.is_success:
                 busy.append(plugin)
                 status = SUCCESS
@@ -163,18 +170,37 @@ def _answer(method: Callable[..., Any], *args: Any) -> Any:
         return error(_told(cause))
 
 
-def _status(point: str, plugin: Plugin, method: Callable[..., Any], *args: Any) -> Status:
-    return _judge(point, plugin, _answer(method, *args))
+def _asked_at(cycle: Cycle) -> float:
+    """When a plugin is asked, in an attempt that is a sample."""
+    return 0.0 if cycle.watch is None else cycle.watch.timer()
 
 
-async def _waited_for(point: str, plugin: Plugin, method: Callable[..., Any], *args: Any) -> Status:
-    answer = _answer(method, *args)
+def _tell(cycle: Cycle, plugin: Plugin, point: str, status: Status, asked: float) -> None:
+    """How long a plugin took, if the attempt is a sample."""
+    if cycle.watch is not None:
+        cycle.watch.plugin(plugin.name, point, status.code.label, cycle.watch.timer() - asked)
+
+
+def _status(point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle, *args: Any) -> Status:
+    asked = _asked_at(cycle)
+    status = _judge(point, plugin, _answer(method, cycle, *args))
+    _tell(cycle, plugin, point, status, asked)
+    return status
+
+
+async def _waited_for(
+    point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle, *args: Any
+) -> Status:
+    asked = _asked_at(cycle)
+    answer = _answer(method, cycle, *args)
     if inspect.isawaitable(answer):
         try:
             answer = await answer
         except Exception as cause:  # noqa: BLE001 - see _answer
             answer = error(_told(cause))
-    return _judge(point, plugin, answer)
+    status = _judge(point, plugin, answer)
+    _tell(cycle, plugin, point, status, asked)
+    return status
 
 
 def _judge(point: str, plugin: Plugin, said: object) -> Status:

@@ -84,16 +84,20 @@ def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> P
 
 def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
     """One plugin's answer. Raises PluginError."""
+    watch = cycle.watch
+    began = 0.0 if watch is None else watch.timer()
     try:
         answer: Any = plugin.post_filter(cycle, pod)  # type: ignore[attr-defined]
     except PluginError:
         raise
     except Exception as cause:
         raise _failure(plugin, f"{type(cause).__name__}: {cause}") from cause
-    if isinstance(answer, PostFilterResult):
-        return answer
     if isinstance(answer, Status):
-        return PostFilterResult(answer)
+        answer = PostFilterResult(answer)
+    if isinstance(answer, PostFilterResult):
+        if watch is not None:
+            watch.plugin(plugin.name, "PostFilter", answer.status.code.label, watch.timer() - began)
+        return answer
     raise _failure(plugin, f"expected a Status or a PostFilterResult, got {type(answer).__name__}")
 
 

@@ -1,5 +1,7 @@
 """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from stowplan.cluster.changes import Rows
@@ -33,6 +35,7 @@ class Preference:
         "_watching",
         "columns",
         "ranking",
+        "weights",
     )
 
     def __init__(self, table: ClusterTable, columns: list[ScoreColumn]) -> None:
@@ -47,6 +50,8 @@ class Preference:
         self._by_one = all(column.reusable and not column.by_node for column in columns)
         self._live: list[ScoreColumn] = []
         self._watching: list[ScoreColumn] = []
+        self.weights: Mapping[str, int] = {}
+        """The weight of every plugin that scores pods of the class."""
         self._unproven = [column for column in columns if not column.trusted]
 
     def note(self, touched: StaleRows | list[int]) -> None:
@@ -74,6 +79,7 @@ class Preference:
             self._skipped = cycle.skipped_score
             self._live = [column for column in self.columns if column.active]
             self._watching = [column for column in self._live if column.traits.watches]
+            self.weights = {column.plugin.name: column.weight for column in self._live}
         self._unseen = []
 
     def _few_stale(self, cycle: Cycle) -> list[int] | None:

@@ -106,6 +106,8 @@ def _settle(cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], consta
 
 
 def _ask_pre_score(plugin: Plugin, cycle: Cycle) -> Status | None:
+    watch = cycle.watch
+    began = 0.0 if watch is None else watch.timer()
     try:
         answer: Status | None = plugin.pre_score(cycle, cycle.pod)  # type: ignore[attr-defined]
     except PluginError:
@@ -113,4 +115,7 @@ def _ask_pre_score(plugin: Plugin, cycle: Cycle) -> Status | None:
     except Exception as cause:
         message = f'running PreScore plugin "{plugin.name}": {type(cause).__name__}: {cause}'
         raise PluginError(plugin.name, message) from cause
+    if watch is not None:
+        code = Code.SUCCESS if answer is None else answer.code
+        watch.plugin(plugin.name, "PreScore", code.label, watch.timer() - began)
     return answer

@@ -1,6 +1,7 @@
 """Finding the best row among very many without looking at all of them each time."""
 
 from bisect import bisect_left, insort
+from heapq import nlargest
 
 import numpy as np
 
@@ -102,14 +103,14 @@ class Ranking:
         top, ties = self.best()
         if ties >= count:
             return self._first_rows(top, count)
-        size = self._block
-        order = sorted(range(len(self._tops)), key=self._tops.__getitem__, reverse=True)
-        blocks = sorted(order[:count])
+        size, tops = self._block, self._tops
+        highest = nlargest(count, range(len(tops)), key=tops.__getitem__)
+        blocks = sorted(highest)
         totals = self.totals.reshape(-1, size)[blocks].ravel()
-        places = np.arange(len(totals))
-        if len(totals) > count:
-            places = np.flatnonzero(totals >= np.partition(totals, -count)[-count])
-        best = places[np.argsort(-totals[places], kind="stable")][:count].tolist()
+        places = (
+            (totals >= tops[highest[-1]]).nonzero()[0] if len(blocks) == count else np.arange(len(totals))
+        )
+        best = places[(-totals[places]).argsort(kind="stable")][:count].tolist()
         return [blocks[place // size] * size + place % size for place in best]
 
     def _first_rows(self, top: int, count: int) -> list[int]:

@@ -21,9 +21,13 @@ from stowplan.framework.plugin import (
     StaleRows,
     Traits,
 )
+from stowplan.framework.status import Code
 
 IGNORED = int(np.iinfo(np.int64).min)
 """A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
+
+_NORMALIZE = "ScoreExtensionNormalize"
+_SUCCESS = Code.SUCCESS.label
 
 
 class ScoreColumn(PluginColumn):
@@ -46,6 +50,8 @@ class ScoreColumn(PluginColumn):
         "trusted",
         "weight",
     )
+
+    point = "Score"
 
     def __init__(self, plugin: Plugin, traits: Traits, weight: int, reusable: bool, trusted: bool) -> None:
         super().__init__(plugin, traits, reusable)
@@ -106,8 +112,9 @@ class ScoreColumn(PluginColumn):
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return
+        judge = self.call if cycle.watch is None else self.judge
         for row in rows:
-            score = self.call(ask, cycle, row)
+            score = judge(ask, cycle, row)
             if self.raw is None:
                 if not score:
                     continue
@@ -141,7 +148,7 @@ class ScoreColumn(PluginColumn):
         self.final = None if self.normalizes else self.raw
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
-        answer = self.call(self.plugin.score, cycle, nodes)  # type: ignore[attr-defined]
+        answer = self.judge(self.plugin.score, cycle, nodes)  # type: ignore[attr-defined]
         if answer is None:
             return None
         scores: Scores = self.checked(answer, nodes.count, "scores")
@@ -151,7 +158,7 @@ class ScoreColumn(PluginColumn):
         scores: list[int] = []
         for row in rows.tolist():
             node = NodeRow(cycle.table, row)
-            score = self.call(self.plugin.score_node, cycle, node, node=node.name)  # type: ignore[attr-defined]
+            score = self.judge(self.plugin.score_node, cycle, node, node=node.name)  # type: ignore[attr-defined]
             if not isinstance(score, int | np.integer):
                 raise self.error(f"expected an int, got {describe(score)}", node.name)
             scores.append(int(score))
@@ -226,7 +233,11 @@ class ScoreColumn(PluginColumn):
         # A plugin from outside the tree may write to what it is given.
         given = raw if self.trusted else raw.copy()
         ask = self.plugin.normalize  # type: ignore[attr-defined]
+        watch = cycle.watch
+        began = 0.0 if watch is None else watch.timer()
         result: Any = self.call(ask, cycle, given, self.extremes)
+        if watch is not None:
+            watch.plugin(self.plugin.name, _NORMALIZE, _SUCCESS, watch.timer() - began)
         if not isinstance(result, np.ndarray) or result.shape != raw.shape:
             raise self.error(f"normalize: expected an array of {len(raw)} scores, got {describe(result)}")
         if result.dtype.kind not in "iub":

@@ -8,6 +8,7 @@ from stowplan.api.pod import Pod
 from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.framework.waiting import WaitingPods
+from stowplan.logs import Journal
 
 
 class Services(Protocol):
@@ -20,6 +21,11 @@ class Services(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def journal(self) -> Journal:
+        """The log. Ask `journal.shows(level)` before putting a message together on the way of every pod."""
+        ...
 
     @property
     def waiting(self) -> WaitingPods:

@@ -6,37 +6,87 @@ it stays the same dict for ever, also when it is emptied.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stowplan.metrics.description import Description
+from stowplan.metrics.figures import number_text
 
 Labels = tuple[str, ...]
 Values = defaultdict[Labels, int]
 Value = TypeVar("Value")
 
+Take = Callable[[Sequence[float]], None]
+"""Somebody who wants to have values, too, in bundles."""
+
 UNLABELLED: Labels = ()
+
+_UNSORTED: Final = 512
+"""How many values of a series wait to be sorted into buckets."""
 
 
 class Distribution:
-    """One series of a histogram: how many values fell into each bucket, and their sum."""
+    """One series of a histogram: how many values fell into each bucket, and their sum.
 
-    __slots__ = ("_bounds", "counts", "total")
+    Values are put aside, and sorted into buckets some hundreds at a time or when somebody asks. Then others
+    may get them, too.
+    """
+
+    __slots__ = ("_also", "_bounds", "_counts", "_total", "_unsorted")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._unsorted: list[float] = []
+        self._also: Take | None = None
+
+    def pass_on(self, also: Take | None) -> None:
+        """Let somebody have all values of this series, some time after they were observed."""
+        self._also = also
 
     def observe(self, value: float) -> None:
         """Count a value; one that equals a bound belongs to the bucket the bound closes."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+        unsorted = self._unsorted
+        unsorted.append(value)
+        if len(unsorted) >= _UNSORTED:
+            self.settle()
+
+    def take(self, values: Sequence[float]) -> None:
+        """Count many values."""
+        self._unsorted += values
+        self.settle()
+
+    @property
+    def counts(self) -> list[int]:
+        """How many values fell into each bucket; the last one has no bound."""
+        self.settle()
+        return self._counts
+
+    @property
+    def total(self) -> float:
+        self.settle()
+        return self._total
+
+    def settle(self) -> None:
+        """Sort what was put aside into buckets."""
+        values, self._unsorted = self._unsorted, []
+        for value in values:
+            self._total += value
+        values.sort()
+        start = 0
+        for place, bound in enumerate(self._bounds):
+            end = bisect_right(values, bound, start)
+            self._counts[place] += end - start
+            start = end
+        self._counts[-1] += len(values) - start
+        if self._also is not None and values:
+            self._also(values)
 
 
 class Distributions(dict[Labels, Distribution]):
@@ -45,10 +95,19 @@ class Distributions(dict[Labels, Distribution]):
     def __init__(self, bounds: tuple[float, ...]) -> None:
         super().__init__()
         self._bounds = bounds
+        self._also: Callable[[Labels], Take | None] | None = None
 
     def __missing__(self, labels: Labels) -> Distribution:
         made = self[labels] = Distribution(self._bounds)
+        if self._also is not None:
+            made.pass_on(self._also(labels))
         return made
+
+    def pass_on(self, also: Callable[[Labels], Take | None]) -> None:
+        """Say who shall have the values of a series, too, by its labels."""
+        self._also = also
+        for labels, series in self.items():
+            series.pass_on(also(labels))
 
 
 class Family(ABC, Generic[Value]):
@@ -85,14 +144,16 @@ class Counter(Family[int]):
         if not description.labels:
             self.values[UNLABELLED] = 0
 
-    def empty(self) -> CounterMetricFamily:
+    def empty(self) -> Metric:
         described = self.description
-        return CounterMetricFamily(described.full_name, described.text, labels=described.labels)
+        return Metric(described.full_name, described.text, "counter")
 
-    def filled(self) -> CounterMetricFamily:
+    def filled(self) -> Metric:
         family = self.empty()
+        described = self.description
         for labels, value in self._sorted(self.values):
-            family.add_metric(labels, value)
+            named = dict(zip(described.labels, labels, strict=True))
+            family.add_sample(described.full_name, named, value)
         return family
 
     def reset(self) -> None:
@@ -100,28 +161,33 @@ class Counter(Family[int]):
             self.values.clear()
 
 
-class Gauge(Family[int]):
+class Gauge(Family[float]):
     """How many there are of something now: counted up and down, or read from whoever knows."""
 
     def __init__(self, description: Description) -> None:
         super().__init__(description)
         self.values: Values = defaultdict(int)
-        self._read: Callable[[], Mapping[str, int]] | None = None
+        self._read: Callable[[], Mapping[Labels, float]] | None = None
 
     def read_from(self, source: Callable[[], Mapping[str, int]]) -> None:
         """Ask for the values, by the value of the only label, whenever somebody wants to see them."""
+        self._read = lambda: {(label,): value for label, value in source().items()}
+
+    def read_series_from(self, source: Callable[[], Mapping[Labels, float]]) -> None:
+        """Ask for all series, by their label values, whenever somebody wants to see them."""
         self._read = source
 
     def empty(self) -> GaugeMetricFamily:
         described = self.description
         return GaugeMetricFamily(described.full_name, described.text, labels=described.labels)
 
+    def current(self) -> Mapping[Labels, float]:
+        """All series as they are now."""
+        return self.values if self._read is None else self._read()
+
     def filled(self) -> GaugeMetricFamily:
-        values: Mapping[Labels, int] = self.values
-        if self._read is not None:
-            values = {(label,): value for label, value in self._read().items()}
         family = self.empty()
-        for labels, value in self._sorted(values):
+        for labels, value in self._sorted(self.current()):
             family.add_metric(labels, value)
         return family
 
@@ -135,7 +201,7 @@ class Histogram(Family[Distribution]):
     def __init__(self, description: Description) -> None:
         super().__init__(description)
         self.series = Distributions(description.bounds)
-        self._les = [*(bound_text(bound) for bound in description.bounds), "+Inf"]
+        self._les = [*(number_text(bound) for bound in description.bounds), "+Inf"]
         if not description.labels:
             self.series[UNLABELLED] = Distribution(description.bounds)
 
@@ -153,8 +219,3 @@ class Histogram(Family[Distribution]):
     def reset(self) -> None:
         if self.description.labels:
             self.series.clear()
-
-
-def bound_text(bound: float) -> str:
-    """A bucket's bound as the value of the label `le`: the shortest form, whole numbers without a point."""
-    return repr(float(bound)).removesuffix(".0")

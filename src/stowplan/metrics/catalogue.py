@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stowplan.metrics.description import Description, Stability, exponential
+from stowplan.metrics.description import Catalogue, Description, Stability, exponential
 
 ALPHA, BETA, STABLE = Stability
 
@@ -276,3 +276,5 @@ HISTOGRAMS: Final = (
         bounds=_ATTEMPT,
     ),
 )
+
+SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, HISTOGRAMS)

@@ -17,7 +17,10 @@ class Stability(StrEnum):
 
 
 class Description(NamedTuple):
-    """One family. With a gate it exists only if that is on. Only histograms have bounds."""
+    """One family. With a gate it exists only if that is on. Only histograms have bounds.
+
+    Names that many processes share have no prefix.
+    """
 
     name: str
     labels: tuple[str, ...]
@@ -25,15 +28,28 @@ class Description(NamedTuple):
     help: str
     gate: str | None = None
     bounds: tuple[float, ...] = ()
+    prefix: str = PREFIX
 
     @property
     def full_name(self) -> str:
-        return PREFIX + self.name
+        return self.prefix + self.name
 
     @property
     def text(self) -> str:
         """The help text; it begins with the stability."""
         return f"[{self.stability}] {self.help}"
+
+
+class Catalogue(NamedTuple):
+    """Families that belong together."""
+
+    counters: tuple[Description, ...] = ()
+    gauges: tuple[Description, ...] = ()
+    histograms: tuple[Description, ...] = ()
+
+    @property
+    def all(self) -> tuple[Description, ...]:
+        return (*self.counters, *self.gauges, *self.histograms)
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:

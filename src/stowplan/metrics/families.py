@@ -1,4 +1,4 @@
-"""All families of the catalogue, those that exist with the given feature gates shown to Prometheus."""
+"""All families of a catalogue, those that exist with the given feature gates shown to Prometheus."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,17 +16,17 @@ from stowplan.metrics.accumulators import (
     Histogram,
     Values,
 )
-from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS
-from stowplan.metrics.description import Description
+from stowplan.metrics.catalogue import SCHEDULING
+from stowplan.metrics.description import Catalogue, Description
 
 
 class Families:
     """Every family by name. One whose gate is off is counted like the others but not shown."""
 
-    def __init__(self, gates: FeatureGates) -> None:
-        self._counters = {described.name: Counter(described) for described in COUNTERS}
-        self._gauges = {described.name: Gauge(described) for described in GAUGES}
-        self._histograms = {described.name: Histogram(described) for described in HISTOGRAMS}
+    def __init__(self, gates: FeatureGates, catalogue: Catalogue = SCHEDULING) -> None:
+        self._counters = {described.name: Counter(described) for described in catalogue.counters}
+        self._gauges = {described.name: Gauge(described) for described in catalogue.gauges}
+        self._histograms = {described.name: Histogram(described) for described in catalogue.histograms}
         self._all: list[Family[Any]] = [
             *self._counters.values(),
             *self._gauges.values(),
@@ -34,6 +34,11 @@ class Families:
         ]
         self._shown = [family for family in self._all if _exists(family.description, gates)]
         self._settle: list[Callable[[], None]] = []
+
+    @property
+    def shown(self) -> list[Description]:
+        """What exists with the given gates."""
+        return [family.description for family in self._shown]
 
     def counter(self, name: str) -> Values:
         return self._counters[name].values

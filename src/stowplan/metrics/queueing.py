@@ -33,7 +33,7 @@ class QueueMetrics(QueueInstrument):
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
-        self._points = families.histogram("framework_extension_point_duration_seconds")
+        self.points = families.histogram("framework_extension_point_duration_seconds")
         self._plugins = families.histogram("plugin_execution_duration_seconds")
         self._asked: QueuedPod | None = None
         self._asked_at = self._plugin_asked_at = self._answered_at = self._hint_asked_at = 0.0
@@ -87,4 +87,4 @@ class QueueMetrics(QueueInstrument):
     def _end_run(self, queued: QueuedPod) -> None:
         self._asked = None
         seconds = self._answered_at - self._asked_at
-        self._points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)
+        self.points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)

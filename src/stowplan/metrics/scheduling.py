@@ -8,9 +8,11 @@ from prometheus_client import CollectorRegistry
 
 from stowplan.framework.gates import FeatureGates
 from stowplan.metrics.accumulators import UNLABELLED
+from stowplan.metrics.description import Description
 from stowplan.metrics.evaluations import Evaluations, Tally
 from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import Families
+from stowplan.metrics.legacy import LegacyMetrics
 from stowplan.metrics.optional import (
     AsyncCallMetrics,
     BatchMetrics,
@@ -43,9 +45,12 @@ class SchedulerMetrics(QueueMetrics):
 
     `timer` gives seconds; it is asked for what the queue does, all other durations come from the callers.
     `rng` decides which runs of PreEnqueue plugins are sampled. Others may add their collectors to `registry`.
+    With `legacy` everything is shown under the names of 1.9 to 1.18, too.
     """
 
-    def __init__(self, timer: Callable[[], float], gates: FeatureGates, rng: Random) -> None:
+    def __init__(
+        self, timer: Callable[[], float], gates: FeatureGates, rng: Random, *, legacy: bool = False
+    ) -> None:
         families = Families(gates)
         super().__init__(families, timer, rng)
         self.registry = CollectorRegistry()
@@ -74,6 +79,9 @@ class SchedulerMetrics(QueueMetrics):
         families.before_showing(self._evaluations.settle)
         self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
         self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
+        self._legacy = LegacyMetrics(families, gates, timer) if legacy else None
+        if self._legacy is not None:
+            self.registry.register(self._legacy)
 
     def watch_queue(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Whom to ask how many pods wait: `active`, `backoff`, `unschedulable` and `gated` ones."""
@@ -121,7 +129,7 @@ class SchedulerMetrics(QueueMetrics):
 
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """All plugins of an extension point were run: `PreFilter`, ...; the status is a code's label."""
-        self._points[point, status, profile].observe(seconds)
+        self.points[point, status, profile].observe(seconds)
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin was run at an extension point; to be told in the cycles that are sampled."""
@@ -146,13 +154,20 @@ class SchedulerMetrics(QueueMetrics):
         """So many tasks more or fewer work on something, such as `binding`."""
         self._goroutines[operation,] += change
 
+    @property
+    def shown(self) -> list[Description]:
+        """The families there are."""
+        return self._families.shown if self._legacy is None else self._families.shown + self._legacy.shown
+
     def text(self) -> bytes:
         """Everything in the registry in Prometheus's text format."""
-        return exposition(self.registry)
+        return exposition([self.registry])
 
     def reset(self) -> None:
         """Let figures with labels start anew.
 
         As in kube-scheduler those without labels go on. Gauges tell what is there now, so they go on, too.
         """
+        if self._legacy is not None:
+            self._legacy.reset()
         self._families.reset()

@@ -16,6 +16,7 @@ class ProfileProbe:
         self.timer = timer
         self._metrics = metrics
         self._profile = profile
+        self._points = metrics.points
         self._tallies: dict[tuple[str, tuple[str, ...]], Tally] = {}
         self._last: dict[str, tuple[tuple[str, ...], Tally]] = {}
 
@@ -26,7 +27,13 @@ class ProfileProbe:
             self._metrics.evaluations(self._profile, [(plugin.name, label) for plugin in framework.at(point)])
 
     def point(self, point: str, status: str, seconds: float) -> None:
-        self._metrics.point(point, status, self._profile, seconds)
+        self._points[point, status, self._profile].observe(seconds)
+
+    def sampled(self) -> bool:
+        return self._metrics.sampled()
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self._metrics.plugin(plugin, point, status, seconds)
 
     def evaluated(self, point: str, plugins: tuple[str, ...], times: int) -> None:
         last = self._last.get(point)
