@@ -78,6 +78,7 @@ _EVENT_FIELDS: Final = (
     "type",
 )
 EVENT_LIFETIME: Final = 3600.0
+RBAC: Final = "rbac.authorization.k8s.io"
 
 
 # core
@@ -176,6 +177,15 @@ LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", blind_update=False, create_on_update=True
 )
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+# rbac.authorization.k8s.io
+ROLES: Final = Resource(RBAC, "v1", "roles", "Role", create_on_update=True)
+ROLE_BINDINGS: Final = Resource(RBAC, "v1", "rolebindings", "RoleBinding", create_on_update=True)
+CLUSTER_ROLES: Final = Resource(
+    RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False, create_on_update=True
+)
+CLUSTER_ROLE_BINDINGS: Final = Resource(
+    RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False, create_on_update=True
+)
 # resource.k8s.io
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True)
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(

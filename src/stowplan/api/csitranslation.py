@@ -20,6 +20,7 @@ from stowplan.api.storage import CSIPersistentVolumeSource, PersistentVolume, Pe
 AWS_EBS: Final = "kubernetes.io/aws-ebs"
 GCE_PD: Final = "kubernetes.io/gce-pd"
 AZURE_DISK: Final = "kubernetes.io/azure-disk"
+CINDER: Final = "kubernetes.io/cinder"
 
 
 class TranslationError(ValueError):
@@ -166,7 +167,7 @@ _KINDS: Final = (
     ),
     InTreeKind(
         "cinder",
-        "kubernetes.io/cinder",
+        CINDER,
         "cinder.csi.openstack.org",
         lambda source, name, namespace: str(source.volume_id),
         lambda source, volume: str(source.volume_id),

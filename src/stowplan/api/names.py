@@ -95,6 +95,13 @@ def service_name_problems(value: str) -> list[str]:
     return problems if re.fullmatch(_SERVICE, value) else [*problems, _SERVICE_PROBLEM]
 
 
+def path_segment_problems(value: str) -> list[str]:
+    """What is wrong with a name that may be anything that fits into a path, such as a role's."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{part}'" for part in "/%" if part in value]
+
+
 def config_key_problems(value: str) -> list[str]:
     """What is wrong with a key in the data of a ConfigMap or Secret."""
     problems = ["must be no more than 253 bytes"] if _bytes(value) > 253 else []

@@ -81,7 +81,15 @@ class Informer:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._seen = 0
         self.reflector = Reflector(
-            reader, resource, AnyObject, self, clock=clock, rng=rng, report=report, selection=selection
+            reader,
+            resource,
+            AnyObject,
+            self,
+            clock=clock,
+            rng=rng,
+            report=report,
+            selection=selection,
+            without="controllers see none of them",
         )
 
     def __iter__(self) -> Iterator[Json]:
@@ -205,9 +213,9 @@ class Informers:
         return iter(self._informers.values())
 
     async def synced(self) -> None:
-        """Wait until everything that exists has been heard of."""
+        """Wait until everything that exists has been heard of, but for kinds that are refused."""
         for informer in self:
-            await informer.reflector.wait_synced()
+            await informer.reflector.wait_settled()
 
 
 def namespace_of(obj: Json) -> str:

@@ -27,6 +27,8 @@ DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PERSISTENT_VOLUME_CLAIMS: objects.fill_in_claim,
     catalogue.STORAGE_CLASSES: objects.fill_in_storage_class,
     catalogue.PRIORITY_CLASSES: objects.fill_in_priority_class,
+    catalogue.ROLE_BINDINGS: objects.fill_in_role_binding,
+    catalogue.CLUSTER_ROLE_BINDINGS: objects.fill_in_role_binding,
     catalogue.RESOURCE_CLAIMS: objects.fill_in_resource_claim,
     catalogue.RESOURCE_CLAIM_TEMPLATES: objects.fill_in_resource_claim_template,
 }

@@ -3,6 +3,7 @@
 import base64
 from typing import Final
 
+from stowplan.api.catalogue import RBAC
 from stowplan.api.requests import Json
 
 _SERVICE: Final = {"type": "ClusterIP", "sessionAffinity": "None"}
@@ -75,6 +76,13 @@ def fill_in_storage_class(obj: Json) -> None:
 def fill_in_priority_class(obj: Json) -> None:
     obj.setdefault("value", 0)
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def fill_in_role_binding(obj: Json) -> None:
+    obj.setdefault("roleRef", {}).setdefault("apiGroup", RBAC)
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", RBAC)
 
 
 def fill_in_resource_claim(obj: Json) -> None:

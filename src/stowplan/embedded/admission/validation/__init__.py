@@ -7,7 +7,7 @@ from stowplan.api import catalogue, status
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation import objects, pods, updates, volumes, workloads
+from stowplan.embedded.admission.validation import objects, pods, roles, updates, volumes, workloads
 from stowplan.embedded.admission.validation.metadata import metadata_errors
 
 _CREATED: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
@@ -29,6 +29,10 @@ _CREATED: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     catalogue.REPLICATION_CONTROLLERS: workloads.replication_controller_errors,
     catalogue.JOBS: workloads.job_errors,
     catalogue.CRON_JOBS: workloads.cron_job_errors,
+    catalogue.ROLES: roles.role_errors,
+    catalogue.ROLE_BINDINGS: roles.role_binding_errors,
+    catalogue.CLUSTER_ROLES: roles.cluster_role_errors,
+    catalogue.CLUSTER_ROLE_BINDINGS: roles.cluster_role_binding_errors,
 }
 _REPLACED: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
     catalogue.PODS: updates.pod_changes,
@@ -43,6 +47,8 @@ _REPLACED: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = 
     catalogue.PRIORITY_CLASSES: updates.priority_class_changes,
     catalogue.CONFIG_MAPS: updates.config_changes,
     catalogue.SECRETS: updates.config_changes,
+    catalogue.ROLE_BINDINGS: roles.binding_changes,
+    catalogue.CLUSTER_ROLE_BINDINGS: roles.binding_changes,
 }
 
 

@@ -10,6 +10,7 @@ from stowplan.api.names import (
     dns_label_problems,
     label_key_problems,
     label_value_problems,
+    path_segment_problems,
     service_name_problems,
     subdomain_problems,
 )
@@ -18,6 +19,10 @@ from stowplan.api.requests import Json
 _NAMES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.NAMESPACES: dns_label_problems,
     catalogue.SERVICES: service_name_problems,
+    catalogue.ROLES: path_segment_problems,
+    catalogue.ROLE_BINDINGS: path_segment_problems,
+    catalogue.CLUSTER_ROLES: path_segment_problems,
+    catalogue.CLUSTER_ROLE_BINDINGS: path_segment_problems,
 }
 _MOST_ANNOTATIONS: Final = 256 * 1024
 _good_keys: set[str] = set()

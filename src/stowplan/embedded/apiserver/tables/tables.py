@@ -6,7 +6,7 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock
-from stowplan.embedded.apiserver.tables import nodes, others, pods, workloads
+from stowplan.embedded.apiserver.tables import nodes, others, pods, roles, workloads
 from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, Table
 
 _PLAIN: Final = (NAME, AGE)
@@ -33,6 +33,10 @@ _COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.CONFIG_MAPS: others.CONFIG_MAPS,
     catalogue.SECRETS: others.SECRETS,
     catalogue.SERVICE_ACCOUNTS: others.SERVICE_ACCOUNTS,
+    catalogue.ROLES: roles.ROLES,
+    catalogue.ROLE_BINDINGS: roles.BINDINGS,
+    catalogue.CLUSTER_ROLES: roles.ROLES,
+    catalogue.CLUSTER_ROLE_BINDINGS: roles.BINDINGS,
     catalogue.RESOURCE_CLAIMS: others.RESOURCE_CLAIMS,
     catalogue.RESOURCE_SLICES: others.RESOURCE_SLICES,
     catalogue.CSI_NODES: others.CSI_NODES,

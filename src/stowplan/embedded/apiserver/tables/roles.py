@@ -1,0 +1,38 @@
+"""Roles, and who has them."""
+
+from typing import Any, Final
+
+from stowplan.api.requests import Json
+from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column
+
+ROLES: Final = (
+    NAME,
+    Column("Created At", lambda obj, now: obj["metadata"]["creationTimestamp"], "date"),
+)
+
+
+def _role(binding: Json, now: float) -> str:
+    role = binding["roleRef"]
+    return f"{role['kind']}/{role['name']}"
+
+
+def _subjects(kind: str) -> Any:
+    """The cell with the subjects of one kind; accounts are told apart by their namespaces."""
+
+    def cell(binding: Json, now: float) -> str:
+        found = [subject for subject in binding.get("subjects") or () if subject.get("kind") == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{subject.get('namespace', '')}/{subject['name']}" for subject in found)
+        return ", ".join(subject["name"] for subject in found)
+
+    return cell
+
+
+BINDINGS: Final = (
+    NAME,
+    Column("Role", _role),
+    AGE,
+    Column("Users", _subjects("User"), usual=False),
+    Column("Groups", _subjects("Group"), usual=False),
+    Column("ServiceAccounts", _subjects("ServiceAccount"), usual=False),
+)
