@@ -100,7 +100,7 @@ def _built(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) 
     """The configuration of a file, with every plugin in use made once to see that it can be."""
     gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
-    built = build(load_file(file, gates), {**IN_TREE_POINTS, **registry.added})
+    built = build(load_file(file, gates), {**IN_TREE_POINTS, **registry.offered})
     for profile in built.profiles:
         Framework(profile, ClusterTable(), registry, gates)
     return built

@@ -1,22 +1,54 @@
 """The command `stowplan`."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
 from stowplan import __version__
-from stowplan.api.decode import DecodeError
-from stowplan.cli.apiserver import apiserver
-from stowplan.cli.bench import bench
-from stowplan.cli.chaos import chaos
-from stowplan.cli.config import config_group
-from stowplan.cli.controllers import controllers
-from stowplan.cli.demo import demo
-from stowplan.cli.kubelets import kubelets
-from stowplan.cli.up import up
-from stowplan.cli.verify import verify_command
-from stowplan.config import ConfigError
-from stowplan.framework.errors import ProfileError
+
+_PLACES: Final = {
+    "apiserver": "stowplan.cli.apiserver:apiserver",
+    "bench": "stowplan.cli.bench:bench",
+    "chaos": "stowplan.cli.chaos:chaos",
+    "config": "stowplan.cli.config:config_group",
+    "controllers": "stowplan.cli.controllers:controllers",
+    "demo": "stowplan.cli.demo:demo",
+    "kubelets": "stowplan.cli.kubelets:kubelets",
+    "run": "stowplan.cli.run:run",
+    "up": "stowplan.cli.up:up",
+    "verify": "stowplan.cli.verify:verify_command",
+}
+
+
+class Commands(MutableMapping[str, click.Command]):
+    """Commands by name, loaded when they are asked for.
+
+    Most of them need NumPy and take their time; `stowplan run --version` does not.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, _, attribute = self._places[name].partition(":")
+            self._loaded[name] = getattr(import_module(module), attribute)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._places, *self._loaded)))
+
+    def __len__(self) -> int:
+        return len(self._places.keys() | self._loaded.keys())
 
 
 class OneLineErrors(click.Group):
@@ -25,23 +57,35 @@ class OneLineErrors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (ConfigError, DecodeError, ProfileError) as error:
-            raise click.ClickException(" ".join(str(error).split())) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise
             place = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{place}{error.strerror or error}") from None
+        except ValueError as error:
+            if not isinstance(error, _mistakes()):
+                raise
+            raise click.ClickException(" ".join(str(error).split())) from None
 
 
-@click.group("stowplan", cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+def _mistakes() -> tuple[type[ValueError], ...]:
+    """The errors that are about something the user wrote."""
+    from stowplan.api.decode import DecodeError
+    from stowplan.config import ConfigError
+    from stowplan.framework.errors import ProfileError
+
+    return ConfigError, DecodeError, ProfileError
+
+
+@click.group(
+    "stowplan",
+    cls=OneLineErrors,
+    commands=Commands(_PLACES),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, package_name="stowplan", message="stowplan %(version)s")
 def stowplan() -> None:
     """A Kubernetes scheduler: a drop-in, a cluster in one process, and a simulator on one engine."""
-
-
-for command in (apiserver, bench, chaos, config_group, controllers, demo, kubelets, up, verify_command):
-    stowplan.add_command(command)
 
 
 def main() -> None:

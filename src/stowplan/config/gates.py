@@ -9,7 +9,7 @@ from stowplan.framework.gates import GATES, FeatureGates, Stage
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _COMPONENT = "kube:"
-_GROUPS = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+GROUPS = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 _NEEDS: dict[str, tuple[str, ...]] = {
     "DRADeviceBindingConditions": ("DRAResourceClaimDeviceStatus",),
     "DRADeviceTaintRules": ("DRADeviceTaints",),
@@ -29,7 +29,7 @@ def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
     settings: dict[str, bool] = {}
     for value in values:
         for setting in filter(None, (part.strip() for part in value.split(","))):
-            name, on = _parse_setting(setting)
+            name, on = parse_setting(setting)
             settings[name] = on
     gates = FeatureGates(_changes(settings))
     errors = [error for name in _NEEDS if (error := _missing_needs(name, gates))]
@@ -38,7 +38,7 @@ def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
     return gates
 
 
-def _parse_setting(setting: str) -> tuple[str, bool]:
+def parse_setting(setting: str) -> tuple[str, bool]:
     name, equals, text = setting.removeprefix(_COMPONENT).partition("=")
     name, text = name.strip(), text.strip()
     if not equals:
@@ -52,12 +52,12 @@ def _parse_setting(setting: str) -> tuple[str, bool]:
 def _changes(settings: dict[str, bool]) -> dict[str, bool]:
     """What the settings change, gate by gate."""
     changes: dict[str, bool] = {}
-    for group, stage in _GROUPS.items():
+    for group, stage in GROUPS.items():
         if group in settings:
             names = (name for name, gate in GATES.items() if gate.stage is stage and not gate.locked)
             changes |= dict.fromkeys(names, settings[group])
     for name, on in settings.items():
-        if name in _GROUPS:
+        if name in GROUPS:
             continue
         if name not in GATES:
             raise ConfigError("flags", f"unrecognized feature gate: {name}")

@@ -1,0 +1,312 @@
+"""How fast a scheduler is over the network, and what it costs its process.
+
+This process plays the users: it creates nodes and pods and watches them being bound. The scheduler's CPU time
+is read from the system, so it is all that its process does and nothing else: watches, decisions, bindings,
+events, its lease. Any other scheduler can be measured the same way, on any API server.
+"""
+
+import asyncio
+import os
+import random
+import shlex
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from stowplan.api.catalogue import EVENTS, NAMESPACES, NODES, PODS
+from stowplan.api.pod import Pod
+from stowplan.api.requests import DeleteOptions, Json
+from stowplan.api.status import ApiError
+from stowplan.bench.loop import document
+from stowplan.bench.serverprocess import server_process
+from stowplan.bench.workloads import WORKLOADS, node, node_name
+from stowplan.client.http import HttpClient, load_kubeconfig
+from stowplan.clock import RealClock
+
+NAMESPACE: Final = "stowplan-bench"
+AHEAD: Final = 1000
+"""How many pods may be created and not yet bound."""
+
+_CONNECTIONS: Final = 32
+_START: Final = 120.0
+_STALLED: Final = 60.0
+_QUIET: Final = 0.5
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+
+_CONFIG: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: {kubeconfig}, qps: 100000, burst: 100000}}
+"""
+
+
+_OURS: Final = (
+    sys.executable,
+    "-c",
+    "from stowplan.cli.main import main; main()",
+    "run",
+    "--config={config}",
+    "--secure-port=0",
+)
+
+
+class BenchError(Exception):
+    """Something without which there are no figures; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRun:
+    """What to measure. Without a `kubeconfig` an API server of our own is started.
+
+    `command` starts another scheduler; `{config}` in it stands for the configuration file.
+    """
+
+    workload: str = "basic"
+    nodes: int = 5000
+    pods: int = 10_000
+    kubeconfig: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFigures:
+    """What was measured; `cpu_s` is the CPU time of the scheduler's process alone."""
+
+    pods_per_s: float
+    cpu_us_per_pod: float
+    cpu_s: float
+    seconds: float
+    bound: int
+    events: int
+    peak_rss_mib: float
+
+
+def measure(run: HttpRun) -> HttpFigures:
+    """Start everything, place the pods, clean up. Raises BenchError."""
+    return asyncio.run(_measure(run))
+
+
+async def _measure(run: HttpRun) -> HttpFigures:
+    async with AsyncExitStack() as stack:
+        kubeconfig = run.kubeconfig or str(await stack.enter_async_context(server_process()))
+        client = HttpClient(
+            load_kubeconfig(kubeconfig),
+            clock=RealClock(),
+            rng=random.Random(0),
+            qps=-1,
+            connections=_CONNECTIONS,
+            user_agent="stowplan-bench",
+        )
+        await stack.enter_async_context(client)
+        stack.push_async_callback(_clean_up, client, run)
+        users = Users(client, run)
+        await users.furnish()
+        scheduler = await stack.enter_async_context(_scheduler(run, kubeconfig))
+        await users.warm_up(scheduler)
+        return await users.work(scheduler)
+
+
+class Watched:
+    """A process that is measured from outside."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU it has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+
+    @property
+    def peak_rss_mib(self) -> float:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
+
+    def check(self) -> None:
+        """Raises BenchError if it is gone."""
+        if self.process.returncode is not None:
+            raise BenchError(f"the scheduler ended with exit code {self.process.returncode}")
+
+    async def quiet(self) -> float:
+        """Wait until it has nothing more to do; gives the CPU it had used by then."""
+        before = self.cpu
+        while True:
+            await asyncio.sleep(_QUIET)
+            now = self.cpu
+            if now - before <= _QUIET / 10:
+                return now
+            before = now
+
+
+@asynccontextmanager
+async def _scheduler(run: HttpRun, kubeconfig: str) -> AsyncIterator[Watched]:
+    with tempfile.TemporaryDirectory() as folder:
+        config, log = Path(folder, "config.yaml"), Path(folder, "log")
+        config.write_text(_CONFIG.format(kubeconfig=kubeconfig))
+        command = shlex.split(run.command) if run.command else _OURS
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                *(part.replace("{config}", str(config)) for part in command), stdout=out, stderr=out
+            )
+        try:
+            yield Watched(process)
+        except BenchError as error:
+            last = log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise BenchError(f"{error}{': ' if last else ''}{''.join(last)[:300]}") from None
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+class Users:
+    """Those who create nodes and pods, and wait for the pods to be bound."""
+
+    def __init__(self, client: HttpClient, run: HttpRun) -> None:
+        self._client = client
+        self._run = run
+        self._bound: set[str] = set()
+        self._progress = asyncio.Event()
+
+    async def furnish(self) -> None:
+        """Make the nodes, and a namespace for the pods."""
+        try:
+            await self._client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise BenchError(f"namespace {NAMESPACE}: {error}") from None
+        await self._all(NODES, (_node(number) for number in range(self._run.nodes)))
+
+    async def warm_up(self, scheduler: Watched) -> None:
+        """Have one pod bound: then the scheduler knows the cluster, and leads."""
+        began = perf_counter()
+        await self._client.create(PODS, _pod(self._run.workload, 0, "warm-up"))
+        while perf_counter() - began < _START:
+            scheduler.check()
+            pod = await self._client.get(PODS, NAMESPACE, "warm-up")
+            if pod["spec"].get("nodeName"):
+                await scheduler.quiet()
+                return
+            await asyncio.sleep(0.1)
+        raise BenchError(f"the scheduler bound no pod within {_START:.0f} s")
+
+    async def work(self, scheduler: Watched) -> HttpFigures:
+        watching = asyncio.create_task(self._watch())
+        bodies = [_pod(self._run.workload, number, f"pod-{number}") for number in range(self._run.pods)]
+        cpu, began = scheduler.cpu, perf_counter()
+        try:
+            await self._create_and_wait(bodies, scheduler)
+        finally:
+            watching.cancel()
+        seconds = perf_counter() - began
+        used = await scheduler.quiet() - cpu
+        events = await self._count_events()
+        return HttpFigures(
+            pods_per_s=round(len(bodies) / seconds, 1),
+            cpu_us_per_pod=round(used / len(bodies) * 1e6, 1),
+            cpu_s=round(used, 2),
+            seconds=round(seconds, 2),
+            bound=len(bodies),
+            events=events,
+            peak_rss_mib=round(scheduler.peak_rss_mib, 1),
+        )
+
+    async def _create_and_wait(self, bodies: list[Json], scheduler: Watched) -> None:
+        creating = asyncio.create_task(self._all(PODS, iter(bodies), ahead=AHEAD))
+        try:
+            while len(self._bound) < len(bodies):
+                self._progress.clear()
+                try:
+                    async with asyncio.timeout(_STALLED):
+                        await self._progress.wait()
+                except TimeoutError:
+                    scheduler.check()
+                    waiting = len(bodies) - len(self._bound)
+                    raise BenchError(f"no pod was bound for {_STALLED:.0f} s, {waiting:,} are left") from None
+            await creating
+        finally:
+            creating.cancel()
+
+    async def _all(self, resource: object, bodies: Iterator[Json], ahead: int = 0) -> None:
+        """Create objects, several at a time; with `ahead` no more than so many before pods are bound."""
+        made = 0
+
+        async def worker() -> None:
+            nonlocal made
+            for body in bodies:
+                while ahead and made - len(self._bound) >= ahead:
+                    await asyncio.sleep(0.005)
+                made += 1
+                try:
+                    await self._client.create(resource, body)  # type: ignore[arg-type]
+                except ApiError as error:
+                    if not error.is_already_exists:
+                        raise BenchError(f"{body['metadata']['name']}: {error}") from None
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CONNECTIONS):
+                group.create_task(worker())
+
+    async def _watch(self) -> None:
+        """Take note of pods that are bound. Cut watches are begun again."""
+        while True:
+            watch = self._client.watch(PODS, Pod, namespace=NAMESPACE, initial_events=True)
+            try:
+                async for event in watch:
+                    for one in (event, *watch.ready(200)):
+                        pod = one.object
+                        if pod is not None and pod.spec.node_name and pod.name != "warm-up":
+                            self._bound.add(pod.name)
+                    self._progress.set()
+            except ApiError:
+                await asyncio.sleep(0.1)
+            finally:
+                await watch.aclose()
+
+    async def _count_events(self) -> int:
+        found = await self._client.list(EVENTS, Pod, namespace=NAMESPACE)
+        return len(found.items) + len(found.unreadable)
+
+
+async def _clean_up(client: HttpClient, run: HttpRun) -> None:
+    """Leave an API server that is not ours as it was."""
+    if not run.kubeconfig:
+        return
+    pods = iter([f"pod-{number}" for number in range(run.pods)] + ["warm-up"])
+    nodes = iter([node_name(number) for number in range(run.nodes)])
+
+    async def worker() -> None:
+        for names, resource, namespace in ((pods, PODS, NAMESPACE), (nodes, NODES, "")):
+            for name in names:
+                try:
+                    await client.delete(resource, namespace, name, DeleteOptions(0))
+                except ApiError as error:
+                    if not error.is_not_found:
+                        raise
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_CONNECTIONS):
+            group.create_task(worker())
+    await client.delete(NAMESPACES, "", NAMESPACE)
+
+
+def _node(number: int) -> Json:
+    made = document(node(number))
+    made["metadata"].pop("uid", None)
+    return made
+
+
+def _pod(workload: str, number: int, name: str) -> Json:
+    made = document(WORKLOADS[workload].pod(number))
+    made["metadata"] = {"labels": made["metadata"].get("labels", {}), "name": name, "namespace": NAMESPACE}
+    for place, container in enumerate(made["spec"]["containers"]):
+        container.setdefault("name", f"c{place}")
+        container.setdefault("image", "registry.example/app:1")
+    made["spec"]["automountServiceAccountToken"] = False
+    return made

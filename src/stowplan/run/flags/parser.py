@@ -1,0 +1,153 @@
+"""Reading arguments: `--name=value`, `--name value`, `--switch`, `-v2`, in any order."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stowplan.api.durations import Duration
+from stowplan.api.fielderrors import quote
+from stowplan.run.flags.flag import Flag, Group
+
+
+class FlagError(ValueError):
+    """Arguments that make no sense; `show_usage` says whether the help may be of help."""
+
+    def __init__(self, message: str, *, show_usage: bool = True) -> None:
+        super().__init__(message)
+        self.show_usage = show_usage
+
+
+class Parsed:
+    """Every flag's value, and which flags were given. Values are asked for by their type."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._flags = {flag.name: flag for group in groups for flag in group.flags}
+        self._values: dict[str, Any] = {name: flag.default for name, flag in self._flags.items()}
+        self._given: dict[str, None] = {}
+        self.rest: list[str] = []
+
+    def flag(self, name: str) -> Flag | None:
+        """A flag by its name, with dashes or underscores."""
+        return self._flags.get(name.replace("_", "-"))
+
+    def by_shorthand(self, letter: str) -> Flag | None:
+        return next((flag for flag in self._flags.values() if flag.shorthand == letter), None)
+
+    def put(self, flag: Flag, text: str) -> None:
+        """Take a value. Raises FlagError."""
+        name = flag.name
+        try:
+            self._values[name] = flag.kind.read(text, self._values[name], name in self._given)
+        except ValueError as error:
+            raise FlagError(f"invalid argument {quote(text)} for {quote(flag.shown)} flag: {error}") from None
+        self._given[name] = None
+
+    def given(self, name: str) -> bool:
+        """Whether the flag stands on the command line."""
+        return name in self._given
+
+    @property
+    def ignored(self) -> list[Flag]:
+        """The flags that were given but change nothing here."""
+        return [self._flags[name] for name in self._given if self._flags[name].ignored]
+
+    @property
+    def deprecated(self) -> list[Flag]:
+        """The flags that were given but should not be used any more."""
+        return [self._flags[name] for name in self._given if self._flags[name].deprecated]
+
+    def shown(self) -> dict[str, str]:
+        """Every flag's value as text, by name."""
+        return {name: self._flags[name].kind.show(self._values[name]) for name in sorted(self._flags)}
+
+    def text(self, name: str) -> str:
+        value = self._values[name]
+        assert isinstance(value, str)
+        return value
+
+    def on(self, name: str) -> bool:
+        value = self._values[name]
+        assert isinstance(value, bool)
+        return value
+
+    def number(self, name: str) -> int:
+        value = self._values[name]
+        assert isinstance(value, int)
+        return value
+
+    def decimal(self, name: str) -> float:
+        value = self._values[name]
+        assert isinstance(value, float)
+        return value
+
+    def duration(self, name: str) -> Duration:
+        value = self._values[name]
+        assert isinstance(value, Duration)
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self._values[name]
+        assert isinstance(value, tuple)
+        return value
+
+    def value(self, name: str) -> Any:
+        """A value of a kind that only this flag has."""
+        return self._values[name]
+
+
+def parse(arguments: Sequence[str], groups: Iterable[Group]) -> Parsed:
+    """Read arguments; what is no flag is left in `rest`. Raises FlagError."""
+    parsed = Parsed(groups)
+    waiting = list(reversed(arguments))
+    while waiting:
+        argument = waiting.pop()
+        if argument == "--":
+            parsed.rest += reversed(waiting)
+            break
+        if argument.startswith("--"):
+            _read_long(argument, waiting, parsed)
+        elif argument.startswith("-") and argument != "-":
+            _read_short(argument[1:], waiting, parsed)
+        else:
+            parsed.rest.append(argument)
+    return parsed
+
+
+def _read_long(argument: str, waiting: list[str], parsed: Parsed) -> None:
+    name, equals, value = argument[2:].partition("=")
+    if not name or name.startswith("-"):
+        raise FlagError(f"bad flag syntax: {argument}")
+    flag = parsed.flag(name)
+    if flag is None:
+        raise FlagError(f"unknown flag: --{name}")
+    if not equals:
+        if not flag.kind.implied and not waiting:
+            raise FlagError(f"flag needs an argument: --{name}")
+        value = flag.kind.implied or waiting.pop()
+    parsed.put(flag, value)
+
+
+def _read_short(letters: str, waiting: list[str], parsed: Parsed) -> None:
+    """One or more letters behind a dash; the rest after one that needs a value is that value."""
+    while letters:
+        letter, behind = letters[0], letters[1:]
+        flag = parsed.by_shorthand(letter)
+        if flag is None:
+            raise FlagError(f"unknown shorthand flag: {_quoted_letter(letter)} in -{letters}")
+        if len(behind) > 1 and behind.startswith("="):
+            value, behind = behind[1:], ""
+        elif flag.kind.implied:
+            value = flag.kind.implied
+        elif behind:
+            value, behind = behind, ""
+        elif waiting:
+            value = waiting.pop()
+        else:
+            raise FlagError(f"flag needs an argument: {_quoted_letter(letter)} in -{letters}")
+        parsed.put(flag, value)
+        letters = behind
+
+
+def _quoted_letter(letter: str) -> str:
+    if letter in "'\"":
+        return f"'{letter}'" if letter == '"' else r"'\''"
+    return f"'{quote(letter)[1:-1]}'"

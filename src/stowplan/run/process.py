@@ -1,0 +1,370 @@
+"""The scheduler as a process: from its first word to its exit code."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final
+
+from stowplan.config.errors import ConfigError
+from stowplan.election import (
+    Announcer,
+    ElectionError,
+    ElectionHealth,
+    Elector,
+    LeaseLostError,
+    Timing,
+    identity,
+    lock_for,
+)
+from stowplan.extenders.build import extenders_for
+from stowplan.logs import Journal
+from stowplan.metrics import ProcessMetrics
+from stowplan.run.clients import Clients
+from stowplan.run.life import Life
+from stowplan.run.options import Options, reload, waiting_for_restart
+from stowplan.run.preparing import Prepared, prepare
+from stowplan.run.serving import Port
+from stowplan.run.starting import Launch
+from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler.garbage import calm_collector
+from stowplan.serving import ServingError
+from stowplan.serving.stamps import FileStamps
+
+GRACE: Final = 3.0
+"""Seconds that bindings under way are given when the process ends."""
+
+RELEASED_WITHIN: Final = 1.0
+"""Seconds that giving back the lease may take."""
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks at the configuration file."""
+
+
+def run_process(launch: Launch, environ: Mapping[str, str] = os.environ) -> int:
+    """Run a scheduler to its end; the exit code."""
+
+    async def live() -> int:
+        process = Process(launch, environ)
+        process.heed_signals()
+        return await process.live()
+
+    return asyncio.run(live())
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a process ends, and with which code."""
+
+    code: int
+    tell: Callable[[Journal], None]
+
+
+TERMINATED: Final = Ending(0, lambda journal: journal.info(0, "Requested to terminate, exiting"))
+WITHOUT_ELECTION: Final = Ending(
+    1, lambda journal: journal.problem("command failed", err="finished without leader elect")
+)
+LOST: Final = Ending(1, lambda journal: journal.problem("Leaderelection lost"))
+
+
+class Process:
+    """A scheduler that takes part in an election, answers on its port, and follows its configuration file."""
+
+    def __init__(self, launch: Launch, environ: Mapping[str, str]) -> None:
+        self.options: Options = launch.options
+        self.prepared: Prepared = launch.prepared
+        self.journal = launch.journal
+        self.clock = launch.clock
+        self.election_health = ElectionHealth()
+        self.is_stopping = False
+        self.elector: Elector | None = None
+        self._rng = random.Random(random.SystemRandom().getrandbits(128))
+        self._hostname = socket.gethostname()
+        self.metrics = ProcessMetrics(
+            self.options.loaded.gates, timer=perf_counter, options=self.options.metrics
+        )
+        self._clients = Clients(
+            launch.server, self.options.client, self.clock, self._rng, environ, self.metrics.requests
+        )
+        self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._life: Life | None = None
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the cluster is known."""
+        return self._life is not None and self._life.is_synced
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it is for this process to schedule."""
+        if self.is_stopping:
+            return False
+        return self._life is not None and self._life.is_scheduling
+
+    @property
+    def _leads(self) -> bool:
+        return self.elector is not None and self.elector.is_leader
+
+    @property
+    def life(self) -> Life | None:
+        """The scheduler of now; another one after a reload."""
+        return self._life
+
+    def stop(self) -> None:
+        """End in good order; asked a second time, at once."""
+        if self._stop.is_set():
+            self.journal.flush()
+            os._exit(1)
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Read the configuration file again."""
+        self._reload.set()
+
+    def heed_signals(self) -> None:
+        """SIGTERM and SIGINT end it, SIGHUP has it read its file again, SIGUSR2 tells what it believes."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGUSR2, self._tell_all)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+    async def live(self) -> int:
+        """From the first word to the last; the exit code. Raises ConfigError."""
+        self.journal.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
+        async with AsyncExitStack() as stack:
+            self._main = await stack.enter_async_context(self._clients.client("scheduler"))
+            self._events = await stack.enter_async_context(self._clients.client())
+            await self._set_up_election(stack)
+            port = Port(self, self._clients)
+            try:
+                await stack.enter_async_context(port.open())
+            except ServingError as error:
+                raise ConfigError("serving", str(error)) from None
+            ending = await self._work()
+        ending.tell(self.journal)
+        return ending.code
+
+    # The course of things
+
+    async def _work(self) -> Ending:
+        """Schedule when it is our turn, until there is a reason to end."""
+        course = asyncio.create_task(self._course(), name="course")
+        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        following = asyncio.create_task(self._follow_file(), name="configuration file")
+        try:
+            await asyncio.wait({course, stopped, following}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                return await self._wind_up(course)
+            await (course if course.done() else following)
+            raise AssertionError("neither ends by itself")
+        except LeaseLostError:
+            return await self._give_up()
+        finally:
+            self.is_stopping = True
+            for task in (course, stopped, following):
+                task.cancel()
+            await asyncio.gather(course, stopped, following, return_exceptions=True)
+            if self._life is not None:
+                await self._life.end()
+
+    async def _course(self) -> None:
+        """Learn the cluster, wait to be elected, schedule. Ends only with what ends it all."""
+        if self.options.started.delay_cache_until_active and self.elector is not None:
+            await self.elector.acquire()
+        else:
+            await self._learn()
+            if self.elector is not None:
+                await self._unless_it_dies(self.elector.acquire())
+        if self.elector is None:
+            await self._schedule()
+            return
+        holding = asyncio.create_task(self.elector.hold(), name="lease")
+        working = asyncio.create_task(self._schedule(), name="leader")
+        try:
+            await asyncio.wait({holding, working}, return_when=asyncio.FIRST_COMPLETED)
+            await (holding if holding.done() else working)
+        finally:
+            holding.cancel()
+            working.cancel()
+            await asyncio.gather(holding, working, return_exceptions=True)
+
+    async def _learn(self) -> None:
+        if self._life is None:
+            self._life = self._begin_life(self.prepared)
+        await self._life.synced()
+
+    async def _schedule(self) -> None:
+        """Schedule until something must not be survived."""
+        await self._learn()
+        assert self._life is not None
+        with calm_collector():
+            self._life.begin_scheduling()
+            while True:
+                life = self._life
+                await asyncio.wait({life.task})
+                if life is self._life:
+                    await life.task
+                    raise AssertionError("a scheduler does not end by itself")
+
+    async def _unless_it_dies(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for something, unless the scheduler meanwhile ends with what must not be survived."""
+        assert self._life is not None
+        task = asyncio.create_task(waiting)
+        try:
+            await asyncio.wait({task, self._life.task}, return_when=asyncio.FIRST_COMPLETED)
+            await (task if task.done() else self._life.task)
+        finally:
+            task.cancel()
+
+    # The end
+
+    async def _wind_up(self, course: "asyncio.Task[None]") -> Ending:
+        """Let bindings end, give back the lease; others may begin."""
+        self.is_stopping = True
+        if self._life is not None:
+            await self._life.end_scheduling(GRACE)
+        course.cancel()
+        await asyncio.gather(course, return_exceptions=True)
+        if self.elector is None:
+            return WITHOUT_ELECTION
+        await self.elector.release(RELEASED_WITHIN)
+        return TERMINATED
+
+    async def _give_up(self) -> Ending:
+        """Somebody else may schedule by now: begin nothing more."""
+        self.is_stopping = True
+        if self._life is not None:
+            await self._life.end_scheduling(0)
+        assert self.elector is not None
+        await self.elector.release(RELEASED_WITHIN)
+        return LOST
+
+    # Parts
+
+    def _begin_life(self, prepared: Prepared) -> Life:
+        options = self.options
+        settings = Settings(
+            prepared.built,
+            options.loaded.gates,
+            prepared.registry,
+            options.longest_wait,
+            self._hostname,
+        )
+        scheduler = Scheduler(
+            self._main,
+            settings,
+            clock=self.clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            timer=perf_counter,
+            extenders=extenders_for(prepared.built),
+            journal=self.journal,
+            events=self._events,
+            may_schedule=None if self.elector is None else lambda: self._leads,
+        )
+        life = Life(scheduler, self.journal)
+        life.begin()
+        self.metrics.show(scheduler.context.metrics)
+        return life
+
+    async def _set_up_election(self, stack: AsyncExitStack) -> None:
+        election = self.options.election
+        if not election.leader_elect:
+            return
+        try:
+            timing = Timing.of(election)
+            client = await stack.enter_async_context(
+                self._clients.client("leader-election", timeout=timing.request_timeout)
+            )
+            me = identity(self._hostname, self._rng)
+            lock = lock_for(
+                election.resource_lock, client, election.resource_namespace, election.resource_name, me
+            )
+        except ElectionError as error:
+            raise ConfigError("election", str(error)) from None
+        component = self.prepared.built.profiles[0].scheduler_name
+        announcer = Announcer(
+            self._main,
+            component,
+            clock=self.clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            journal=self.journal,
+        )
+        stack.push_async_callback(announcer.drain, RELEASED_WITHIN)
+        self.elector = elector = Elector(
+            lock,
+            timing,
+            clock=self.clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            journal=self.journal,
+            announcer=announcer,
+        )
+        self.election_health.watch(elector)
+        self.metrics.watch_election(
+            elector.name, lambda: bool(elector.master_status), lambda: elector.slow_paths
+        )
+
+    def _tell_all(self) -> None:
+        if self._life is not None:
+            self._life.scheduler.debugger.tell()
+
+    # The configuration file
+
+    async def _follow_file(self) -> None:
+        """Read the file again when it changes, and when somebody asks for it."""
+        file = self.options.config_file
+        stamps = FileStamps([file] if file else [])
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._reload.wait()
+            except TimeoutError:
+                if not stamps.changed():
+                    continue
+                await self._until_calm(stamps)
+            self._reload.clear()
+            stamps.changed()
+            await self._reload_now()
+
+    async def _until_calm(self, stamps: FileStamps) -> None:
+        """Whoever writes a file may not be done with it."""
+        await asyncio.sleep(LOOK_EVERY / 10)
+        while stamps.changed():
+            await asyncio.sleep(LOOK_EVERY / 10)
+
+    async def _reload_now(self) -> None:
+        """Have a new scheduler, set up as the file says, take over from the old one; or keep that."""
+        try:
+            options = reload(self.options)
+            prepared = prepare(options)
+        except ConfigError as error:
+            self.journal.problem("Configuration was not reloaded, the old one stays in force", err=str(error))
+            return
+        for field in waiting_for_restart(options):
+            self.journal.warning("A change takes effect only when the process starts anew", field=field)
+        self.options, self.prepared = options, prepared
+        old = self._life
+        if old is not None:
+            await self._take_over(old, prepared)
+        names = [profile.scheduler_name for profile in prepared.built.profiles]
+        self.journal.info(0, "Reloaded configuration", file=options.config_file, profiles=names)
+
+    async def _take_over(self, old: Life, prepared: Prepared) -> None:
+        new = self._begin_life(prepared)
+        try:
+            await new.synced()
+            if old.is_scheduling:
+                await old.end_scheduling(GRACE)
+                await new.caught_up_with(old)
+                if not self.is_stopping:
+                    new.begin_scheduling()
+            self._life, new = new, old
+        finally:
+            await new.end()

@@ -1,0 +1,41 @@
+"""Which kube-scheduler this one stands in for, as `--version` says it."""
+
+import platform
+import sys
+from typing import Final
+
+from stowplan import __version__
+
+KUBERNETES: Final = "1.36.4"
+VERSION: Final = f"v{KUBERNETES}+stowplan.{__version__}"
+MINOR: Final = (1, 36)
+"""The version whose behaviour this is."""
+
+MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def version_answer(asked: str) -> str:
+    """What to print for a value of `--version`; nothing if nobody asked."""
+    return {"true": f"Kubernetes {VERSION}", "raw": _everything()}.get(asked, "")
+
+
+def _everything() -> str:
+    """Everything known of the build, in the form tools look for."""
+    major, minor = MINOR
+    fields = {
+        "Major": major,
+        "Minor": minor,
+        "EmulationMajor": "",
+        "EmulationMinor": "",
+        "MinCompatibilityMajor": "",
+        "MinCompatibilityMinor": "",
+        "GitVersion": VERSION,
+        "GitCommit": "",
+        "GitTreeState": "",
+        "BuildDate": "1970-01-01T00:00:00Z",
+        "GoVersion": "",
+        "Compiler": f"{platform.python_implementation()} {platform.python_version()}",
+        "Platform": f"{sys.platform}/{MACHINES.get(platform.machine(), platform.machine())}",
+    }
+    shown = ", ".join(f'{name}:"{value}"' for name, value in fields.items())
+    return f"version.Info{{{shown}}}"

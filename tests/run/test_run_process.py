@@ -1,0 +1,194 @@
+"""`stowplan run` from its start to its exit code, as those see it who start it."""
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from run.processes import Cluster, RunningScheduler, cluster, names
+
+ELECTED = "Successfully acquired lease"
+
+
+def test_a_leader_that_is_asked_to_end_gives_back_its_lease(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(3)
+            place.add_pod("before")
+            scheduler = await place.start("-v=2")
+            await place.bound("before")
+            place.add_pod("p")
+            await place.bound("p")
+            holder = place.lease()["holderIdentity"]
+            began = time.monotonic()
+            scheduler.signal(signal.SIGTERM)
+            assert await scheduler.ends() == 0
+            assert time.monotonic() - began < 5
+            assert holder
+            assert place.lease()["holderIdentity"] == ""
+            assert place.lease()["leaseDurationSeconds"] == 1
+            assert '"Requested to terminate, exiting"' in scheduler.lines[-1]
+            assert (place.scheduled("p"), place.scheduled("before")) == (1, 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_without_election_the_end_counts_as_a_failure(tmp_path: Path, number: signal.Signals) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(1)
+            place.add_pod("p")
+            scheduler = await place.start("--leader-elect=false")
+            await place.bound("p")
+            scheduler.signal(number)
+            assert await scheduler.ends() == 1
+            assert 'err="finished without leader elect"' in scheduler.lines[-1]
+            assert not place.lease()
+
+    asyncio.run(story())
+
+
+def test_a_candidate_ends_at_once_and_leaves_the_lease_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            leader = await place.start("-v=2")
+            await leader.says(ELECTED)
+            before = place.lease()["holderIdentity"]
+            candidate = await place.start("-v=2")
+            await candidate.says("Attempting to acquire leader lease")
+            candidate.signal(signal.SIGTERM)
+            assert await candidate.ends() == 0
+            assert place.lease()["holderIdentity"] == before
+
+    asyncio.run(story())
+
+
+def test_signals_that_mean_nothing_and_signals_that_ask(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(2)
+            place.add_pod("p")
+            scheduler = await place.start("--leader-elect=false")
+            await place.bound("p")
+            scheduler.signal(signal.SIGUSR1)
+            scheduler.signal(signal.SIGUSR2)
+            await scheduler.says("Dump of scheduling queue")
+            assert "name: p, namespace: default" in scheduler.log
+            place.add_pod("q")
+            await place.bound("q")
+
+    asyncio.run(story())
+
+
+def test_a_lost_lease_ends_the_process(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(1)
+            times = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=1500ms")
+            scheduler = await place.start("-v=2", *times, "--leader-elect-retry-period=300ms")
+            await scheduler.says(ELECTED)
+            steal(place)
+            assert await scheduler.ends() == 1
+            assert '"Leaderelection lost"' in scheduler.lines[-1]
+            place.add_pod("nobody-cares")
+            await asyncio.sleep(0.3)
+            assert place.node_of("nobody-cares") == ""
+
+    asyncio.run(story())
+
+
+def steal(place: Cluster) -> None:
+    """Somebody writes himself into the lease."""
+    from stowplan.api.catalogue import LEASES
+
+    lease = place.store.list(LEASES, "kube-system").items[0]
+    spec = {**lease["spec"], "holderIdentity": "a-thief", "leaseDurationSeconds": 3600}
+    place.store.update(LEASES, {**lease, "spec": spec})
+
+
+def test_a_changed_file_changes_the_profiles_of_a_scheduler_at_work(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(5)
+            config = place.write_config("default-scheduler")
+            scheduler = await place.start(config=config)
+            place.add_pod("first")
+            place.add_pod("early", schedulerName="second")
+            await place.bound("first")
+            busy = asyncio.create_task(keep_creating(place, scheduler))
+            config = place.write_config("default-scheduler", "second")
+            await scheduler.says(r'"Reloaded configuration".*second')
+            await place.bound("early")
+            created = await busy
+            await place.bound(*created)
+            await place.told_once(*created)
+
+    asyncio.run(story())
+
+
+async def keep_creating(place: Cluster, scheduler: RunningScheduler) -> list[str]:
+    """Create pods until the scheduler has its new configuration, and a few more."""
+    made: list[str] = []
+    rest = 20
+    while rest:
+        rest -= "Reloaded" in scheduler.log
+        name = f"busy-{len(made)}"
+        place.add_pod(name)
+        made.append(name)
+        await asyncio.sleep(0.01)
+    return made
+
+
+def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(1)
+            config = place.write_config("default-scheduler")
+            scheduler = await place.start(config=config)
+            await scheduler.says(ELECTED)
+            place.write_config("default-scheduler", more="nonsense: 1\n")
+            line = await scheduler.says("Configuration was not reloaded")
+            assert 'unknown field \\"nonsense\\"' in line
+            place.add_pod("p")
+            await place.bound("p")
+            place.write_config("default-scheduler", "third")
+            scheduler.signal(signal.SIGHUP)
+            await scheduler.says("Reloaded configuration")
+            place.add_pod("q", schedulerName="third")
+            await place.bound("q")
+
+    asyncio.run(story())
+
+
+def test_what_a_reload_cannot_change_is_said(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            config = place.write_config("default-scheduler")
+            scheduler = await place.start(config=config)
+            await scheduler.says(ELECTED)
+            place.write_config("default-scheduler", more="leaderElection: {leaderElect: false}\n")
+            assert 'field="leaderElection"' in await scheduler.says("only when the process starts anew")
+
+    asyncio.run(story())
+
+
+def test_a_standby_that_knows_the_cluster_takes_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(3)
+            leader = await place.start()
+            await leader.says(ELECTED)
+            standby = await place.start()
+            await standby.says("Attempting to acquire leader lease")
+            leader.signal(signal.SIGTERM)
+            assert await leader.ends() == 0
+            wanted = names(20)
+            for name in wanted:
+                place.add_pod(name)
+            await place.bound(*wanted)
+            await place.told_once(*wanted)
+
+    asyncio.run(story())

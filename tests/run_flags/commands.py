@@ -1,0 +1,52 @@
+"""Calling `stowplan run` in this process, without a scheduler behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+
+from stowplan.run.command import main
+from stowplan.run.options import Options
+from stowplan.run.starting import Launch
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users: [{name: me, user: {token: secret}}]
+"""
+
+
+@dataclass
+class Called:
+    """What came of a command line."""
+
+    code: int
+    stdout: str
+    stderr: str
+    launches: list[Launch] = field(default_factory=list)
+
+    @property
+    def options(self) -> Options:
+        (launch,) = self.launches
+        return launch.options
+
+    @property
+    def messages(self) -> list[str]:
+        """The lines of the log without severity, time and place."""
+        return [line.partition("] ")[2] for line in self.stderr.splitlines()]
+
+
+def call(*arguments: str, environ: Mapping[str, str] | None = None) -> Called:
+    stdout, stderr = StringIO(), StringIO()
+    launches: list[Launch] = []
+
+    def run(launch: Launch) -> int:
+        launches.append(launch)
+        return 0
+
+    code = main(arguments, run, environ=environ or {}, stdout=stdout, stderr=stderr)
+    return Called(code, stdout.getvalue(), stderr.getvalue(), launches)
