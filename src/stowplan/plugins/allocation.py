@@ -158,9 +158,9 @@ def _by_curve_one(figures: list[Figure], weights: list[int], curve: list[int]) -
     return math.floor(summed / total + 0.5) if total else 0
 
 
-def utilization_scores(shape: Sequence[UtilizationShapePoint]) -> IntArray:
+def utilization_scores(shape: Sequence[UtilizationShapePoint], highest: int = MAX_NODE_SCORE) -> IntArray:
     """The score of every whole percentage of utilization, by straight lines between the points of a shape."""
-    scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
+    scale = highest // MAX_SHAPE_SCORE
     points = [(point.utilization, point.score * scale) for point in shape]
     return np.array([_on_curve(points, percent) for percent in range(101)], dtype=np.int64)
 

@@ -6,6 +6,7 @@ from stowplan.api.writes import Binding
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin
+from stowplan.logs import Ref
 
 
 class DefaultBinder(Plugin):
@@ -14,4 +15,13 @@ class DefaultBinder(Plugin):
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         metadata = ObjectMeta(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         target = ObjectReference(kind="Node", name=node)
-        await self.handle.scheduler.client.bind(Binding(metadata=metadata, target=target))
+        scheduler = self.handle.scheduler
+        if scheduler.journal.shows(3):
+            scheduler.journal.info(
+                3,
+                "Attempting to bind pod to node",
+                logger="Bind.DefaultBinder",
+                pod=Ref(pod.key),
+                node=Ref(node),
+            )
+        await scheduler.client.bind(Binding(metadata=metadata, target=target))

@@ -1,4 +1,4 @@
-"""Name → class of every in-tree plugin that is built."""
+"""Name → class of every plugin that is built: those of the tree, and those of earlier releases."""
 
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
@@ -7,6 +7,19 @@ from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.plugins.dynamicresources import DynamicResources
 from stowplan.plugins.imagelocality import ImageLocality
 from stowplan.plugins.interpodaffinity import InterPodAffinity
+from stowplan.plugins.legacy.balancedresourceallocation import BalancedResourceAllocation
+from stowplan.plugins.legacy.cinderlimits import MaxCinderVolumeCount
+from stowplan.plugins.legacy.equalpriority import EqualPriority
+from stowplan.plugins.legacy.leastandmost import NodeResourcesLeastAllocated, NodeResourcesMostAllocated
+from stowplan.plugins.legacy.nodecondition import NodeCondition
+from stowplan.plugins.legacy.nodelabel import NodeLabel
+from stowplan.plugins.legacy.nodepreferavoidpods import NodePreferAvoidPods
+from stowplan.plugins.legacy.nodepressure import NodeDiskPressure, NodeMemoryPressure, NodePIDPressure
+from stowplan.plugins.legacy.noderesourcelimits import NodeResourceLimits
+from stowplan.plugins.legacy.noexecutetaints import NoExecuteTaints
+from stowplan.plugins.legacy.requestedtocapacityratio import RequestedToCapacityRatio
+from stowplan.plugins.legacy.selectorspread import SelectorSpread
+from stowplan.plugins.legacy.serviceaffinity import ServiceAffinity
 from stowplan.plugins.nodeaffinity import NodeAffinity
 from stowplan.plugins.nodedeclaredfeatures import NodeDeclaredFeatures
 from stowplan.plugins.nodename import NodeName
@@ -57,7 +70,30 @@ IN_TREE: dict[str, type[Plugin]] = {
     )
 }
 
+LEGACY: dict[str, type[Plugin]] = {
+    cls.name: cls
+    for cls in (
+        NodeCondition,
+        NodeMemoryPressure,
+        NodeDiskPressure,
+        NodePIDPressure,
+        NoExecuteTaints,
+        NodeLabel,
+        ServiceAffinity,
+        MaxCinderVolumeCount,
+        SelectorSpread,
+        NodePreferAvoidPods,
+        NodeResourceLimits,
+        NodeResourcesLeastAllocated,
+        NodeResourcesMostAllocated,
+        BalancedResourceAllocation,
+        RequestedToCapacityRatio,
+        EqualPriority,
+    )
+}
+"""Plugins that kube-scheduler no longer has, for configurations that name them."""
+
 
 def in_tree_registry() -> Registry:
-    """A registry of the in-tree plugins, to which others can be added."""
-    return Registry(IN_TREE)
+    """A registry of the in-tree plugins and those of earlier releases, to which others can be added."""
+    return Registry(IN_TREE, LEGACY)

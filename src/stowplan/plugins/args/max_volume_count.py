@@ -26,3 +26,10 @@ class MaxGCEPDVolumeCountArgs(MaxVolumeCountArgs, frozen=True):
 
 class MaxAzureDiskVolumeCountArgs(MaxVolumeCountArgs, frozen=True):
     """Arguments of MaxAzureDiskVolumeCount."""
+
+
+class MaxCinderVolumeCountArgs(MaxVolumeCountArgs, frozen=True, forbid_unknown_fields=True):
+    """Arguments of MaxCinderVolumeCount, which are read like those of plugins of earlier releases."""
+
+    api_version: str = ""
+    kind: str = ""

@@ -46,8 +46,8 @@ class Wanted(NamedTuple):
     problem: Problem | None
 
 
-class _MaxVolumeCount(Plugin):
-    """Counts the disks of one kind on each node."""
+class LimitByKind(Plugin):
+    """Counts the disks of one kind on each node. The base of a plugin per kind."""
 
     kind: ClassVar[str]
     field: ClassVar[str]
@@ -146,7 +146,7 @@ class _MaxVolumeCount(Plugin):
         return self.limit_of_machine(next((labels[key] for key in _MACHINE if key in labels), ""))
 
 
-class MaxEBSVolumeCount(_MaxVolumeCount):
+class MaxEBSVolumeCount(LimitByKind):
     """Elastic block stores of AWS."""
 
     args_type = MaxEBSVolumeCountArgs
@@ -158,7 +158,7 @@ class MaxEBSVolumeCount(_MaxVolumeCount):
         return _BLOCK_STORES_OF_FEWER if _FEWER_BLOCK_STORES.search(machine) else _BLOCK_STORES
 
 
-class MaxGCEPDVolumeCount(_MaxVolumeCount):
+class MaxGCEPDVolumeCount(LimitByKind):
     """Persistent disks of GCE."""
 
     args_type = MaxGCEPDVolumeCountArgs
@@ -167,7 +167,7 @@ class MaxGCEPDVolumeCount(_MaxVolumeCount):
     resource = "attachable-volumes-gce-pd"
 
 
-class MaxAzureDiskVolumeCount(_MaxVolumeCount):
+class MaxAzureDiskVolumeCount(LimitByKind):
     """Disks of Azure."""
 
     args_type = MaxAzureDiskVolumeCountArgs
