@@ -44,7 +44,7 @@ def test_it_tells_of_what_is_there_and_of_what_happens(stream: bool) -> None:
             assert world.handler.told[2:] == ["+c", "~a", "~b", "-b"]
             assert world.reflector.resource_version == str(store.version)
             world.check()
-        assert world.client.asked == (["stream"] if stream else ["list", "watch 2"])
+        assert world.client.asked == (["stream"] if stream else ["list 0", "watch 2"])
 
     in_world(main, stream=stream)
 
@@ -60,7 +60,7 @@ def test_a_watch_that_ends_is_resumed_without_listing(stream: bool) -> None:
             world.store.create(c.PODS, pod("b"))
             await asyncio.sleep(0.5)
             world.check()
-        first = ["stream"] if stream else ["list", "watch 0"]
+        first = ["stream"] if stream else ["list 0", "watch 0"]
         assert world.client.asked == [*first, "watch 1"]
         assert (world.reflector.failures, world.reports) == (0, [])
 
@@ -138,7 +138,7 @@ def test_a_first_list_that_fails_is_tried_again() -> None:
         async with running(world):
             await asyncio.sleep(60)
             world.check()
-        assert world.client.asked == ["list", "list", "list", "watch 1"]
+        assert world.client.asked == ["list 0", "list 0", "list 0", "watch 1"]
 
     in_world(main)
 
@@ -182,7 +182,7 @@ def test_a_server_that_cannot_stream_the_first_state_is_listed_from(code: int) -
         async with running(world):
             await asyncio.sleep(0.5)
             world.check()
-        assert world.client.asked == ["stream", "list", "watch 1"]
+        assert world.client.asked == ["stream", "list 0", "watch 1"]
 
     in_world(main, stream=True)
 
@@ -199,7 +199,7 @@ def test_a_server_that_went_back_in_time_is_listed_from_anew() -> None:
             world.client.hang_up()
             await asyncio.sleep(30)
             world.check()
-        assert world.client.asked == ["list", "watch 2", "watch 3", "list", "watch 3"]
+        assert world.client.asked == ["list 0", "watch 2", "watch 3", "list", "watch 3"]
 
     in_world(main)
 
@@ -210,14 +210,107 @@ def test_a_stream_that_ends_before_the_first_state_is_complete_changes_nothing()
             world.store.create(c.PODS, pod(name))
         world.client.stop_after = 2
         async with running(world):
-            await asyncio.sleep(30)
+            await asyncio.sleep(0.5)
             assert not world.reflector.has_synced
             assert world.handler.told == []
             world.client.stop_after = None
             await asyncio.sleep(30)
             world.check()
+        assert world.client.asked == ["stream", "stream"]
 
     in_world(main, stream=True)
+
+
+def test_streams_that_never_complete_are_replaced_by_a_list() -> None:
+    async def main(world: World) -> None:
+        for name in "abc":
+            world.store.create(c.PODS, pod(name))
+        world.client.stop_after = 2
+        async with running(world):
+            await asyncio.sleep(30)
+            world.check()
+        assert world.client.asked[:4] == ["stream", "stream", "list 0", "watch 3"]
+
+    in_world(main, stream=True)
+
+
+def test_a_server_that_fails_a_stream_is_asked_for_a_list_at_once_and_later_for_a_stream_again() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.extend([UNAVAILABLE] * 4)
+        async with running(world):
+            await asyncio.sleep(30)
+            world.check()
+        assert world.client.asked == ["stream", "list 0", "stream", "list 0", "stream"]
+        assert world.client.times[0] == world.client.times[1] < world.client.times[2]
+        assert world.reports == ["pods: down for repairs"] * 2
+
+    in_world(main, stream=True)
+
+
+FORBIDDEN = ApiError(403, "Forbidden", "pods is forbidden: no rights")
+ABSENT = ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+@pytest.mark.parametrize("refusal", [FORBIDDEN, ABSENT])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_refused_is_told_once_and_comes_alive_when_it_is_granted(
+    refusal: ApiError, stream: bool
+) -> None:
+    async def main(world: World) -> None:
+        world.store.create(c.PODS, pod("a"))
+        world.client.moods.extend([refusal] * 5)
+        async with running(world):
+            await world.reflector.wait_settled()
+            assert world.reflector.refusal == refusal.message
+            assert not world.reflector.has_synced
+            await asyncio.sleep(600)
+            world.check()
+            assert world.reflector.refusal == ""
+            assert world.reflector.failures == 5
+        assert world.reports == [f"cannot watch pods: {refusal.message}; nothing is bound"]
+        assert world.informed == ["pods can be watched now"]
+
+    in_world(main, stream=stream, without="nothing is bound")
+
+
+def test_what_cannot_be_done_without_is_told_every_time() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.extend([FORBIDDEN] * 3)
+        async with running(world):
+            await world.reflector.wait_synced()
+        assert world.reports == ["cannot watch pods: pods is forbidden: no rights"] * 3
+
+    in_world(main)
+
+
+def test_a_refused_resource_can_be_asked_for_again_without_waiting() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.extend([FORBIDDEN] * 2)
+        async with running(world):
+            await world.reflector.wait_settled()
+            for expected in (False, True):
+                await asyncio.sleep(0.1)
+                world.reflector.ask_again()
+                await world.reflector.wait_settled()
+                assert world.reflector.has_synced is expected
+            world.reflector.ask_again()
+            await world.reflector.wait_settled()
+            assert world.clock.now() - world.client.times[0] < 0.3
+
+    in_world(main, without="nothing is bound")
+
+
+def test_trouble_is_not_taken_for_a_refusal() -> None:
+    async def main(world: World) -> None:
+        world.client.moods.extend([UNAVAILABLE, ApiError(401, "Unauthorized", "who?")] * 2)
+        async with running(world):
+            settled = asyncio.create_task(world.reflector.wait_settled())
+            await asyncio.sleep(3)
+            assert not settled.done()
+            await settled
+            assert world.reflector.has_synced
+
+    in_world(main, without="nothing is bound")
 
 
 def test_what_changes_while_the_first_state_is_streamed_is_taken_in() -> None:

@@ -97,13 +97,16 @@ class Moody(InProcessClient):
 class World:
     """What a test of a reflector has at hand."""
 
-    def __init__(self, clock: VirtualClock, *, stream: bool = False, **options: Any) -> None:
+    def __init__(
+        self, clock: VirtualClock, *, stream: bool = False, without: str = "", **options: Any
+    ) -> None:
         buffer = options.pop("buffer", 1000)
         self.clock = clock
         self.store = Store(clock, random.Random(1), **options)
         self.client = Moody(self.store, clock, buffer=buffer)
         self.handler = Checked()
         self.reports: list[str] = []
+        self.informed: list[str] = []
         self.reflector = Reflector(
             self.client,
             c.PODS,
@@ -113,6 +116,8 @@ class World:
             rng=random.Random(2),
             report=self.reports.append,
             stream=stream,
+            without=without,
+            inform=self.informed.append,
         )
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from docs.pages import PAGES, ROOT, blocks, commands, write_files
 
-LASTING = ("stowplan up", "stowplan apiserver", "stowplan kubelets", "stowplan controllers")
+LASTING = ("stowplan run", "stowplan up", "stowplan apiserver", "stowplan kubelets", "stowplan controllers")
 LANGUAGES = {"console", "python", "yaml", "text"}
 RUNS = [
     pytest.param(page, command, id=f"{page.stem}: {command}") for page in PAGES for command in commands(page)

@@ -10,15 +10,20 @@ from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.apiserver.watches import LIMIT
 from stowplan.embedded.store import Store
 
 
 @asynccontextmanager
-async def serving(folder: Path, **listening: Any) -> AsyncIterator[tuple[Store, ApiServer, Path]]:
+async def serving(
+    folder: Path, watch_limit: int = LIMIT, **listening: Any
+) -> AsyncIterator[tuple[Store, ApiServer, Path]]:
     clock = RealClock()
     store = Store(clock, random.Random(1), admission=ClusterAdmission())
     furnish(store)
-    async with ApiServer(store, Listening(**listening), clock=clock, rng=random.Random(1)) as server:
+    async with ApiServer(
+        store, Listening(**listening), clock=clock, rng=random.Random(1), watch_limit=watch_limit
+    ) as server:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(server.kubeconfig())
         yield store, server, kubeconfig

@@ -92,6 +92,9 @@ class NastyServer:
         given = {"clock": RealClock(), "rng": random.Random(1), "qps": -1, "environ": {}}
         return HttpClient(server, **{**given, **options})
 
+    def _script_for(self, head: bytes) -> bytes | Act:
+        return self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.current_task()
@@ -104,10 +107,22 @@ class NastyServer:
                 body = await reader.readexactly(int(length)) if length else b""
                 self.requests.append(head + body)
                 self.times.append(asyncio.get_running_loop().time())
-                script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+                script = self._script_for(head)
                 if isinstance(script, bytes):
                     writer.write(script)
                 else:
                     await script(writer)
         writer.close()
         self._tasks.discard(task)
+
+
+class ChoosingServer(NastyServer):
+    """Chooses its script by what is asked for: the method and the target of a request."""
+
+    def __init__(self, choose: Callable[[str, str], bytes | Act], tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls=tls)
+        self._choose = choose
+
+    def _script_for(self, head: bytes) -> bytes | Act:
+        method, target, _ = head.decode().split(" ", 2)
+        return self._choose(method, target)

@@ -13,7 +13,7 @@ from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
-from stowplan.client import Reflector
+from stowplan.client import Reflector, Retries
 from stowplan.client.http import client as http_client
 from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient
@@ -136,6 +136,45 @@ def test_a_reflector_follows_a_server_through_this_client(tmp_path: Path, stream
                 f"default/{one['metadata']['name']}": one for one in store.list(PODS).items
             }
             assert reflector.failures == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reflector_that_is_cut_off_again_and_again_misses_nothing(
+    tmp_path: Path, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has just started gives a watcher room for some ten events, then drops it."""
+    monkeypatch.setattr("stowplan.client.reflector.Retries", lambda rng: Retries(rng, first=0.01))
+
+    async def run() -> None:
+        async with (
+            serving(tmp_path, watch_limit=6000) as (store, _, kubeconfig),
+            client_of(kubeconfig) as client,
+        ):
+            told: list[str] = []
+            reflector = Reflector(
+                client,
+                PODS,
+                AnyObject,
+                Seen(),
+                clock=RealClock(),
+                rng=random.Random(1),
+                report=told.append,
+                stream=stream,
+            )
+            task = asyncio.create_task(reflector.run())
+            await asyncio.wait_for(reflector.wait_synced(), 5)
+            for number in range(300):
+                store.create(PODS, pod(f"p{number}"))
+                if number % 30 == 0:
+                    await asyncio.sleep(0.02)
+            async with asyncio.timeout(10):
+                while reflector.resource_version != str(store.version):
+                    await asyncio.sleep(0.02)
+            task.cancel()
+            assert len(reflector.objects) == 300
+            assert told
 
     asyncio.run(run())
 

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from nastyserver import OK, NastyServer, answer
+from nastyserver import OK, NastyServer, answer, bit_by_bit
 
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
@@ -217,9 +217,9 @@ def test_an_expired_id_token_is_renewed_by_its_issuer() -> None:
     asyncio.run(run())
 
 
-def client_certificate(now: float) -> tuple[bytes, bytes]:
+def client_certificate(now: float, owner: str = "scheduler") -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "scheduler")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, owner)])
     begin = datetime.fromtimestamp(now, UTC) - timedelta(hours=1)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(7).not_valid_before(begin).not_valid_after(begin + timedelta(days=9))
@@ -263,6 +263,57 @@ def test_certificates_are_shown_from_data_from_files_and_from_commands(tmp_path:
                     Trust(certificate=Secret(certificate), key=Secret(other), where="here"),
                 )
             )
+
+    asyncio.run(run())
+
+
+def test_an_expired_certificate_is_renewed_and_shown_over_new_connections_only(tmp_path: Path) -> None:
+    """Servers look at a certificate's end with every request, also over a connection it once opened."""
+
+    async def run() -> None:
+        now = RealClock().now()
+        old, new = client_certificate(now, "old"), client_certificate(now, "new")
+        own = self_signed(["127.0.0.1"], now)
+        tls = own.context()
+        tls.verify_mode = ssl.CERT_REQUIRED
+        for certificate, _ in (old, new):
+            tls.load_verify_locations(cadata=certificate.decode())
+        for suffix, text in zip(("c.pem", "k.pem"), old, strict=True):
+            (tmp_path / suffix).write_bytes(text)
+        by_file = Secret(file=str(tmp_path / "c.pem")), Secret(file=str(tmp_path / "k.pem"))
+        trust = Trust(Secret(own.certificate), *by_file)
+        slow_ok = bit_by_bit(OK, 30, 0.02)
+        async with (
+            NastyServer(slow_ok, OK, REFUSED, OK, tls=tls) as server,
+            made(Server(Address.parse(server.url), trust)) as client,
+        ):
+            busy = asyncio.create_task(get(client))
+            while not server.requests:
+                await asyncio.sleep(0.005)
+            await get(client)
+            assert server.connections == 2
+            for suffix, text in zip(("c.pem", "k.pem"), new, strict=True):
+                (tmp_path / suffix).write_bytes(text)
+            assert await get(client) == {}
+            assert server.connections == 3
+            await busy
+            await asyncio.gather(*(get(client) for _ in range(3)))
+            assert server.connections == 5
+
+    asyncio.run(run())
+
+
+def test_a_token_that_others_have_renewed_meanwhile_is_not_renewed_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        identity = Identity(plugin=plugin(tmp_path, printing("x")))
+        late = bit_by_bit(REFUSED, 40, 0.05)
+        async with NastyServer(late, OK) as server, server.client(identity=identity) as client:
+            first = asyncio.create_task(get(client))
+            while not server.requests:
+                await asyncio.sleep(0.005)
+            client._transport._credentials._value = "Bearer fresh"  # type: ignore[attr-defined]
+            await first
+        assert (authorizations(server), runs(tmp_path)) == (["Bearer x", "Bearer fresh"], 1)
 
     asyncio.run(run())
 

@@ -9,6 +9,7 @@ from nastyserver import CREATED, OK, NastyServer, answer, bit_by_bit, chunked, d
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.meta import ObjectMeta
+from stowplan.api.node import Node
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
@@ -102,6 +103,59 @@ def test_a_write_whose_answer_is_lost_or_garbage_is_unreachable_and_not_sent_aga
                 await client.create(PODS, {"metadata": {"name": "a"}}, namespace="default")
             assert failure.value.is_unreachable
             assert failure.value.message.startswith(f'Post "{server.url}/api/v1/namespaces/default/pods": ')
+        assert len(server.requests) == 1
+
+    asyncio.run(run())
+
+
+def bound_to(node: str) -> bytes:
+    message = (
+        f'Operation cannot be fulfilled on pods/binding "web": pod web is already assigned to node "{node}"'
+    )
+    text = {"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": message}
+    return answer("409 Conflict", msgspec.json.encode(text))
+
+
+def test_a_binding_whose_answer_was_lost_is_sent_again_and_done_if_it_was_done() -> None:
+    async def run() -> None:
+        async with NastyServer(drop, bound_to("n1")) as server, server.client() as client:
+            await client.bind(BINDING)
+        assert len(server.requests) == 2
+        assert server.requests[0] == server.requests[1]
+        async with NastyServer(drop, bound_to("n10")) as server, server.client() as client:
+            with pytest.raises(ApiError, match='already assigned to node "n10"'):
+                await client.bind(BINDING)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [PatchType.STRATEGIC, PatchType.MERGE])
+def test_a_patch_of_maps_whose_answer_was_lost_is_sent_again(kind: PatchType) -> None:
+    async def run() -> None:
+        async with NastyServer(drop, OK) as server, server.client() as client:
+            await client.patch(PODS, "default", "web", {"status": {}}, kind)
+        assert len(server.requests) == 2
+
+    asyncio.run(run())
+
+
+def test_a_patch_of_steps_whose_answer_was_lost_is_not_sent_again() -> None:
+    async def run() -> None:
+        async with NastyServer(drop, OK) as server, server.client() as client:
+            with pytest.raises(ApiError) as failure:
+                await client.patch(PODS, "default", "web", [{"op": "remove", "path": "/a"}], PatchType.JSON)
+        assert failure.value.is_unreachable
+        assert len(server.requests) == 1
+
+    asyncio.run(run())
+
+
+def test_a_list_is_not_asked_for_again_where_its_reader_does_that() -> None:
+    async def run() -> None:
+        failed = answer("503 Service Unavailable", b"upstream is away")
+        async with NastyServer(failed) as server, server.client() as client:
+            with pytest.raises(ApiError, match="upstream is away"):
+                await client.list(NODES, Node)
         assert len(server.requests) == 1
 
     asyncio.run(run())

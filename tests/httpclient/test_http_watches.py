@@ -65,10 +65,9 @@ def test_a_watch_asks_for_what_it_needs() -> None:
             await events_of(client, since="7")
         first, second = (request.split(b" ")[1].decode() for request in server.requests)
         for part in (
-            "/api/v1/nodes?watch=true&",
-            "allowWatchBookmarks=true",
-            "resourceVersion=7",
-            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            "/api/v1/nodes?allowWatchBookmarks=true&",
+            "resourceVersion=7&resourceVersionMatch=NotOlderThan&sendInitialEvents=true",
+            "&watch=true",
             "labelSelector=a%20in%20%28b%2Cc%29",
             "fieldSelector=spec.unschedulable%3Dfalse",
         ):
@@ -192,5 +191,90 @@ def test_a_slow_reader_slows_the_server_down_and_misses_nothing(monkeypatch: pyt
             waiting = watch._lines.size
             assert waiting < 3_000_000
             assert [event.key async for event in watch] == [f"n{number}" for number in range(1, 3000)]
+
+    asyncio.run(run())
+
+
+PERIODIC = b'{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"12"}}}\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "initial", "seen"),
+    [
+        ([], False, 0),
+        ([PERIODIC], False, 1),
+        ([BOOKMARK, PERIODIC], True, 2),
+        ([line("ADDED", "a")], True, 1),
+    ],
+    ids=["from the beginning", "after bookmarks", "after the first state", "in the first state"],
+)
+def test_a_watch_that_falls_silent_ends(
+    lines: list[bytes], initial: bool, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stowplan.client.http.watch.SILENCE", 0.2)
+    monkeypatch.setattr("stowplan.client.http.watch.INITIAL_SILENCE", 0.2)
+
+    async def run() -> None:
+        text = chunked(*lines, end=False)
+        async with NastyServer(text) as server, server.client(answer_seconds=0.2) as client:
+            watch = client.watch(NODES, Node, initial_events=initial)
+            for _ in range(seen):
+                await anext(watch)
+            with pytest.raises(StopAsyncIteration):
+                await asyncio.wait_for(anext(watch), 5)
+
+    asyncio.run(run())
+
+
+def test_a_quiet_watch_lasts_until_the_server_should_have_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stowplan.client.http.client._SHORTEST_WATCH", 0)
+    monkeypatch.setattr("stowplan.client.http.client._LONGEST_WATCH", 1)
+    monkeypatch.setattr("stowplan.client.http.watch._SLACK", 0.5)
+
+    async def run() -> None:
+        async with NastyServer(chunked(end=False)) as server, server.client(answer_seconds=0.1) as client:
+            began = asyncio.get_running_loop().time()
+            assert await events_of(client) == []
+            assert asyncio.get_running_loop().time() - began > 0.4
+
+    asyncio.run(run())
+
+
+def test_an_object_with_metadata_that_cannot_be_read_is_told_by_name_and_version() -> None:
+    bad = line("MODIFIED", "bad", 8, metadata={"annotations": 7})
+
+    async def run() -> None:
+        async with NastyServer(chunked(bad)) as server, server.client() as client:
+            (event,) = await events_of(client)
+        assert (event.type, event.key, event.resource_version) == ("MODIFIED", "bad", "8")
+        assert "annotations" in event.problem
+
+    asyncio.run(run())
+
+
+def test_who_manages_which_field_is_left_out() -> None:
+    managed = line("ADDED", "a", metadata={"managedFields": [{"manager": "kubectl"}], "labels": {"x": "y"}})
+
+    async def run() -> None:
+        async with NastyServer(chunked(managed)) as server, server.client() as client:
+            found = await anext(client.watch(NODES, AnyObject))
+        assert found.object is not None
+        assert found.object.data["metadata"].keys() == {"name", "resourceVersion", "labels"}
+
+    asyncio.run(run())
+
+
+def test_a_watch_may_be_quiet_for_longer_once_everything_has_been_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stowplan.client.http.watch.INITIAL_SILENCE", 0.1)
+
+    async def run() -> None:
+        text = chunked(BOOKMARK, end=False)
+        async with NastyServer(text) as server, server.client(answer_seconds=0.2) as client:
+            watch = client.watch(NODES, Node, initial_events=True)
+            await anext(watch)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(watch), 0.5)
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reuse import strategies as some
 from reuse.picture import imagined, picture, usage
-from reuse.profiles import PROFILES, REGISTRY
+from reuse.profiles import GENERAL, PROFILES, REGISTRY
 from reuse.world import World, marked_for_deletion, on_rows
 from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node, NodeStatus
@@ -19,7 +19,7 @@ from stowplan.framework.framework import Framework
 
 indexes = st.integers(0, 40)
 whiches = st.integers(0, 2)
-profile_names = st.sampled_from(sorted(PROFILES))
+profile_names = st.sampled_from(sorted(GENERAL))
 
 
 def ballast(count: int) -> list[Node]:
@@ -67,6 +67,11 @@ class ReuseMachine(RuleBasedStateMachine):
     def begin(
         self, templates: list[Pod], asked: list[tuple[str, int, int]], nodes: list[Node], more: int
     ) -> None:
+        self._begin(templates, asked, nodes, more)
+
+    def _begin(
+        self, templates: list[Pod], asked: list[tuple[str, int, int]], nodes: list[Node], more: int
+    ) -> None:
         self.pending = [self.world.named(template) for template in templates]
         self.asked = asked
         for node in (*nodes, *ballast(more)):
@@ -86,7 +91,11 @@ class ReuseMachine(RuleBasedStateMachine):
         self.world.remove_node(_pick(self.world.nodes, index))
 
     @precondition(lambda self: self.world.nodes)
-    @rule(index=indexes, key=st.sampled_from([some.ZONE, some.HOSTNAME, some.RACK, "disk"]), data=st.data())
+    @rule(
+        index=indexes,
+        key=st.sampled_from([some.ZONE, some.HOSTNAME, some.RACK, some.BETA_ZONE, "disk"]),
+        data=st.data(),
+    )
     def relabel_node(self, index: int, key: str, data: st.DataObject) -> None:
         node = self._node(index)
         labels = data.draw(some.node_labels(node.name))
@@ -105,7 +114,7 @@ class ReuseMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.nodes)
     @rule(
         index=indexes,
-        what=st.sampled_from(["allocatable", "images", "features", "annotations"]),
+        what=st.sampled_from(["allocatable", "images", "features", "conditions", "annotations"]),
         data=st.data(),
     )
     def change_node_quietly(self, index: int, what: str, data: st.DataObject) -> None:
@@ -118,6 +127,8 @@ class ReuseMachine(RuleBasedStateMachine):
             status = replace(status, images=data.draw(some.images))
         elif what == "features":
             status = replace(status, declared_features=data.draw(some.features))
+        elif what == "conditions":
+            status = replace(status, conditions=data.draw(some.conditions))
         else:
             meta = replace(meta, annotations=data.draw(some.annotations))
         self.world.put_node(replace(node, metadata=meta, status=status))

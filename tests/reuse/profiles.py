@@ -32,7 +32,7 @@ from stowplan.plugins.args import (
     UtilizationShapePoint,
 )
 from stowplan.plugins.catalog import IN_TREE_POINTS, default_plugins
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import LEGACY, in_tree_registry
 
 
 class SameRack(Plugin):
@@ -138,7 +138,7 @@ def profile(
     """The default plugins, some with other weights, and others after them."""
     changed = {use.name: use for use in uses}
     stock = [changed.pop(use.name, use) for use in default_plugins()]
-    implements = {**IN_TREE_POINTS, **REGISTRY.added}
+    implements = {**IN_TREE_POINTS, **REGISTRY.offered}
     plugins = resolve_plugins(name, {}, [*stock, *changed.values()], implements)
     return ProfileSpec(name, plugins=plugins, args=args or {})
 
@@ -228,7 +228,82 @@ CURVED = profile(
 )
 OWN_BY_NODE = profile("own-by-node", uses=tuple(PluginUse(cls.name, 2) for cls in BY_NODE))
 OWN_BY_COLUMN = profile("own-by-column", uses=tuple(PluginUse(cls.name, 2) for cls in BY_COLUMN))
+AS_OF_1_18 = profile(
+    "as-of-1.18",
+    uses=tuple(PluginUse(name, 2) for name in LEGACY),
+    args={
+        "NodeLabel": {
+            "absentLabels": ["retired"],
+            "presentLabelsPreference": [RACK, "disk"],
+            "absentLabelsPreference": ["gen"],
+        },
+        "ServiceAffinity": {"affinityLabels": ["disk", "gen"], "antiAffinityLabelsPreference": [RACK, ZONE]},
+        "RequestedToCapacityRatio": {
+            "shape": [{"utilization": 0, "score": 0}, {"utilization": 70, "score": 10}],
+            "resources": [{"name": "cpu", "weight": 2}, {"name": "memory"}, {"name": GPU, "weight": 3}],
+        },
+    },
+)
+AS_OF_1_9 = profile(
+    "as-of-1.9",
+    uses=tuple(PluginUse(name, 1) for name in LEGACY if name not in ("NodeCondition", "NodeDiskPressure")),
+    args={
+        "NodeLabel": {"presentLabels": [HOSTNAME], "presentLabelsPreference": ["disk"]},
+        "ServiceAffinity": {"antiAffinityLabelsPreference": [ZONE], "maxPriority": 10},
+        "SelectorSpread": {"anySelector": True, "maxPriority": 10},
+        **{
+            name: {"maxPriority": 10}
+            for name in (
+                "NodeResourcesLeastAllocated",
+                "NodeResourcesMostAllocated",
+                "BalancedResourceAllocation",
+                "RequestedToCapacityRatio",
+                "NodeResourceLimits",
+                "EqualPriority",
+            )
+        },
+    },
+)
 
-PROFILES = {
-    spec.scheduler_name: spec for spec in (DEFAULT, PACKING, SPREADING, CURVED, OWN_BY_NODE, OWN_BY_COLUMN)
+
+def _apart(name: str, **args: Any) -> ProfileSpec:
+    """Nothing but what keeps pods of a service or controller apart, so that nothing hides it."""
+    uses = [
+        PluginUse(plugin, 1)
+        for plugin in (
+            "PrioritySort",
+            "NodeResourcesFit",
+            "SelectorSpread",
+            "ServiceAffinity",
+            "DefaultBinder",
+        )
+    ]
+    implements = {**IN_TREE_POINTS, **REGISTRY.offered}
+    return ProfileSpec(name, plugins=resolve_plugins(name, {}, uses, implements), args=args)
+
+
+APART = _apart("apart", ServiceAffinity={"antiAffinityLabelsPreference": [RACK, ZONE]})
+TOGETHER = _apart(
+    "together",
+    SelectorSpread={"anySelector": True, "maxPriority": 10},
+    ServiceAffinity={
+        "affinityLabels": ["disk", "gen"],
+        "antiAffinityLabelsPreference": [RACK],
+        "maxPriority": 10,
+    },
+)
+
+GENERAL = {
+    spec.scheduler_name: spec
+    for spec in (
+        DEFAULT,
+        PACKING,
+        SPREADING,
+        CURVED,
+        OWN_BY_NODE,
+        OWN_BY_COLUMN,
+        AS_OF_1_18,
+        AS_OF_1_9,
+    )
 }
+PROFILES = {**GENERAL, APART.scheduler_name: APART, TOGETHER.scheduler_name: TOGETHER}

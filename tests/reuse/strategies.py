@@ -12,7 +12,7 @@ from stowplan.api.meta import (
     ObjectMeta,
     OwnerReference,
 )
-from stowplan.api.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
+from stowplan.api.node import ContainerImage, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from stowplan.api.pod import (
     Affinity,
     Container,
@@ -36,10 +36,13 @@ from stowplan.api.workloads import ReplicaSet, Service, ServiceSpec, SetSpec
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 RACK = "rack"
 GPU = "example.com/gpu"
 FPGA = "example.com/fpga"
 MIB = 1024 * 1024
+AVOIDING = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+AVOIDED = '{"preferAvoidPods": [{"podSignature": {"podController": {"kind": "ReplicaSet"}}}]}'
 
 NODE_NAMES = [f"n{i}" for i in range(8)]
 NAMESPACES = ["default", "team-a", "team-b"]
@@ -79,6 +82,7 @@ def node_labels(draw: st.DrawFn, name: str) -> dict[str, str]:
         RACK: draw(st.sampled_from(["r1", "r2", "r3", None, None])),
         "disk": draw(st.sampled_from(["ssd", "hdd", None])),
         "gen": draw(st.sampled_from(["3", "7", None])),
+        BETA_ZONE: draw(st.sampled_from([None] * 7 + ["za", ""])),
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -88,7 +92,14 @@ images = some_of(*IMAGES).map(
     lambda names: tuple(ContainerImage(names=(name,), size_bytes=IMAGES[name]) for name in names)
 )
 features = some_of("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
-annotations = st.sampled_from([{}, {}, {"pick": "yes"}])
+annotations = st.sampled_from([{}, {}, {"pick": "yes"}, {AVOIDING: AVOIDED}])
+conditions = some_of(
+    NodeCondition(type="Ready", status="True"),
+    NodeCondition(type="Ready", status="Unknown"),
+    NodeCondition(type="MemoryPressure", status="True"),
+    NodeCondition(type="DiskPressure", status="True"),
+    NodeCondition(type="PIDPressure", status="False"),
+)
 
 
 @st.composite
@@ -113,6 +124,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
             allocatable=draw(allocatables()),
             images=draw(maybe(images, (), often=True)),
             declared_features=draw(maybe(features, (), often=True)),
+            conditions=draw(maybe(conditions, ())),
         ),
     )
 
@@ -240,6 +252,8 @@ FEATURES: dict[str, SearchStrategy] = {
     "gpus": st.sampled_from(["1", "2"]),
     "fpgas": st.just("1"),
     "large": st.just("1500m"),
+    "limit": st.sampled_from(["1", "3"]),
+    "best_effort": st.just(True),
     "init": st.sampled_from(["1", "3"]),
     "restarts_all": st.just(True),
     "user_namespace": st.just(True),
@@ -290,11 +304,16 @@ def _container(asks: dict[str, Any], image: str) -> Container:
     requests = {"cpu": asks.get("large", "200m"), GPU: asks.get("gpus"), FPGA: asks.get("fpgas")}
     if "large" not in asks:
         requests["memory"] = "100Mi"
+    if "best_effort" in asks:
+        requests = {}
+    limits = {"cpu": asks["limit"]} if "limit" in asks else {}
     rules = (ContainerRestartRule(action="RestartAllContainers"),) if "restarts_all" in asks else ()
     return Container(
         image=image,
         ports=asks.get("ports", ()),
-        resources=ResourceRequirements(requests={name: value for name, value in requests.items() if value}),
+        resources=ResourceRequirements(
+            requests={name: value for name, value in requests.items() if value}, limits=limits
+        ),
         restart_policy_rules=rules,
     )
 

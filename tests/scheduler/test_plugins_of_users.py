@@ -133,8 +133,7 @@ def test_what_it_keeps_out_of_the_queue_is_told_nothing() -> None:
     live(story, **_options())
 
 
-def test_scheduling_begins_when_the_server_has_told_of_every_kind_that_plugins_hear_of() -> None:
-    """A custom resource that is not there yet is waited for."""
+def test_scheduling_begins_without_a_kind_that_the_server_lacks_and_hears_of_it_when_it_comes() -> None:
     options = _options()
     catalogue = options["catalogue"] = Catalogue()
 
@@ -142,8 +141,19 @@ def test_scheduling_begins_when_the_server_has_told_of_every_kind_that_plugins_h
         world = World(clock, **options)
         asyncio.get_running_loop().call_later(100, catalogue.register, TICKETS)
         async with world.scheduler.running():
-            assert 100 <= world.now < 200
-            assert "could not find the requested resource" in world.problems[0]
+            assert world.now == 0
+            (problem,) = world.problems
+            assert problem.startswith(f"cannot watch {TICKETS.qualified}: ")
+            assert "could not find the requested resource" in problem
+            world.add_node("n")
+            await world.add_pod("p", metadata={"labels": {"ticket": "t1"}})
+            assert world.place_of("p") == "unschedulable"
+            await world.settle(200)
+            _plugin_of(world).args["valid"].append("t1")
+            _ticket(world, "t1")
+            await world.settle()
+            assert world.node_of("p") == "n"
+            assert len(world.problems) == 1
 
     run(main)
 

@@ -53,6 +53,8 @@ class World:
         seed: int = 1,
         latency: float = 0.0,
         verbosity: int = 0,
+        journal: Journal | None = None,
+        timer: Callable[[], float] | None = None,
         **settings: Any,
     ) -> None:
         if plugins and config is None:
@@ -68,8 +70,10 @@ class World:
             Settings.of(config, plugins, hostname=HOSTNAME, **settings),
             clock=clock,
             rng=random.Random(seed),
+            timer=timer,
             extenders=extenders,
-            journal=Journal(lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity),
+            journal=journal
+            or Journal(lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity),
         )
 
     # Doing

@@ -26,6 +26,9 @@ MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 
+ANY_VERSION: Final = "0"
+"""For a list: whatever the server has at hand, which may be a little old."""
+
 Body = Mapping[str, Any] | Struct
 """An object or a patch to send: data or a typed object."""
 
@@ -75,7 +78,11 @@ class Watch(Protocol[T_co]):
 
 
 class Reader(Protocol):
-    """Reading objects of any resource as typed objects."""
+    """Reading objects of any resource as typed objects.
+
+    It may also have `streams`, which is true if a first picture is better taken from a watch with
+    `initial_events` than from a list.
+    """
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
         """One object with all its fields, also those no type declares: what an update starts from."""

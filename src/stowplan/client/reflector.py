@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
+from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
 from stowplan.api.requests import EVERY_OBJECT, Selection
 from stowplan.api.status import ApiError
-from stowplan.client.interface import BOOKMARK, DELETED, Reader, Unreadable, WatchEvent
+from stowplan.client.interface import ANY_VERSION, BOOKMARK, DELETED, Reader, Unreadable, WatchEvent
 from stowplan.client.picture import Handler, Picture
 from stowplan.client.retries import Retries
+from stowplan.client.standing import Standing
 from stowplan.clock import Clock
 
 T = TypeVar("T", bound=Object)
@@ -23,6 +25,9 @@ BREATH: Final = 200
 SHORT_WATCH: Final = 1.0
 """A watch that ends within so many seconds with nothing seen is taken for a failure."""
 
+_BROKEN_STREAMS: Final = 2
+"""After so many streams in a row that broke before the first picture was complete it is listed once."""
+
 
 class Reflector(Generic[T]):
     """Tells a handler of one resource's objects and their changes, for as long as it runs.
@@ -30,6 +35,9 @@ class Reflector(Generic[T]):
     It survives whatever the server does: a watch that ends is resumed from the last version seen; if that
     is forgotten (410) everything is listed anew and compared; errors are met with growing pauses. With
     `stream` the first picture comes through the watch itself; a server that refuses that is listed from.
+
+    `without` says what suffers while the server forbids or lacks the resource: that is told once, and the
+    reflector goes on trying. Empty means that nothing goes without it, and every failure is told.
     """
 
     def __init__(
@@ -45,6 +53,8 @@ class Reflector(Generic[T]):
         namespace: str = "",
         selection: Selection = EVERY_OBJECT,
         stream: bool = False,
+        without: str = "",
+        inform: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._reader = reader
         self._resource = resource
@@ -55,10 +65,15 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._selection = selection
         self._stream = stream
+        self._standing = Standing(resource.qualified, without, report, inform)
         self._picture: Picture[T] = Picture(handler, self._report_unreadable)
         self._version = ""
         self._is_current = False
         self._has_moved = False
+        self._is_latest_wanted = False
+        self._is_streaming = False
+        self._is_listed_next = False
+        self._broken_streams = 0
         self._since_breath = 0
         self._synced = asyncio.Event()
         self.failures = 0
@@ -88,8 +103,21 @@ class Reflector(Generic[T]):
         """Whether a first complete picture has been there."""
         return self._synced.is_set()
 
+    @property
+    def refusal(self) -> str:
+        """Why the server does not give the resource at all, "" if it does."""
+        return self._standing.refusal
+
     async def wait_synced(self) -> None:
         await self._synced.wait()
+
+    def ask_again(self) -> None:
+        """If the resource was refused, ask now. `wait_settled` waits for the answer."""
+        self._standing.ask_again()
+
+    async def wait_settled(self) -> None:
+        """Wait for a first complete picture, or for word that there is none to be had."""
+        await self._standing.settled()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -100,6 +128,7 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 await self._recover(error)
             else:
+                self._standing.granted()
                 if self._clock.now() - began >= SHORT_WATCH:
                     self._retries.reset()
                 elif self._version == seen:
@@ -107,7 +136,9 @@ class Reflector(Generic[T]):
 
     async def _follow(self) -> None:
         """One watch, from its beginning to its end; before it a list, if there is no picture to resume."""
-        if not self._is_current and not self._stream:
+        listed, self._is_listed_next = self._is_listed_next or not self._stream, False
+        self._is_streaming = not (self._is_current or listed)
+        if not self._is_current and listed:
             await self._list()
         initial: list[WatchEvent[T]] | None = None if self._is_current else []
         watch = self._reader.watch(
@@ -131,6 +162,8 @@ class Reflector(Generic[T]):
                 else:
                     initial.append(event)
                 await self._breathe()
+        if initial is not None:
+            raise status.unreachable("the watch ended before it had shown everything that exists")
 
     def _see_all(self, events: Sequence[WatchEvent[T]]) -> None:
         for event in events:
@@ -144,7 +177,7 @@ class Reflector(Generic[T]):
             self._picture.remove(event.key, event.object)
         elif event.object is not None:
             self._picture.put(event.object)
-        self._version = event.resource_version
+        self._version = event.resource_version or self._version
         self._has_moved = True
         self._retries.reset()
 
@@ -160,7 +193,7 @@ class Reflector(Generic[T]):
             self._cls,
             namespace=self._namespace,
             selection=self._selection,
-            not_older_than=self._version,
+            not_older_than="" if self._is_latest_wanted else self._version or ANY_VERSION,
         )
         await self._show(self._picture.replace(listing.items, listing.unreadable), listing.resource_version)
 
@@ -182,29 +215,46 @@ class Reflector(Generic[T]):
         self._version = version
         self._is_current = True
         self._has_moved = False
+        self._is_latest_wanted = False
+        self._is_streaming = False
+        self._broken_streams = 0
         self._synced.set()
+        self._standing.granted()
 
     async def _recover(self, error: ApiError) -> None:
         """Decide how to go on after a failure, and wait as long as that takes.
 
         A forgotten version is no failure if the picture has moved since it was last listed.
         """
-        if self._stream and not self._is_current and error.code in (400, 422):
-            self._stream = False
+        if self._is_streaming and self._is_list_worth_trying(error):
             return
         if error.is_expired or error.is_version_too_large:
             moved, self._has_moved = self._has_moved, False
             if error.is_version_too_large or not self._is_current:
                 self._version = ""
+                self._is_latest_wanted = True
             self._is_current = False
             if moved:
                 return
         self.failures += 1
-        self._report(f"{self._resource.qualified}: {error.message}")
+        self._standing.failed(error)
         await self._pause(error.retry_after or 0)
 
+    def _is_list_worth_trying(self, error: ApiError) -> bool:
+        """Whether what failed as a stream may do as a list: on a server that cannot stream, or not now."""
+        if error.code in (400, 422):
+            self._stream = False
+            return True
+        if error.is_expired or error.is_version_too_large or error.retry_after is not None:
+            return False
+        self._broken_streams += error.is_unreachable
+        self._is_listed_next = error.code >= 500 or self._broken_streams >= _BROKEN_STREAMS
+        if self._is_listed_next:
+            self._broken_streams = 0
+        return self._is_listed_next
+
     async def _pause(self, at_least: float = 0) -> None:
-        await asyncio.sleep(max(self._retries.next_pause(), at_least))
+        await self._standing.pause(max(self._retries.next_pause(), at_least))
 
     async def _breathe(self) -> None:
         self._since_breath += 1

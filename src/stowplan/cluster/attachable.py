@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from stowplan.api.csitranslation import (
     AWS_EBS,
     AZURE_DISK,
+    CINDER,
     GCE_PD,
     TranslationError,
     in_tree_kind,
@@ -216,7 +217,9 @@ class _Search:
             self.found[Attachable(GCE_PD, holder.gce_persistent_disk.pd_name)] = None
         elif holder.azure_disk is not None:
             self.found[Attachable(AZURE_DISK, holder.azure_disk.disk_name)] = None
+        elif holder.cinder is not None:
+            self.found[Attachable(CINDER, holder.cinder.volume_id)] = None
 
 
-COUNTED_BY_KIND: Final = frozenset((AWS_EBS, GCE_PD, AZURE_DISK))
+COUNTED_BY_KIND: Final = frozenset((AWS_EBS, GCE_PD, AZURE_DISK, CINDER))
 """The kinds that volumes are known by beside their CSI drivers."""

@@ -67,6 +67,17 @@ def needed_pairs(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
     return best
 
 
+def needed_by_any(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
+    """Label pairs of which a match of any of `selectors` must have one."""
+    found: dict[LabelPair, None] = {}
+    for selector in selectors:
+        pairs = needed_pairs((selector,))
+        if pairs is None:
+            return None
+        found.update(dict.fromkeys(pairs))
+    return tuple(found)
+
+
 class KindRegistry:
     """All kinds that some pod we know of has, findable by label."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from stowplan.api.devices import DeviceClass
-from stowplan.api.labels import Selector, SelectorError, compile_selector, selector_from_labels
+from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_selector, selector_from_labels
 from stowplan.api.meta import Namespace, Object, OwnerReference
 from stowplan.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
 
@@ -95,7 +95,7 @@ class Lookups:
         merged: dict[str, str] = {}
         for service in self._services.get(namespace, {}).values():
             wanted = service.spec.selector
-            if wanted and all(labels.get(key) == value for key, value in wanted.items()):
+            if wanted and _selects(wanted, labels):
                 merged.update(wanted)
         owner = self._controller(namespace, owners)
         if isinstance(owner, ReplicationController):
@@ -108,6 +108,27 @@ class Lookups:
                 return selector
         return selector
 
+    def services_of(self, namespace: str, labels: Mapping[str, str]) -> list[Service]:
+        """The services that select a pod, by name."""
+        known = self._services.get(namespace, {})
+        return [known[name] for name in sorted(known) if _selects(known[name].spec.selector, labels)]
+
+    def selectors_of(
+        self, namespace: str, labels: Mapping[str, str], *, services_only: bool
+    ) -> tuple[Selector, ...]:
+        """The selectors of all services and controllers that select a pod, whoever owns it.
+
+        Looks at every controller there is: for rules of earlier releases, which did not go by owner.
+        """
+        services = self.services_of(namespace, labels)
+        found = {selector_from_labels(service.spec.selector or {}): None for service in services}
+        for key in () if services_only else sorted(self._owners):
+            owner = self._owners[key]
+            selector = _selector_of(owner) if owner.namespace == namespace else NOTHING
+            if not selector.is_empty and selector.matches(labels):
+                found[selector] = None
+        return tuple(found)
+
     def _controller(self, namespace: str, owners: tuple[OwnerReference, ...]) -> Owner | None:
         for reference in owners:
             if reference.controller:
@@ -115,3 +136,18 @@ class Lookups:
                     return None
                 return self._owners.get((reference.kind, namespace, reference.name))
         return None
+
+
+def _selects(wanted: Mapping[str, str] | None, labels: Mapping[str, str]) -> bool:
+    """Whether a selector of a service chooses labels; one that demands nothing chooses none."""
+    return bool(wanted) and all(labels.get(key) == value for key, value in (wanted or {}).items())
+
+
+def _selector_of(owner: Owner) -> Selector:
+    """The selector of a controller; one that cannot be read selects nothing."""
+    if isinstance(owner, ReplicationController):
+        return selector_from_labels(owner.spec.selector or {})
+    try:
+        return compile_selector(owner.spec.selector)
+    except SelectorError:
+        return NOTHING

@@ -8,7 +8,7 @@ import numpy as np
 from stowplan.api.labels import Selector
 from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.counts import Counts, IntArray
-from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_by_any, needed_pairs
 
 if TYPE_CHECKING:
     from stowplan.cluster.table import ClusterTable
@@ -22,23 +22,26 @@ FEW_DOMAINS = 64
 
 
 class PodMatcher:
-    """Pods that satisfy every clause, counted by row; dying pods count only if asked for.
+    """Pods that satisfy every clause, or `any_clause`, by row; dying pods count only if asked for.
 
     Shared by all who ask for the same selection and kept exact while anybody holds it.
     """
 
-    __slots__ = ("_needed", "clauses", "counters", "dying_too", "holders", "rows")
+    __slots__ = ("_needed", "any_clause", "clauses", "counters", "dying_too", "holders", "rows")
 
-    def __init__(self, clauses: tuple[Clause, ...], dying_too: bool) -> None:
+    def __init__(self, clauses: tuple[Clause, ...], dying_too: bool, any_clause: bool = False) -> None:
         self.clauses = clauses
-        self._needed = needed_pairs(selector for _, selector in clauses)
+        self.any_clause = any_clause
+        selectors = [selector for _, selector in clauses]
+        self._needed = needed_by_any(selectors) if any_clause else needed_pairs(selectors)
         self.dying_too = dying_too
         self.rows = Counts()
         self.counters: list[DomainCounter] = []
         self.holders = 0
 
     def selects(self, kind: PodKind) -> bool:
-        return all(
+        enough = any if self.any_clause else all
+        return enough(
             (namespaces is None or kind.namespace in namespaces) and selector.matches(kind.labels)
             for namespaces, selector in self.clauses
         )
@@ -139,17 +142,19 @@ class Matchers:
 
     def __init__(self, kinds: KindRegistry) -> None:
         self._relation: Relation[PodMatcher] = Relation(kinds, "matchers")
-        self._matchers: dict[tuple[tuple[Clause, ...], bool], PodMatcher] = {}
+        self._matchers: dict[tuple[tuple[Clause, ...], bool, bool], PodMatcher] = {}
 
     def __len__(self) -> int:
         return len(self._matchers)
 
-    def acquire(self, clauses: tuple[Clause, ...], *, dying_too: bool) -> PodMatcher:
+    def acquire(
+        self, clauses: tuple[Clause, ...], *, dying_too: bool, any_clause: bool = False
+    ) -> PodMatcher:
         """The matcher for a selection, counted from now on; give it back with `release`."""
-        key = (clauses, dying_too)
+        key = (clauses, dying_too, any_clause)
         matcher = self._matchers.get(key)
         if matcher is None:
-            matcher = self._matchers[key] = PodMatcher(clauses, dying_too)
+            matcher = self._matchers[key] = PodMatcher(clauses, dying_too, any_clause)
             for kind in self._relation.add(matcher):
                 for row, count in kind.live.items():
                     matcher.rows.add(row, count)
@@ -162,5 +167,5 @@ class Matchers:
     def release(self, matcher: PodMatcher) -> None:
         matcher.holders -= 1
         if not matcher.holders:
-            del self._matchers[matcher.clauses, matcher.dying_too]
+            del self._matchers[matcher.clauses, matcher.dying_too, matcher.any_clause]
             self._relation.remove(matcher)

@@ -9,6 +9,7 @@ from stowplan.framework.framework import Framework
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.hintmap import build_hint_map
 from stowplan.framework.points import Point
+from stowplan.logs import Journal
 from stowplan.queue.backoff import SECOND, Backoff
 from stowplan.queue.instrument import QueueInstrument
 from stowplan.queue.places import ProfileRules, SortKey
@@ -26,6 +27,7 @@ def queue_for(
     extenders: bool = False,
     find: Callable[[str], Pod | None] | None = None,
     instrument: QueueInstrument | None = None,
+    journal: Journal | None = None,
 ) -> SchedulingQueue:
     """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
 
@@ -48,6 +50,7 @@ def queue_for(
         instrument=instrument,
         early=early,
         groups=gates["GenericWorkload"],
+        journal=journal,
     )
 
 

@@ -108,7 +108,7 @@ class Handlers:
         gangs: bool = False,
         declared_features: bool = True,
     ) -> None:
-        self._is_ours = is_ours
+        self.is_ours = is_ours
         self._assumed = assumed
         self._gangs = gangs
         self._declared_features = declared_features
@@ -130,7 +130,7 @@ class Handlers:
     def pod_added(self, pod: Pod) -> list[Call]:
         if pod.spec.node_name:
             return _arrival(pod)
-        if not self._is_ours(pod):
+        if not self.is_ours(pod):
             return []
         calls: list[Call] = [AddToQueue(pod)]
         if self._gangs:
@@ -142,13 +142,13 @@ class Handlers:
             return [PutPod(new), *(MoveAll(event, old, new) for event in pod_events(old, new))]
         if new.spec.node_name:
             calls = _arrival(new)
-            return [*calls, DeleteFromQueue(old)] if self._is_ours(old) else calls
-        return self._waiting_pod_updated(old, new) if self._is_ours(old) else []
+            return [*calls, DeleteFromQueue(old)] if self.is_ours(old) else calls
+        return self._waiting_pod_updated(old, new) if self.is_ours(old) else []
 
     def pod_deleted(self, pod: Pod) -> list[Call]:
         if pod.spec.node_name:
             return _departure(pod)
-        if not self._is_ours(pod):
+        if not self.is_ours(pod):
             return []
         assumed = self._assumed(pod)
         if assumed is not None:
@@ -158,7 +158,7 @@ class Handlers:
     def pod_vanished(self, pod: Pod) -> list[Call]:
         """A pod is gone, and what we know of it may be out of date: it is taken away wherever it may be."""
         calls = _departure(pod)
-        return [*calls, DeleteFromQueue(pod), *_nomination_ends(pod)] if self._is_ours(pod) else calls
+        return [*calls, DeleteFromQueue(pod), *_nomination_ends(pod)] if self.is_ours(pod) else calls
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> list[Call]:
         if old.metadata.resource_version == new.metadata.resource_version:

@@ -7,10 +7,11 @@ from stowplan.clock import Clock
 from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
 from stowplan.framework.hintmap import HintMap
 from stowplan.framework.plugin import Plugin
+from stowplan.logs import Journal, Ref
 from stowplan.queue.backoff import Backoff
 from stowplan.queue.backoffqueue import BackoffQueue
 from stowplan.queue.heap import KeyedHeap
-from stowplan.queue.instrument import ACTIVE, BACKOFF, UNSCHEDULABLE, Hooks
+from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.preenqueue import run_pre_enqueue
 from stowplan.queue.queued import QueuedPod
@@ -18,6 +19,15 @@ from stowplan.queue.requeue import Strategy
 from stowplan.queue.unschedulable import UnschedulablePods
 
 SortKey = Callable[[QueuedPod], Any]
+
+MOVED: Final = "Pod moved to an internal scheduling queue"
+QUEUES: Final = {
+    ACTIVE: "Active",
+    BACKOFF: "Backoff",
+    UNSCHEDULABLE: "Unschedulable",
+    GATED: "Unschedulable",
+}
+"""What the log calls the parts of the queue."""
 
 _RENOMINATING: Final = (UNSCHEDULED_POD_ADD.label, UNSCHEDULED_POD_UPDATE.label)
 
@@ -50,6 +60,7 @@ class Places:
         nominator: Nominator,
         hooks: Hooks,
         early: bool,
+        journal: Journal,
     ) -> None:
         self.active: KeyedHeap[QueuedPod] = KeyedHeap(sort_key)
         self.backoff = BackoffQueue(backoff, sort_key)
@@ -59,6 +70,7 @@ class Places:
         self._nominator = nominator
         self._hooks = hooks
         self._early = early
+        self._journal = journal
 
     def __len__(self) -> int:
         return len(self.active) + len(self.backoff) + len(self.unschedulable)
@@ -129,11 +141,24 @@ class Places:
     def _ask_pre_enqueue(self, queued: QueuedPod) -> None:
         rules = self._profiles.get(queued.profile)
         run_pre_enqueue(rules.pre_enqueue if rules else (), queued, self._hooks)
+        if queued.gate is not None and self._journal.shows(4):
+            self._journal.info(
+                4,
+                "Status after running PreEnqueue plugin",
+                pod=Ref(queued.key),
+                plugin=queued.gating_plugin,
+                status=queued.gate.message,
+            )
 
     def _to_gate(self, queued: QueuedPod, event: str) -> None:
         queued.flushed = False
         self.to_unschedulable(queued, event)
+        if self._journal.shows(5):
+            why = f"{MOVED}, because the pod is gated"
+            self._journal.info(5, why, pod=Ref(queued.key), event=event, queue=QUEUES[GATED])
 
     def _tell(self, queued: QueuedPod, queue: str, event: str) -> None:
         if self._hooks.incoming is not None:
             self._hooks.incoming(queued, queue, event)
+        if queue != UNSCHEDULABLE and self._journal.shows(5):
+            self._journal.info(5, MOVED, pod=Ref(queued.key), event=event, queue=QUEUES[queue])

@@ -23,6 +23,7 @@ from stowplan.framework.events import (
     UNSCHEDULED_POD_UPDATE,
     ClusterEvent,
 )
+from stowplan.logs import Journal
 from stowplan.queue.backoff import Backoff
 from stowplan.queue.changes import pod_events
 from stowplan.queue.inflight import InFlight
@@ -58,6 +59,7 @@ class SchedulingQueue:
         instrument: QueueInstrument | None = None,
         early: bool = True,
         groups: bool = False,
+        journal: Journal | None = None,
     ) -> None:
         self._clock = clock
         self._info = info
@@ -75,6 +77,7 @@ class SchedulingQueue:
             self.nominator,
             self._hooks,
             early,
+            Journal() if journal is None else journal,
         )
         self._waker = Waker(profiles, self._places, self._hooks)
         self.cycle = 0
@@ -216,17 +219,20 @@ class SchedulingQueue:
         unschedulable: Iterable[str] = (),
         pending: Iterable[str] = (),
         pod: Pod | None = None,
-    ) -> None:
+    ) -> Strategy:
         """Take back a pod that could not be placed, rejected by these plugins; by none: something went wrong.
 
         `pod` is its state now. If something happened meanwhile that may help it, it is tried again soon, else
-        it waits. Raises AlreadyQueuedError if it is in the queue; its attempt is over in any case.
+        it waits; which of both is returned. Raises AlreadyQueuedError if it is in the queue; its attempt is
+        over in any case.
         """
         try:
             self._places.check_absent(queued.key)
             self._note_failure(queued, frozenset(unschedulable), frozenset(pending), pod)
             self._count_rejectors(queued, 1)
-            self._places.requeue(queued, self._after_flight(queued), SCHEDULE_ATTEMPT_FAILURE)
+            strategy = self._after_flight(queued)
+            self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+            return strategy
         finally:
             self.in_flight.end(queued.uid)
 

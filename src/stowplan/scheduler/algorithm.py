@@ -1,6 +1,6 @@
 """Finding a node for one pod: filters, extenders, scores, and the choice among the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -11,14 +11,17 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender, ExtenderError
-from stowplan.extenders.rounds import ExtenderScores, Ignored, filter_round, prioritize_round
+from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
 from stowplan.framework.status import unresolvable
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations
-from stowplan.logs import Journal
+from stowplan.logs import Journal, Ref
 from stowplan.scheduler import emptynodes
 from stowplan.scheduler.sampler import Sampler
+
+_IGNORED = "Skipping extender as it returned error and has ignorable flag set"
+_NO_SCORE = "Failed to run extender's priority function. No score given by this extender."
 
 
 @dataclass(slots=True)
@@ -60,15 +63,26 @@ class Found:
 
 
 class Algorithm:
-    """The search for a node, the same for every profile. Ties are broken by `rng`, fairly."""
+    """The search for a node, the same for every profile. Ties are broken by `rng`, fairly.
+
+    `filtered_at` is when the filters of the last search were done, by `timer`; it is looked at only if the
+    log shows where time goes.
+    """
 
     def __init__(
-        self, sampler: Sampler, extenders: Sequence[Extender], rng: Random, journal: Journal
+        self,
+        sampler: Sampler,
+        extenders: Sequence[Extender],
+        rng: Random,
+        journal: Journal,
+        timer: Callable[[], float] | None = None,
     ) -> None:
         self._sampler = sampler
         self._extenders = extenders
         self._rng = rng
         self._journal = journal
+        self._timer = timer
+        self.filtered_at = 0.0
 
     def find(
         self,
@@ -80,6 +94,8 @@ class Algorithm:
         """Search without asking extenders. Raises PluginError."""
         evaluation = framework.screen(pod, nominations, nominated_row)
         self._sample(framework, evaluation)
+        if self._timer is not None and self._journal.shows(2):
+            self.filtered_at = self._timer()
         framework.rank(evaluation)
         return self._choose(evaluation)
 
@@ -99,6 +115,8 @@ class Algorithm:
         if evaluation.only_row is None and evaluation.feasible_count:
             self._sample(framework, evaluation)
             rejected, fresh = await self._filter(evaluation)
+        if self._timer is not None and self._journal.shows(2):
+            self.filtered_at = self._timer()
         framework.rank(evaluation)
         found = await self._prioritize(evaluation, fresh) if evaluation.scored else self._choose(evaluation)
         found.extenders_rejected = rejected
@@ -138,7 +156,8 @@ class Algorithm:
         left = await filter_round(
             self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, rows), left_out
         )
-        self._tell(left.ignored)
+        for name, cause in left.ignored:
+            self._journal.info(0, _IGNORED, pod=Ref(evaluation.cycle.pod.key), extender=name, err=cause)
         verdicts = {table.row_of(name): verdict for name, verdict in left.verdicts.items()}
         known = {row: verdict for row, verdict in verdicts.items() if row is not None}
         evaluation.leave_out(np.array(list(known), dtype=np.intp), known)
@@ -149,7 +168,8 @@ class Algorithm:
         rows = evaluation.feasible_rows
         nodes = _nodes(evaluation, rows.tolist())
         asked = await prioritize_round(self._extenders, evaluation.cycle.pod.pod, nodes)
-        self._tell(asked.ignored)
+        for name, cause in asked.ignored:
+            self._journal.info(5, _NO_SCORE, error=cause, pod=Ref(evaluation.cycle.pod.key), extender=name)
         shifts = emptynodes.differences(evaluation, rows, fresh) if fresh else {}
         totals = evaluation.totals()[rows] + emptynodes.total(shifts, len(rows))
         for given in asked.scores:
@@ -157,10 +177,6 @@ class Algorithm:
         best: Rows = rows[totals == totals.max()]
         row = int(best[self._rng.randrange(len(best)) if len(best) > 1 else 0])
         return Found(evaluation, row, len(best), asked.scores, shifts, totals)
-
-    def _tell(self, ignored: Ignored) -> None:
-        for name, failure in ignored:
-            self._journal.info(0, "Skipping extender as it returned error", extender=name, err=failure)
 
 
 def _nodes(evaluation: Evaluation, rows: Sequence[int]) -> list[Node]:

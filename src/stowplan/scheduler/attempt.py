@@ -13,15 +13,17 @@ from stowplan.framework.rejectors import Rejectors, rejectors_of
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations
 from stowplan.framework.waiting import WaitingPod
+from stowplan.logs import Ref
 from stowplan.queue.queued import QueuedPod
 from stowplan.reporting import WARNING
 from stowplan.scheduler.algorithm import Algorithm, Found
 from stowplan.scheduler.binding import BindingCycle, Chosen
 from stowplan.scheduler.context import Context, Profile
 from stowplan.scheduler.decisions import LastDecision, Preempting
-from stowplan.scheduler.failure import Failure, FailureHandling, failed_on_node
+from stowplan.scheduler.failure import UNHANDLED, Failure, FailureHandling, failed_on_node
 from stowplan.scheduler.preemption import PLUGIN as PREEMPTION
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
+from stowplan.scheduler.telling import SLOW, tell_preemption, tell_search, tell_slow_search
 
 TOP = 5
 """How many of the best nodes are kept with their scores."""
@@ -52,11 +54,13 @@ class SchedulingCycle:
             context.journal.problem(f"profile not found for scheduler name {quote(queued.profile)}")
             context.queue.done(queued.uid)
             return
+        if context.journal.shows(4):
+            context.journal.info(4, "About to try and schedule pod", pod=Ref(queued.key))
         if self._is_skipped(queued):
             context.queue.done(queued.uid)
             return
         if context.journal.shows(3):
-            context.journal.info(3, "Attempting to schedule pod", pod=queued.key)
+            context.journal.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
         began = context.timer()
         if context.extenders:
             with context.still.hold():
@@ -72,6 +76,7 @@ class SchedulingCycle:
         if pod.is_terminating:
             note = f"skip schedule deleting pod: {pod.key}"
             context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
+            context.journal.info(3, "Skip schedule deleting pod", pod=Ref(pod.key))
             return True
         return context.cache.is_assumed(queued.uid)
 
@@ -83,9 +88,12 @@ class SchedulingCycle:
             return Failure(NO_NODES, rejected=True)
         try:
             found = await self._find(profile, queued.pod)
+            if context.journal.shows(2):
+                self._tell(queued.pod, found, began)
             if found.row is None:
                 return await self._without_node(profile, queued, found)
         except (PluginError, ExtenderError) as failure:
+            context.journal.problem("Error selecting node for pod", pod=Ref(queued.key), err=failure)
             self._keep(queued, None, "error", str(failure))
             return Failure(str(failure), rejected=False)
         finally:
@@ -116,9 +124,20 @@ class SchedulingCycle:
         row = self._context.cache.table.row_of(node)
         if row is None:
             self._context.journal.problem(
-                "Evaluation failed on nominated node", pod=pod.key, node=node, err="the node is gone"
+                "Evaluation failed on nominated node", pod=Ref(pod.key), node=node, err="the node is gone"
             )
         return row
+
+    def _tell(self, pod: PodInfo, found: Found, began: float) -> None:
+        """Say what the search came to, and where the time went if it took long."""
+        context = self._context
+        took = context.timer() - began
+        if took >= SLOW:
+            filtered = max(self._algorithm.filtered_at - began, 0.0)
+            number = context.queue.cycle
+            tell_slow_search(context.journal, pod, context.clock.now(), took, filtered, number)
+        if context.journal.shows(4):
+            tell_search(context.journal, found, pod)
 
     # No node
 
@@ -152,10 +171,14 @@ class SchedulingCycle:
                 result = run_post_filters(profile.post_filters, cycle, pod)
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
+        if PREEMPTION in profile.framework.plugins and context.journal.shows(2):
+            tell_preemption(context.journal, cycle, pod, result)
+        message = "Status after running PostFilter plugins for pod"
+        told = result.status.message
         if result.status.code is Code.ERROR:
-            context.journal.problem(
-                "Status after running PostFilter plugins for pod", pod=pod.key, status=result.status.message
-            )
+            context.journal.problem(message, pod=Ref(pod.key), status=told, logger=UNHANDLED)
+        else:
+            context.journal.info(5, message, pod=Ref(pod.key), status=told)
         label = result.status.code.label
         context.metrics.point("PostFilter", label, profile.name, context.timer() - began)
         return result
@@ -198,7 +221,7 @@ class SchedulingCycle:
     ) -> Failure:
         context = self._context
         for problem in profile.lifecycle.unreserve(cycle, queued.pod, node):
-            context.journal.problem(problem, pod=queued.key)
+            context.journal.problem(problem, pod=Ref(queued.key))
         context.cache.forget(queued.uid)
         failure = failed_on_node(status)
         context.decisions.update(

@@ -13,12 +13,20 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.logs import Ref
 from stowplan.metrics.scheduling import BINDING, SCHEDULED
 from stowplan.queue.queued import QueuedPod
 from stowplan.reporting import NORMAL, nomination_patch, patch_status
 from stowplan.reporting.outbox import Outbox
 from stowplan.scheduler.context import Context, Profile
-from stowplan.scheduler.failure import Failure, FailureHandling, failed_late, failed_on_node
+from stowplan.scheduler.failure import (
+    OVERRIDING,
+    UPDATING,
+    Failure,
+    FailureHandling,
+    failed_late,
+    failed_on_node,
+)
 
 
 class Chosen(NamedTuple):
@@ -50,6 +58,8 @@ class BindingCycle:
         self._failures = failures
         self._announcing = announcing
         self._soon: Outbox[Chosen] = Outbox(self._run, limit=sys.maxsize, writers=sys.maxsize)
+        self._under_way: dict[str, Chosen] = {}
+        self._slow: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Bind pods until cancelled."""
@@ -61,13 +71,38 @@ class BindingCycle:
         One that has to wait for something gets a task of its own. The others share as few as will do: where
         the API server answers at once, as a store in this process does, one task binds them all.
         """
-        if chosen.busy or chosen.queued.uid in self._context.waiting:
-            self._context.tasks.start(self._run(chosen), "binding")
+        uid = chosen.queued.uid
+        self._under_way[uid] = chosen
+        if chosen.busy or uid in self._context.waiting:
+            self._slow[uid] = self._context.tasks.start(self._run(chosen), "binding")
         else:
             self._soon.put(chosen)
 
+    async def finished(self) -> None:
+        """Come back when all that was begun is done, but for pods that wait at Permit: that may take long."""
+        while slow := [task for uid, task in self._slow.items() if uid not in self._context.waiting]:
+            await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+        await self._soon.drain()
+
+    async def undo(self) -> list[str]:
+        """Give back what pods hold that are not bound yet, and bind none of them. Returns their names.
+
+        Nothing is written about them: for whoever schedules next they are pods like any other.
+        """
+        for task in self._slow.values():
+            task.cancel()
+        await asyncio.gather(*self._slow.values(), return_exceptions=True)
+        undone = list(self._under_way.values())
+        self._under_way.clear()
+        for chosen in undone:
+            for problem in chosen.profile.lifecycle.unreserve(chosen.cycle, chosen.queued.pod, chosen.node):
+                self._context.journal.problem(problem, pod=chosen.queued.key)
+            if self._context.cache.is_assumed(chosen.queued.uid):
+                self._context.cache.forget(chosen.queued.uid)
+        return [chosen.queued.key for chosen in undone]
+
     async def _run(self, chosen: Chosen) -> None:
-        metrics = self._context.metrics
+        metrics, uid = self._context.metrics, chosen.queued.uid
         metrics.goroutines(BINDING, 1)
         try:
             announced = await self._announce(chosen) if self._is_announced(chosen) else ""
@@ -77,7 +112,9 @@ class BindingCycle:
             else:
                 await self._context.still.free()
                 self._give_back(chosen, replace(failure, announced=announced))
+            del self._under_way[uid]
         finally:
+            self._slow.pop(uid, None)
             metrics.goroutines(BINDING, -1)
 
     async def _bind(self, chosen: Chosen) -> Failure | None:
@@ -93,6 +130,8 @@ class BindingCycle:
         status = await self._pre_bind(chosen, chosen.busy) if chosen.busy else SUCCESS
         if status.is_success:
             status = await self._carry_out(chosen)
+            if not status.is_success:
+                context.journal.info(1, "Failed to bind pod", pod=Ref(chosen.queued.key))
         return None if status.is_success else failed_late(status)
 
     async def _carry_out(self, chosen: Chosen) -> Status:
@@ -116,11 +155,17 @@ class BindingCycle:
     async def _announce(self, chosen: Chosen) -> str:
         """Tell others where the pod is going. Returns what was told."""
         context, pod = self._context, chosen.queued.pod.pod
+        context.journal.info(
+            3, UPDATING, pod=Ref(pod.key), nominatedNodeName=chosen.node, nominatingMode=OVERRIDING
+        )
         try:
             await patch_status(context.client, pod, nomination_patch(pod, chosen.node), context.rng)
         except ApiError as failure:
             context.journal.problem(
-                "Failed to update the nominated node name in the binding cycle", pod=pod.key, err=failure
+                "Failed to update the nominated node name in the binding cycle",
+                pod=Ref(pod.key),
+                nominatedNodeName=chosen.node,
+                err=failure,
             )
         return chosen.node
 
@@ -166,7 +211,7 @@ class BindingCycle:
             context.journal.info(
                 2,
                 "Successfully bound pod to node",
-                pod=queued.key,
+                pod=Ref(queued.key),
                 node=chosen.node,
                 evaluatedNodes=chosen.evaluated,
                 feasibleNodes=chosen.feasible,
@@ -175,8 +220,16 @@ class BindingCycle:
         context.event(pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
         self._measure(chosen)
         context.decisions.update(queued.uid, "bound", note)
+        if queued.flushed and context.journal.shows(4):
+            context.journal.info(
+                4,
+                "Pod scheduled after flush from unschedulablePods",
+                pod=Ref(queued.key),
+                unschedulablePlugins={plugin: {} for plugin in sorted(queued.unschedulable_plugins)},
+                pendingPlugins={plugin: {} for plugin in sorted(queued.pending_plugins)},
+            )
         for problem in await chosen.profile.lifecycle.post_bind(chosen.cycle, queued.pod, chosen.node):
-            context.journal.problem(problem, pod=queued.key)
+            context.journal.problem(problem, pod=Ref(queued.key))
         if chosen.cycle.pods_to_activate:
             context.queue.activate(chosen.cycle.pods_to_activate)
             context.stir()
@@ -197,7 +250,7 @@ class BindingCycle:
         context, queued = self._context, chosen.queued
         context.waiting.remove(queued.uid)
         for problem in chosen.profile.lifecycle.unreserve(chosen.cycle, queued.pod, chosen.node):
-            context.journal.problem(problem, pod=queued.key)
+            context.journal.problem(problem, pod=Ref(queued.key))
         left = context.cache.assumed_pod(queued.pod.pod)
         context.cache.forget(queued.uid)
         if left is not None and not failure.rejected:

@@ -40,7 +40,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], bool] = {}
 
     def __len__(self) -> int:
         """How many are under way."""
@@ -50,13 +50,22 @@ class Tasks:
         """Let tasks belong to a group from now on."""
         self._group = group
 
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def start(
+        self, work: Coroutine[Any, Any, None], name: str, *, lasting: bool = False
+    ) -> "asyncio.Task[None]":
+        """Begin something. What is `lasting` goes on until it is cancelled; all else ends by itself."""
         if self._group is None:
             work.close()
             raise RuntimeError("the scheduler is not running")
         task = self._group.create_task(work, name=name)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = lasting
+        task.add_done_callback(self._running.pop)
+        return task
+
+    async def settled(self) -> None:
+        """Come back when everything that ends by itself has ended."""
+        while under_way := [task for task, lasting in self._running.items() if not lasting]:
+            await asyncio.wait(under_way)
 
     def stop(self) -> None:
         """End all of them, and take no more."""

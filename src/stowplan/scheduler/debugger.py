@@ -7,14 +7,17 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from stowplan.api import catalogue
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.columns import CORE_RESOURCES
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.dumping import nodes_text, pod_text, queue_text
 from stowplan.scheduler.informers import UNFINISHED, Informers
+
+_MISMATCH: Final = "Cache mismatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,17 @@ class Comparison:
 
     def lines(self) -> Iterator[str]:
         """The differences, a line each; none if there are none."""
+        for differences in self.differences():
+            yield f"{_MISMATCH} {' '.join(f'{name}={found}' for name, found in differences.items())}"
+
+    def differences(self) -> Iterator[dict[str, list[str]]]:
+        """The same as values of log lines."""
         if self.missed_nodes or self.redundant_nodes:
-            yield (
-                f"Cache mismatch missedNodes={list(self.missed_nodes)} "
-                f"redundantNodes={list(self.redundant_nodes)}"
-            )
+            yield {"missedNodes": list(self.missed_nodes), "redundantNodes": list(self.redundant_nodes)}
         if self.missed_pods or self.redundant_pods:
-            yield (
-                f"Cache mismatch missedPods={list(self.missed_pods)} "
-                f"redundantPods={list(self.redundant_pods)}"
-            )
-        yield from (f"Cache mismatch totals of {wrong}" for wrong in self.wrong_totals)
+            yield {"missedPods": list(self.missed_pods), "redundantPods": list(self.redundant_pods)}
+        if self.wrong_totals:
+            yield {"wrongTotals": list(self.wrong_totals)}
 
 
 class Debugger:
@@ -119,12 +122,12 @@ class Debugger:
                 yield f"  {title}: {', '.join(f'{resource}: {amount}' for resource, amount in amounts)}"
             pods = table.pods_on[row].values()
             yield f"  Scheduled Pods (number: {len(pods)}):"
-            yield from (f"    {_told(info)}" for info in pods)
+            yield from (f"    {pod_text(info)}" for info in pods)
             yield "  Nominated Pods:"
-            yield from (f"    {_told(info)}" for info in nominated.pods_for(name))
+            yield from (f"    {pod_text(info)}" for info in nominated.pods_for(name))
         queue = self._context.queue
         yield f"Dump of scheduling queue: {queue.summary()}"
-        yield from (f"  {queue.place_of(queued.key)}: {_told(queued.pod)}" for queued in queue)
+        yield from (f"  {queue.place_of(queued.key)}: {pod_text(queued.pod)}" for queued in queue)
 
     def report(self) -> Iterator[str]:
         """The comparison, then the dump."""
@@ -133,19 +136,26 @@ class Debugger:
         yield from found.lines()
         yield from self.dump()
 
-    def on_signal(self, write: Callable[[str], None]) -> None:
-        """Write a report whenever this process gets SIGUSR2. For a loop in real time."""
+    def tell(self) -> None:
+        """Write the comparison and the dump to the log."""
+        context, journal = self._context, self._context.journal
+        journal.info(3, "Cache comparer started")
+        found = self.compare()
+        for differences in found.differences():
+            journal.info(0, _MISMATCH, **differences)
+        journal.info(3, "Cache comparer finished")
+        journal.info(0, "Dump of cached NodeInfo", nodes=nodes_text(context.cache.table, context.queue))
+        queue = context.queue
+        journal.info(0, "Dump of scheduling queue", summary=queue.summary(), pods=queue_text(queue))
+
+    def on_signal(self, write: Callable[[str], None] | None = None) -> None:
+        """Report whenever this process gets SIGUSR2: to the log, or in lines to `write`. For real time."""
 
         def report() -> None:
+            if write is None:
+                self.tell()
+                return
             for line in self.report():
                 write(line)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, report)
-
-
-def _told(info: PodInfo) -> str:
-    pod = info.pod
-    return (
-        f"name: {pod.name}, namespace: {pod.namespace}, uid: {pod.metadata.uid}, "
-        f"phase: {pod.status.phase}, nominated node: {pod.status.nominated_node_name}"
-    )

@@ -8,16 +8,29 @@ from msgspec.structs import replace
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
 from stowplan.api.status import ApiError
-from stowplan.framework.fiterror import fit_error_text
+from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.framework.fiterror import NO_NODES, fit_error_text
 from stowplan.framework.rejectors import Rejectors
 from stowplan.framework.status import Code, Status
+from stowplan.logs import Journal, Ref
 from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
-from stowplan.queue.places import AlreadyQueuedError
+from stowplan.queue.places import MOVED, QUEUES, AlreadyQueuedError
 from stowplan.queue.queued import QueuedPod
+from stowplan.queue.requeue import Strategy
 from stowplan.reporting import SCHEDULER_ERROR, UNSCHEDULABLE, WARNING, failure_patch, patch_status
 from stowplan.scheduler.context import Context
 
 _NOBODY: Final = Rejectors()
+
+UNHANDLED: Final = "UnhandledError"
+"""The logger of errors that nobody is told of but by the log."""
+
+UPDATING: Final = "Updating pod condition and nominated node name"
+OVERRIDING: Final = 1
+"""How kube-scheduler writes that a nomination is meant to replace the one before."""
+
+_HINTS: Final = {Strategy.SKIP: 0, Strategy.AFTER_BACKOFF: 1, Strategy.IMMEDIATELY: 2}
+"""How it writes what becomes of a pod that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +95,68 @@ class FailureHandling:
         """Put the pod back as it is now, if it still wants a node. None if another has its name by now."""
         context, queue = self._context, self._context.queue
         known = context.find(queued.key)
-        if known is None or known.spec.node_name:
+        if known is None or known.spec.node_name or known.metadata.uid != queued.uid:
+            _tell_of_absence(context.journal, queued, known)
             queue.done(queued.uid)
-            return queued.pod.pod
-        if known.metadata.uid != queued.uid:
-            queue.done(queued.uid)
-            return None
+            return queued.pod.pod if known is None or known.spec.node_name else None
         by = failure.rejectors.unschedulable, failure.rejectors.pending
         try:
-            queue.add_unschedulable_if_not_present(queued, *by, known)
+            strategy = queue.add_unschedulable_if_not_present(queued, *by, known)
         except AlreadyQueuedError as error:
-            context.journal.problem("Error occurred", err=error)
+            context.journal.problem("Error occurred", err=error, logger=UNHANDLED)
         except QuantityError as error:
             context.cache.skip(f"pod {queued.key}: {error}")
             queue.add_unschedulable_if_not_present(queued, *by)
+        else:
+            if context.journal.shows(3):
+                self._tell_of_move(queued, strategy)
         return known
 
     def _log(self, queued: QueuedPod, failure: Failure) -> None:
         journal = self._context.journal
-        if failure.rejected:
-            journal.info(2, "Unable to schedule pod; no fit; waiting", pod=queued.key, err=failure.message)
+        pod, message = Ref(queued.key), failure.message
+        if message == NO_NODES:
+            journal.info(
+                2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=pod
+            )
+        elif failure.rejectors is not _NOBODY:
+            journal.info(2, "Unable to schedule pod; no fit; waiting", pod=pod, err=message)
         else:
-            journal.problem("Error scheduling pod; retrying", pod=queued.key, err=failure.message)
+            journal.problem("Error scheduling pod; retrying", pod=pod, err=message, logger=UNHANDLED)
+
+    def _tell_of_move(self, queued: QueuedPod, strategy: Strategy) -> None:
+        queue = self._context.queue
+        told = {
+            "event": SCHEDULE_ATTEMPT_FAILURE,
+            "queue": QUEUES.get(queue.place_of(queued.key) or "", ""),
+            "schedulingCycle": queue.cycle,
+            "hint": _HINTS[strategy],
+            "unschedulable plugins": {plugin: {} for plugin in sorted(queued.rejectors)},
+        }
+        self._context.journal.info(3, MOVED, pod=Ref(queued.key), **told)
+
+
+def _tell_of_absence(journal: Journal, queued: QueuedPod, known: Pod | None) -> None:
+    """Say why a pod that failed does not come back."""
+    pod = Ref(queued.key)
+    if known is None:
+        missing = f'pod "{queued.pod.name}" not found'
+        journal.info(0, "Pod doesn't exist in informer cache", pod=pod, err=missing)
+    elif known.spec.node_name:
+        journal.info(
+            0,
+            "Pod has been assigned to node. Abort adding it back to queue.",
+            pod=pod,
+            node=known.spec.node_name,
+        )
+    else:
+        journal.info(
+            2,
+            "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+            pod=pod,
+            oldUID=queued.uid,
+            newUID=known.metadata.uid,
+        )
 
 
 @dataclass(slots=True)
@@ -129,6 +182,8 @@ class StatusWriter:
 
     def submit(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
         wanted = _Wanted(pod, reason, message, nominated_node)
+        if self._context.journal.shows(3):
+            self._tell(wanted)
         uid = pod.metadata.uid
         if uid in self._under_way:
             later = self._under_way[uid]
@@ -138,6 +193,20 @@ class StatusWriter:
         else:
             self._under_way[uid] = None
             self._context.tasks.start(self._write(uid, wanted), "pod status")
+
+    def _tell(self, wanted: _Wanted) -> None:
+        promised: dict[str, object] = {}
+        if wanted.nominated_node is not None:
+            promised = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
+        self._context.journal.info(
+            3,
+            UPDATING,
+            pod=Ref(wanted.pod.key),
+            conditionType="PodScheduled",
+            conditionStatus="False",
+            conditionReason=wanted.reason,
+            **promised,
+        )
 
     async def _write(self, uid: str, first: _Wanted) -> None:
         context = self._context
@@ -155,7 +224,9 @@ class StatusWriter:
                 try:
                     await patch_status(context.client, pod, patch, context.rng)
                 except ApiError as error:
-                    context.journal.problem("Error updating pod", pod=pod.key, err=error)
+                    context.journal.problem(
+                        "Error updating pod", pod=Ref(pod.key), err=error, logger=UNHANDLED
+                    )
                 wanted, self._under_way[uid] = self._under_way[uid], None
                 if wanted is not None:
                     pod = self._latest(wanted.pod)

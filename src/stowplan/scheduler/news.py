@@ -24,6 +24,7 @@ from stowplan.queue.handlers import (
 )
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.sampler import Sampler
+from stowplan.scheduler.telling import NewsTelling
 
 
 class News:
@@ -45,6 +46,8 @@ class News:
         self._timer = context.timer
         self._watched = watched
         self._stir = context.stir
+        self._journal = context.journal
+        self._telling = NewsTelling(handlers, context.journal)
         self._doing: dict[type[Call], Callable[[Any], None]] = {
             PutNode: self._put_node,
             RemoveNode: self._remove_node,
@@ -59,6 +62,8 @@ class News:
 
     def take(self, calls: Callable[..., list[Call]], *objects: Any) -> None:
         """Work out what news mean, and do it."""
+        if self._journal.shows(3):
+            self._telling.tell(calls, objects)
         if self._still.held:
             self._still.do(lambda: self._do(calls(*objects)))
         else:

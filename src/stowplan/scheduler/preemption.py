@@ -14,6 +14,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.postfilter import PostFilterResult, PostFilterRound, ask_post_filter
 from stowplan.framework.status import error
+from stowplan.logs import Ref
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.plugins.defaultpreemption.plugin import PREFIX
 from stowplan.reporting import NORMAL, nomination_patch, patch_status, victim_patch
@@ -83,6 +84,14 @@ class Preemption:
         """Have the victims go. Those already going need no telling."""
         context = self._context
         staying = [victim for victim in victims if not victim.is_terminating]
+        for victim in victims:
+            if victim.is_terminating:
+                self._tell(
+                    "Victim Pod is already being deleted, skipping the API call for it",
+                    preemptor,
+                    node=node,
+                    victim=Ref(victim.key),
+                )
         if not staying:
             return
         context.metrics.preempted(len(victims))
@@ -91,6 +100,13 @@ class Preemption:
             gate = self._gate(preemptor)
             if gate is not None:
                 gate.under_way[preemptor.metadata.uid] = None
+            self._tell(
+                "Start the preemption asynchronously",
+                preemptor,
+                node=node,
+                numVictims=len(victims),
+                numVictimsToDelete=len(staying),
+            )
             context.tasks.start(evicting, "preemption")
         else:
             await evicting
@@ -109,6 +125,9 @@ class Preemption:
         if gate is not None:
             gate.under_way.pop(uid, None)
         context.metrics.preemption_executed("success", 0.0)
+        if self._asynchronous:
+            result = "success" if succeeded else "error"
+            self._tell("Async Preemption finished completely", preemptor, node=node, result=result)
         if not (succeeded and cleared):
             context.queue.activate((preemptor,))
         context.stir()
@@ -138,16 +157,18 @@ class Preemption:
         """Have one victim go; False if that failed. One that is gone already is as good."""
         context = self._context
         note = f"Preempted by pod {preemptor.metadata.uid} on node {node}"
-        if self._stop_in_memory(victim):
+        if self._stop_in_memory(preemptor, node, victim):
             note += " (in kube-scheduler memory)."
         else:
             try:
-                await self._delete(preemptor, victim)
+                await self._delete(preemptor, node, victim)
             except ApiError as failure:
                 if failure.is_not_found:
+                    gone = Ref(victim.key)
+                    self._tell("Victim Pod is already deleted", preemptor, victim=gone, node=node)
                     return True
                 context.journal.problem(
-                    "Tried to preempted pod", pod=victim.key, preemptor=preemptor.key, err=failure
+                    "Tried to preempted pod", pod=Ref(victim.key), preemptor=Ref(preemptor.key), err=failure
                 )
                 return False
         context.recorder.event(
@@ -160,22 +181,32 @@ class Preemption:
         )
         return True
 
-    def _stop_in_memory(self, victim: Pod) -> bool:
+    def _stop_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
         """Have a victim give up its place that is not bound to it yet."""
         context, uid = self._context, victim.metadata.uid
         waiting = context.waiting.get(uid)
+        about = Ref(victim.key)
         if waiting is not None:
-            return waiting.preempt(PLUGIN, "preempted")
-        return context.pre_binding.cancel(uid, f"preempted by {PLUGIN}")
+            stopped = waiting.preempt(PLUGIN, "preempted")
+            if stopped:
+                self._tell("Preemptor preempted a waiting pod", preemptor, waitingPod=about, node=node)
+            return stopped
+        stopped = context.pre_binding.cancel(uid, f"preempted by {PLUGIN}")
+        if stopped:
+            self._tell("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
+        return stopped
 
-    async def _delete(self, preemptor: Pod, victim: Pod) -> None:
+    async def _delete(self, preemptor: Pod, node: str, victim: Pod) -> None:
         context = self._context
         patch = victim_patch(victim, scheduler_name=preemptor.spec.scheduler_name, now=context.clock.now())
         await patch_status(context.client, victim, patch, context.rng)
         await context.client.delete(PODS, victim.namespace, victim.name)
-        context.journal.info(
-            2, "Preemptor Pod preempted victim Pod", preemptor=preemptor.key, victim=victim.key
-        )
+        about = Ref(victim.key)
+        self._tell("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
+
+    def _tell(self, message: str, preemptor: Pod, **values: object) -> None:
+        if self._context.journal.shows(2):
+            self._context.journal.info(2, message, preemptor=Ref(preemptor.key), **values)
 
     def _gate(self, preemptor: Pod) -> DefaultPreemption | None:
         """The plugin that keeps the pod out of the queue while its victims are being told to go."""

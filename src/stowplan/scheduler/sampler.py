@@ -8,10 +8,11 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.nodetree import NodeTree
+from stowplan.cluster.nodetree import NodeTree, zone_key
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.sampling import nodes_to_find
+from stowplan.logs import Journal, Ref
 
 
 class Sampler:
@@ -20,8 +21,9 @@ class Sampler:
     As in kube-scheduler a node whose zone changes keeps its place until a node comes or goes.
     """
 
-    def __init__(self, table: ClusterTable) -> None:
+    def __init__(self, table: ClusterTable, journal: Journal | None = None) -> None:
         self._table = table
+        self._journal = Journal() if journal is None else journal
         self._tree = NodeTree()
         self._nodes: dict[str, Node] = {}
         self._order: Rows | None = None
@@ -34,14 +36,23 @@ class Sampler:
         if old is None:
             self._tree.add(node)
             self._order = None
+            self._tell("Added node to NodeTree", node)
         else:
             self._tree.update(old, node)
+            if self._journal.shows(2) and zone_key(old) != zone_key(node):
+                self._tell("Removed node from NodeTree", old)
+                self._tell("Added node to NodeTree", node)
 
     def remove(self, node: Node) -> None:
         old = self._nodes.pop(node.name, None)
         if old is not None:
             self._tree.remove(old)
             self._order = None
+            self._tell("Removed node from NodeTree", old)
+
+    def _tell(self, message: str, node: Node) -> None:
+        if self._journal.shows(2):
+            self._journal.info(2, message, node=Ref(node.name), zone=zone_key(node))
 
     def narrow(self, evaluation: Evaluation, percentage: int) -> None:
         """Leave out the nodes that a search that stops at enough of them would not have come to."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.client import Client
+from stowplan.client import Client, Reflector, Writer
 from stowplan.clock import Clock
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain import Explanation
@@ -30,15 +30,20 @@ from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import LastDecisions
 from stowplan.scheduler.explaining import Explainer
 from stowplan.scheduler.failure import FailureHandling
-from stowplan.scheduler.informers import Informers, kinds_to_watch
+from stowplan.scheduler.informers import Informers
 from stowplan.scheduler.news import News
 from stowplan.scheduler.preemption import Preemption
 from stowplan.scheduler.probes import ProfileProbe
 from stowplan.scheduler.sampler import Sampler
 from stowplan.scheduler.settings import Settings
+from stowplan.scheduler.telling import reflector_values, tell_plugins
+from stowplan.scheduler.watched import kinds_to_watch, plugins_that_look_around
 
 FLUSH_BACKOFF_EVERY: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
+
+ASK_AGAIN_AFTER: Final = 0.1
+"""Seconds until whoever may not schedule asks again."""
 
 BREATH: Final = 8
 """After so many pods in a row everybody else gets a turn: news are taken in, pods are bound."""
@@ -49,6 +54,9 @@ class Scheduler:
 
     `clock` says what time it is and `rng` is all the chance there is: with the same of both, the same client
     and the same news a run repeats itself. `timer` measures durations for metrics (default: the clock).
+    `events` is the client to write events with, if they shall not share the limits of everything else.
+    `may_schedule` is asked before every attempt: where it says no, as when somebody else leads by now, pods
+    stay in the queue.
     """
 
     def __init__(
@@ -61,14 +69,18 @@ class Scheduler:
         timer: Callable[[], float] | None = None,
         extenders: Sequence[Extender] = (),
         journal: Journal | None = None,
+        events: Writer | None = None,
+        may_schedule: Callable[[], bool] | None = None,
     ) -> None:
         self.settings = settings
         gates = settings.gates
         journal = Journal() if journal is None else journal
         timer = clock.now if timer is None else timer
         table = ClusterTable()
-        metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)))
+        metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._may_schedule = may_schedule
         self._services = _Services(self)
         self.waiting = WaitingPods()
         frameworks = [
@@ -100,11 +112,12 @@ class Scheduler:
                 extenders=bool(extenders),
                 find=self.pod,
                 instrument=metrics,
+                journal=journal,
             ),
             waiting=self.waiting,
             metrics=metrics,
             recorder=EventRecorder(
-                client,
+                client if events is None else events,
                 clock,
                 Random(rng.getrandbits(64)),
                 settings.hostname,
@@ -119,7 +132,7 @@ class Scheduler:
         )
         metrics.watch_queue(context.queue.counts)
         metrics.watch_cache(context.cache.sizes)
-        sampler = Sampler(table)
+        sampler = Sampler(table, journal)
         watched = self._events_of_interest(frameworks)
         news = News(
             Handlers(
@@ -135,10 +148,11 @@ class Scheduler:
         self.informers = Informers(
             client,
             news,
-            kinds_to_watch(watched, groups=gates["GenericWorkload"]),
+            kinds_to_watch(watched, plugins_that_look_around(frameworks), groups=gates["GenericWorkload"]),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
             report=journal.problem,
+            inform=lambda text: journal.info(0, text),
         )
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
@@ -146,7 +160,7 @@ class Scheduler:
         self._binding = BindingCycle(context, failures, announcing=gates["NominatedNodeNameForExpectation"])
         self._cycle = SchedulingCycle(
             context,
-            Algorithm(sampler, extenders, Random(rng.getrandbits(64)), journal),
+            Algorithm(sampler, extenders, Random(rng.getrandbits(64)), journal, timer),
             Preemption(context, asynchronous=gates["SchedulerAsyncPreemption"]),
             failures,
             self._binding,
@@ -154,6 +168,8 @@ class Scheduler:
         for framework in frameworks:
             if isinstance(framework.probe, ProfileProbe):
                 framework.probe.show_all(framework)
+            if journal.shows(2):
+                tell_plugins(journal, framework)
 
     # Running
 
@@ -165,17 +181,26 @@ class Scheduler:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Scheduler"]:
         """Run for as long as the block takes. Entered when the cluster is known and scheduling begins."""
+        async with self.watching():
+            await self.synced()
+            self.begin_scheduling()
+            yield self
+            await self.context.recorder.drain()
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator["Scheduler"]:
+        """Follow the cluster for as long as the block takes; `begin_scheduling` is up to the caller.
+
+        Raises what must not be survived, as `CacheCorruptedError`.
+        """
         context = self.context
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 context.tasks.begin(group)
                 self._begin_watching()
-                await self.informers.synced()
-                self._begin_scheduling()
                 try:
                     yield self
-                    await context.recorder.drain()
                 except BaseException as cause:  # noqa: BLE001 - raised again below, when all has ended
                     failure = cause
                 self._stop()
@@ -186,21 +211,64 @@ class Scheduler:
 
     def _begin_watching(self) -> None:
         tasks = self.context.tasks
-        tasks.start(self.context.recorder.run(), "event recorder")
+        tasks.start(self.context.recorder.run(), "event recorder", lasting=True)
         for reflector in self.informers.all:
-            tasks.start(reflector.run(), f"reflector {reflector.resource.qualified}")
+            tasks.start(self._reflect(reflector), f"reflector {reflector.resource.qualified}", lasting=True)
 
-    def _begin_scheduling(self) -> None:
+    async def _reflect(self, reflector: Reflector[Any]) -> None:
+        journal, about = self.context.journal, reflector_values(reflector)
+        journal.info(3, "Starting reflector", resyncPeriod="0s", **about)
+        try:
+            await reflector.run()
+        finally:
+            journal.info(3, "Stopping reflector", resyncPeriod="0s", **about)
+
+    async def synced(self) -> None:
+        """Come back when the cluster is known: everything that exists has been heard of."""
+        await self.informers.synced()
+        journal = self.context.journal
+        for reflector in self.informers.all if journal.shows(2) else ():
+            if reflector.has_synced:
+                journal.info(2, "Caches populated", **reflector_values(reflector))
+        journal.info(3, "Handlers synced")
+
+    def begin_scheduling(self) -> None:
+        """Place pods from now on. The cluster must be known: see `synced`."""
         tasks = self.context.tasks
-        tasks.start(self._binding.run(), "binding")
-        tasks.start(self._flush_backoff(), "backoff flush")
-        tasks.start(self._flush_unschedulable(), "unschedulable flush")
-        tasks.start(self._schedule(), "scheduling")
+        tasks.start(self._binding.run(), "binding", lasting=True)
+        self._loops = [
+            tasks.start(self._flush_backoff(), "backoff flush", lasting=True),
+            tasks.start(self._flush_unschedulable(), "unschedulable flush", lasting=True),
+            tasks.start(self._schedule(), "scheduling", lasting=True),
+        ]
+
+    async def end_scheduling(self, grace: float) -> list[str]:
+        """Place no more pods. What is under way has so many seconds to end; then it is undone.
+
+        Returns the pods that had a node and did not get it after all. Watching goes on.
+        """
+        for loop in self._loops:
+            loop.cancel()
+        undone: list[str] = []
+        try:
+            async with asyncio.timeout(grace):
+                await asyncio.gather(*self._loops, return_exceptions=True)
+                await self._binding.finished()
+                undone += await self._binding.undo()
+                await self.context.tasks.settled()
+                await self.context.recorder.drain()
+        except TimeoutError:
+            undone += await self._binding.undo()
+        return undone
 
     async def _schedule(self) -> None:
         queue, cycle, woken = self.context.queue, self._cycle, self._woken
+        may_schedule = self._may_schedule
         in_a_row = 0
         while True:
+            if may_schedule is not None and not may_schedule():
+                await asyncio.sleep(ASK_AGAIN_AFTER)
+                continue
             queued = queue.pop()
             if queued is None:
                 woken.clear()
@@ -228,6 +296,7 @@ class Scheduler:
 
     def _stop(self) -> None:
         self.context.tasks.stop()
+        self.context.journal.info(2, "Scheduling queue is closed")
         for profile in self.context.profiles.values():
             for plugin in profile.framework.plugins.values():
                 plugin.close()
@@ -270,6 +339,10 @@ class _Services:
     @property
     def clock(self) -> Clock:
         return self._scheduler.context.clock
+
+    @property
+    def journal(self) -> Journal:
+        return self._scheduler.context.journal
 
     @property
     def waiting(self) -> WaitingPods:

@@ -19,6 +19,7 @@ class Settings:
 
     `longest_wait` is how long, in seconds, a pod waits for an event before it is tried again without one.
     `hostname` appears in events. `kept_decisions` is how many pods' last decisions are kept to be explained.
+    With `legacy_metrics` figures are shown under the names of earlier releases, too.
     """
 
     config: BuiltConfig
@@ -27,6 +28,7 @@ class Settings:
     longest_wait: float = LONGEST_WAIT
     hostname: str = "localhost"
     kept_decisions: int = 10_000
+    legacy_metrics: bool = False
 
     @classmethod
     def of(
@@ -44,5 +46,5 @@ class Settings:
         """
         loaded = default_config() if loaded is None else loaded
         registry = in_tree_registry().with_plugins(plugins)
-        built = build(loaded, {**IN_TREE_POINTS, **registry.added})
+        built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
         return cls(built, loaded.gates, registry, longest_wait, hostname, kept_decisions)

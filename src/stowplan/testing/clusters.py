@@ -139,7 +139,7 @@ def _profiles(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
         loaded = load_file(config)
     else:
         loaded = load(config if isinstance(config, str) else json.dumps(config))
-    return build(loaded, {**IN_TREE_POINTS, **registry.added}).profiles
+    return build(loaded, {**IN_TREE_POINTS, **registry.offered}).profiles
 
 
 def _joining(names: list[str]) -> Mapping[str, Any]:

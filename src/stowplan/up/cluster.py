@@ -16,7 +16,7 @@ from stowplan.embedded.durable import keep_in
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
 from stowplan.extenders.build import extenders_for
-from stowplan.logs import PROBLEM, Journal
+from stowplan.logs import Journal
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import Loaded, load_into
 
@@ -92,7 +92,7 @@ class LocalCluster:
 
 def _telling(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:
     def tell(level: int, message: str, values: Mapping[str, object]) -> None:
-        if level == PROBLEM:
+        if level < 0:
             shown = " ".join(f"{name}={value}" for name, value in values.items())
             report(f"scheduler: {message} {shown}".rstrip())
 

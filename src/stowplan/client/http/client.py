@@ -9,6 +9,8 @@ import msgspec
 
 import stowplan
 from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.durations import Duration
+from stowplan.api.fielderrors import quote
 from stowplan.api.meta import Object
 from stowplan.api.requests import (
     EVERY_OBJECT,
@@ -25,12 +27,13 @@ from stowplan.client.http.bodies import body_of, deletion_body, place_of
 from stowplan.client.http.decoding import Decoding, Page
 from stowplan.client.http.dialing import CONNECT_SECONDS
 from stowplan.client.http.limits import DEFAULT_BURST, DEFAULT_QPS, RateLimit
+from stowplan.client.http.observer import Observer
 from stowplan.client.http.paths import collection_path, object_path, with_query
 from stowplan.client.http.pool import MOST_CONNECTIONS
 from stowplan.client.http.settings import Server
 from stowplan.client.http.transport import ANSWER_SECONDS, JSON, Transport
 from stowplan.client.http.watch import HttpWatch
-from stowplan.client.interface import Body, Client, Listing
+from stowplan.client.interface import ANY_VERSION, Body, Client, Listing
 from stowplan.clock import Clock
 
 T = TypeVar("T", bound=Object)
@@ -39,6 +42,7 @@ PAGE: Final = 500
 """Objects of one page of a list."""
 
 _BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
+_REPEATABLE_PATCHES: Final = (PatchType.STRATEGIC, PatchType.MERGE)
 _SHORTEST_WATCH: Final = 300
 _LONGEST_WATCH: Final = 600
 
@@ -47,8 +51,12 @@ class HttpClient(Client):
     """A `Client` of one API server. It has to be closed; `async with` does.
 
     `qps` and `burst` limit how many requests it sends (a negative rate: no limit). Raises `AccessError` if
-    the settings cannot be used. Requests that are refused for the moment are sent again, and so are those
-    that only read; a write whose answer was lost is not, for nobody knows if it was done.
+    the settings cannot be used. With a `timeout` servers are told for how long an answer is of use, and none
+    is waited for any longer (watches are not meant).
+
+    Requests that are refused for the moment are sent again, and so are those that only read. Of writes whose
+    answer was lost only those are that come to the same when they are done twice: binding, and patches of
+    maps. `streams`: whether first pictures come through a watch. `observer` is told of every request.
     """
 
     def __init__(
@@ -60,12 +68,19 @@ class HttpClient(Client):
         qps: float = DEFAULT_QPS,
         burst: int = DEFAULT_BURST,
         user_agent: str = f"stowplan/{stowplan.__version__}",
+        streams: bool = True,
         connections: int = MOST_CONNECTIONS,
         answer_seconds: float = ANSWER_SECONDS,
         connect_seconds: float = CONNECT_SECONDS,
+        timeout: Duration | None = None,
         environ: Mapping[str, str] = os.environ,
+        observer: Observer | None = None,
     ) -> None:
+        self.streams = streams
         self._rng = rng
+        if timeout is not None:
+            answer_seconds = min(answer_seconds, timeout.seconds)
+            connect_seconds = min(connect_seconds, timeout.seconds)
         self._transport = Transport(
             server,
             clock=clock,
@@ -76,6 +91,8 @@ class HttpClient(Client):
             connections=connections,
             answer_seconds=answer_seconds,
             connect_seconds=connect_seconds,
+            announced="" if timeout is None else str(timeout),
+            observer=observer,
         )
         self._decodings: dict[tuple[Resource, type[Object]], Decoding[Any]] = {}
 
@@ -106,10 +123,9 @@ class HttpClient(Client):
     ) -> Listing[T]:
         path = collection_path(resource, namespace)
         asked = {"resourceVersion": not_older_than}
-        if not_older_than:
-            asked["resourceVersionMatch"] = "NotOlderThan"
+        limit = str(PAGE) if not_older_than in ("", ANY_VERSION) else ""
         decoding = self._decoding(resource, cls)
-        page = await self._page(decoding, with_query(path, selection, limit=str(PAGE), **asked))
+        page = await self._page(decoding, with_query(path, selection, limit=limit, **asked))
         items, unreadable, version = page.items, page.unreadable, page.resource_version
         while page.rest:
             rest = with_query(path, selection, limit=str(PAGE), **{"continue": page.rest})
@@ -134,11 +150,13 @@ class HttpClient(Client):
         since: str = "",
         initial_events: bool = False,
     ) -> HttpWatch[T]:
+        seconds = self._rng.randrange(_SHORTEST_WATCH, _LONGEST_WATCH)
         asked = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": since,
-            "timeoutSeconds": str(self._rng.randint(_SHORTEST_WATCH, _LONGEST_WATCH)),
+            "timeout": str(Duration.of_seconds(seconds)),
+            "timeoutSeconds": str(seconds),
         }
         if initial_events:
             asked |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -147,6 +165,8 @@ class HttpClient(Client):
             lambda stream: self._transport.stream(path, stream),
             self._decoding(resource, cls),
             self._transport.url(path),
+            seconds,
+            initial_events=initial_events,
         )
 
     # Writing
@@ -174,7 +194,9 @@ class HttpClient(Client):
         subresource: str = "",
     ) -> Json:
         path = object_path(resource, namespace, name, subresource)
-        answer = await self._transport.request("PATCH", path, msgspec.json.encode(patch), kind.value)
+        answer = await self._transport.request(
+            "PATCH", path, msgspec.json.encode(patch), kind.value, repeatable=kind in _REPEATABLE_PATCHES
+        )
         return self._json("PATCH", path, answer)
 
     async def delete(
@@ -187,7 +209,11 @@ class HttpClient(Client):
     async def bind(self, binding: Binding) -> None:
         metadata = binding.metadata
         path = object_path(PODS, metadata.namespace, metadata.name, "binding")
-        await self._transport.request("POST", path, body_of(_BINDINGS, binding), JSON)
+        try:
+            await self._transport.request("POST", path, body_of(_BINDINGS, binding), JSON, repeatable=True)
+        except ApiError as error:
+            if not (error.is_conflict and _says_bound_to(error, binding.target.name)):
+                raise
 
     def _json(self, method: str, path: str, text: bytes) -> Json:
         try:
@@ -196,7 +222,7 @@ class HttpClient(Client):
             raise failures.unreadable(method, self._transport.url(path), error) from None
 
     async def _page(self, decoding: Decoding[T], path: str) -> Page[T]:
-        text = await self._transport.request("GET", path)
+        text = await self._transport.request("GET", path, once=True)
         try:
             return decoding.page(text)
         except msgspec.MsgspecError as error:
@@ -207,3 +233,11 @@ class HttpClient(Client):
         if found is None:
             found = self._decodings[resource, cls] = Decoding(resource, cls)
         return found
+
+
+def _says_bound_to(error: ApiError, node: str) -> bool:
+    """Whether a binding is refused because it was done before, as when its answer was lost.
+
+    A server compares uids first, so it is about the same pod.
+    """
+    return f"is already assigned to node {quote(node)}" in error.message

@@ -87,6 +87,10 @@ class Connection(asyncio.Protocol):
         self._served = 0
         self.deadline = float("inf")
         """When whoever waits for the answer has waited long enough, or nobody needs the connection."""
+        self.overdue = "context deadline exceeded (no answer in time)"
+        """What went wrong if that time comes."""
+        self.is_last = False
+        """Whether it closes after the answer that is under way."""
 
     @property
     def is_usable(self) -> bool:
@@ -223,7 +227,7 @@ class Connection(asyncio.Protocol):
         self._part = _Part.NOTHING
         self._pieces.clear()
         self._served += 1
-        if self._head.closes and self._transport is not None:
+        if (self._head.closes or self.is_last) and self._transport is not None:
             self._transport.close()
         stream, self._stream = self._stream, None
         if stream is not None:

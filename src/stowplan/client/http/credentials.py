@@ -25,8 +25,8 @@ class Credentials(Protocol):
         """Raises CredentialsError."""
         ...
 
-    def refused(self) -> bool:
-        """The server does not accept what holds; tells if renewing it could help."""
+    def refused(self, used: str) -> bool:
+        """The server does not accept what was used; tells if there is, or may be, something else."""
         ...
 
 
@@ -58,7 +58,7 @@ class Fixed:
     async def renew(self) -> None:
         return None
 
-    def refused(self) -> bool:
+    def refused(self, used: str) -> bool:
         return False
 
 
@@ -90,6 +90,7 @@ class TokenFile:
                 raise CredentialsError(f"token file {self._path}: {problem}") from None
         self._read_at = self._clock.now()
 
-    def refused(self) -> bool:
-        self._read_at = float("-inf")
+    def refused(self, used: str) -> bool:
+        if used == self._value:
+            self._read_at = float("-inf")
         return True

@@ -71,7 +71,8 @@ class Page(msgspec.Struct, Generic[T]):
 class Decoding(Generic[T]):
     """Decodes objects of one resource as one type.
 
-    Servers leave kind and version out of the objects of a list; here they have them in any case.
+    Servers leave kind and version out of the objects of a list; here they have them in any case. Who manages
+    which field, often the larger half of an object, is left out.
     """
 
     def __init__(self, resource: Resource, cls: type[T]) -> None:
@@ -107,6 +108,9 @@ class Decoding(Generic[T]):
     def _complete(self, item: Any, list_kind: str) -> T:
         resource = self._resource
         if self._any:
+            metadata = item.get("metadata")
+            if isinstance(metadata, dict):
+                metadata.pop("managedFields", None)
             item.setdefault("apiVersion", resource.api_version)
             item.setdefault("kind", resource.kind or list_kind.removesuffix("List"))
             made: Any = self._cls.of(item)  # type: ignore[attr-defined]
@@ -148,10 +152,23 @@ class Decoding(Generic[T]):
 
 
 def _outline(raw: msgspec.Raw) -> _Metadata:
+    """Which object it is, as far as that can be made out."""
     try:
         return msgspec.json.decode(raw, type=_Outline).metadata
     except msgspec.MsgspecError:
+        return _rough_outline(raw)
+
+
+def _rough_outline(raw: msgspec.Raw) -> _Metadata:
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = None
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    if not isinstance(metadata, dict):
         return _Metadata(name="?")
+    texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    return _Metadata(texts.get("name", "?"), texts.get("namespace"), texts.get("resourceVersion"))
 
 
 def _key(metadata: _Metadata) -> str:

@@ -46,8 +46,9 @@ class PluginCredentials:
     def header(self) -> str | None:
         return None if self._clock.now() >= self._expires else self._value
 
-    def refused(self) -> bool:
-        self._value = None
+    def refused(self, used: str) -> bool:
+        if used == self._value:
+            self._value = None
         return True
 
     async def renew(self) -> None:

@@ -40,9 +40,10 @@ class OidcCredentials:
             return None
         return bearer(self._token)
 
-    def refused(self) -> bool:
-        self._token = ""
-        return bool(self._refresh_token)
+    def refused(self, used: str) -> bool:
+        if used == bearer(self._token):
+            self._token = ""
+        return bool(self._token or self._refresh_token)
 
     async def renew(self) -> None:
         async with self._lock:

@@ -29,14 +29,19 @@ def object_path(resource: Resource, namespace: str, name: str, subresource: str 
 
 
 def with_query(path: str, selection: Selection, **query: str) -> str:
-    """The path with what is asked for; empty values are left out."""
+    """The path with what is asked for, in the order of the names; empty values are left out."""
     asked = {name: value for name, value in query.items() if value}
     if not selection.is_empty:
         if not selection.labels.is_empty:
             asked["labelSelector"] = selection.label_text
         if selection.fields:
             asked["fieldSelector"] = selection.field_text
-    return f"{path}?{urlencode(asked, quote_via=quote)}" if asked else path
+    return f"{path}?{urlencode(sorted(asked.items()), quote_via=quote)}" if asked else path
+
+
+def with_timeout(path: str, timeout: str) -> str:
+    """The path with a word to the server on how long we are going to wait."""
+    return f"{path}{'&' if '?' in path else '?'}timeout={timeout}" if timeout else path
 
 
 def _segment(field: str, text: str) -> str:

@@ -59,10 +59,12 @@ class Pool:
         connection.deadline = float("inf")
         return answer, connection
 
-    def drop_idle(self) -> None:
-        """Close what is idle, as when another certificate is to be shown from now on."""
+    def retire(self) -> None:
+        """Send nothing more over what exists, as when another certificate is to be shown from now on."""
         for connection in list(self._idle):
             connection.abort()
+        for connection in self._all:
+            connection.is_last = True
 
     def close(self) -> None:
         """Close everything; requests under way fail."""
@@ -159,7 +161,7 @@ class Pool:
         now = asyncio.get_running_loop().time()
         for connection in [*self._all, *self._streams]:
             if connection.deadline <= now:
-                connection.abort("context deadline exceeded (no answer in time)")
+                connection.abort(connection.overdue)
         if self._all or self._streams:
             self._begin_sweeping()
 

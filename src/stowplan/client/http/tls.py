@@ -26,6 +26,11 @@ class Tls:
         """The name the server's certificate must have, "" for that of its address."""
         return self._trust.server_name
 
+    @property
+    def shows_certificate(self) -> bool:
+        """Whether we have a certificate of our own to show."""
+        return bool(self._shown[0] or self._trust.certificate)
+
     def show(self, certificate: bytes, key: bytes) -> bool:
         """Show another certificate from now on, as a credential plugin gives it; tells if that is new."""
         if self._shown == (certificate, key):

@@ -11,6 +11,8 @@ from stowplan.client.http.connection import Answer, Connection, LostError, Strea
 from stowplan.client.http.credentials import Credentials, credentials_for
 from stowplan.client.http.dialing import CONNECT_SECONDS, Dialer, DialError
 from stowplan.client.http.limits import RateLimit
+from stowplan.client.http.observer import LOST, Observer
+from stowplan.client.http.paths import with_timeout
 from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
 from stowplan.client.http.proxies import proxy_for
 from stowplan.client.http.settings import Server
@@ -72,8 +74,12 @@ class Transport:
         connections: int = MOST_CONNECTIONS,
         answer_seconds: float = ANSWER_SECONDS,
         connect_seconds: float = CONNECT_SECONDS,
+        announced: str = "",
+        observer: Observer | None = None,
     ) -> None:
         address = server.address
+        self._observer = observer
+        self._announced = announced
         self._server = server
         self._rng = rng
         self._limit = limit
@@ -88,37 +94,62 @@ class Transport:
         self._common = [
             f"Host: {address.authority}",
             f"User-Agent: {user_agent}",
-            f"Accept: {JSON}",
+            f"Accept: {JSON}, */*",
             *(f"{name}: {value}" for name, value in server.identity.headers),
             *dialer.extra_headers,
         ]
         self._authorization = ""
         self._tails: dict[str, bytes] = {}
 
-    async def request(self, method: str, path: str, body: bytes = b"", content_type: str = "") -> bytes:
-        """Send a request and give the body of the answer."""
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str = "",
+        *,
+        repeatable: bool = False,
+        once: bool = False,
+    ) -> bytes:
+        """Send a request and give the body of the answer.
+
+        `repeatable`: though it is a write, it comes to the same when it is done twice. `once`: a server in
+        trouble is not asked again, because whoever asks does that himself.
+        """
+        path = with_timeout(path, self._announced)
         tries: _Tries | None = None
+        observer = self._observer
+        began = 0.0 if observer is None else observer.timer()
         while True:
             seconds = self._limit.reserve()
             if seconds:
                 await self._limit.wait(seconds)
             message = await self._message(method, path, body, content_type)
+            used = self._authorization
             lost: LostError | DialError | None = None
             answer: Answer | None = None
             try:
                 answer = await self._pool.exchange(message)
             except (LostError, DialError) as failure:
                 lost = failure
+            if observer is not None:
+                status = LOST if answer is None else answer.status
+                observer.answered(method, status, seconds, len(body), tries is not None)
             if answer is not None and 200 <= answer.status < 300:
+                if observer is not None:
+                    observer.ended(method, observer.timer() - began, len(answer.body))
                 return answer.body
             if tries is None:
                 tries = _Tries(self._rng)
             if lost is not None:
-                if not await _may_repeat_lost(method, lost, tries):
+                if not await _may_repeat_lost(repeatable or method == _GET, lost, tries):
+                    self._tell_end(method, began, b"")
                     raise failures.unreachable(method, self.url(path), lost.problem) from None
             elif answer is not None:
                 error = failures.refused(method, answer)
-                if not await self._may_repeat_refused(method, error, tries):
+                hopeful = method == _GET and not once
+                if not await self._may_repeat_refused(error, used, tries, hopeful=hopeful):
+                    self._tell_end(method, began, answer.body)
                     raise error
 
     async def stream(self, path: str, stream: Stream) -> Connection:
@@ -129,14 +160,17 @@ class Transport:
         renewed = False
         while True:
             message = await self._message(_GET, path, b"", "")
+            used = self._authorization
             try:
                 answer, connection = await self._pool.stream(message, stream)
             except (LostError, DialError) as lost:
+                self._tell_stream(LOST)
                 raise failures.unreachable(_GET, self.url(path), lost.problem) from None
+            self._tell_stream(answer.status)
             if answer.status == 200:
                 return connection
             connection.abort()
-            if answer.status != 401 or renewed or not self._credentials.refused():
+            if answer.status != 401 or renewed or not self._may_get_in_otherwise(used):
                 raise failures.refused(_GET, answer)
             renewed = True
 
@@ -147,21 +181,39 @@ class Transport:
     def close(self) -> None:
         self._pool.close()
 
-    async def _may_repeat_refused(self, method: str, error: ApiError, tries: _Tries) -> bool:
+    def _tell_end(self, method: str, began: float, body: bytes) -> None:
+        if self._observer is not None:
+            self._observer.ended(method, self._observer.timer() - began, len(body))
+
+    def _tell_stream(self, status: int) -> None:
+        if self._observer is not None:
+            self._observer.streaming(status)
+
+    async def _may_repeat_refused(self, error: ApiError, used: str, tries: _Tries, *, hopeful: bool) -> bool:
         """Whether to send a refused request again, after the wait that takes.
 
         What is refused with a time to wait has had no effect: servers say so before they do anything.
         """
-        if error.code == 401 and not tries.renewed and self._credentials.refused():
+        if error.code == 401 and not tries.renewed and self._may_get_in_otherwise(used):
             tries.renewed = True
             return True
         if error.is_version_too_large:
             return False
         if (error.code == 429 or error.code >= 500) and error.retry_after is not None:
             return await tries.asked(float(error.retry_after))
-        if error.code == 429 or (method == _GET and error.code >= 500):
+        if error.code == 429 or (hopeful and error.code >= 500):
             return await tries.hopeful()
         return False
+
+    def _may_get_in_otherwise(self, used: str) -> bool:
+        """After a refusal of who we are: whether there is, or can be had, something else to show.
+
+        Another certificate takes another connection, so those that exist serve no more.
+        """
+        certified = self._tls is not None and self._tls.shows_certificate
+        if certified:
+            self._pool.retire()
+        return self._credentials.refused(used) or certified
 
     async def _message(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
         value = self._credentials.header()
@@ -200,16 +252,16 @@ class Transport:
 
     def _show(self, certificate: bytes, key: bytes) -> None:
         if self._tls is not None and self._tls.show(certificate, key):
-            self._pool.drop_idle()
+            self._pool.retire()
 
 
-async def _may_repeat_lost(method: str, lost: LostError | DialError, tries: _Tries) -> bool:
+async def _may_repeat_lost(harmless: bool, lost: LostError | DialError, tries: _Tries) -> bool:
     """Whether to send a request again whose answer did not come.
 
-    Reading does no harm. A write may have been done, unless nothing was sent.
+    It may have been done, unless nothing was sent.
     """
     if isinstance(lost, DialError):
         return lost.again and await tries.hopeful()
-    if method != _GET:
+    if not harmless:
         return False
     return await tries.hopeful(at_once=lost.reused and not lost.answered)

@@ -21,19 +21,42 @@ PAUSE_ABOVE: Final = 8 * 1024 * 1024
 
 _RESUME_BELOW: Final = PAUSE_ABOVE // 2
 
+SILENCE: Final = 150.0
+"""Seconds without a word after which a watch is begun anew. Most servers send a bookmark every minute; those
+that do not, for lack of changes, lose nothing by it.
+"""
+
+INITIAL_SILENCE: Final = 60.0
+"""The same while the server has not shown everything that exists."""
+
+_NO_PROBLEM: Final = ""
+_SLACK: Final = 60.0
+"""Seconds that a server may take beyond its time to end a watch."""
+
 
 class HttpWatch(Generic[T]):
     """A watch with typed objects. It begins when it is first asked for an event, and `aclose` ends it.
 
-    What has come completely is given out before it is told that the connection broke.
+    What has come completely is given out before it is told that the connection broke. A connection over
+    which nothing comes though something should may be dead without the system knowing it, so the watch ends,
+    as it does in any case when the server should have ended it after `lifetime` seconds.
     """
 
     def __init__(
-        self, begin: Callable[[Stream], Awaitable[Connection]], decoding: Decoding[T], url: str
+        self,
+        begin: Callable[[Stream], Awaitable[Connection]],
+        decoding: Decoding[T],
+        url: str,
+        lifetime: float,
+        *,
+        initial_events: bool = False,
     ) -> None:
         self._begin = begin
         self._decoding = decoding
         self._url = url
+        self._lifetime = lifetime + _SLACK
+        self._ends = float("inf")
+        self._silence = INITIAL_SILENCE if initial_events else SILENCE
         self._lines = Lines()
         self._connection: Connection | None = None
         self._begun = False
@@ -50,7 +73,10 @@ class HttpWatch(Generic[T]):
         if not self._begun:
             self._begun = True
             if not self._ended:
-                self._connection = await self._begin(self)
+                self._connection = connection = await self._begin(self)
+                self._ends = asyncio.get_running_loop().time() + self._lifetime
+                connection.overdue = _NO_PROBLEM
+                self._expect_more(connection)
         while True:
             event = None if self._failure is not None else self._next()
             if event is not None:
@@ -88,14 +114,12 @@ class HttpWatch(Generic[T]):
 
     def feed(self, piece: bytes) -> None:
         self._lines.feed(piece)
-        if (
-            self._lines.size > PAUSE_ABOVE
-            and self._lines
-            and not self._paused
-            and self._connection is not None
-        ):
-            self._paused = True
-            self._connection.pause()
+        connection = self._connection
+        if connection is not None:
+            if self._lines.size > PAUSE_ABOVE and self._lines and not self._paused:
+                self._paused = True
+                connection.pause()
+            self._expect_more(connection)
         self._stir()
 
     def end(self, problem: str) -> None:
@@ -103,6 +127,10 @@ class HttpWatch(Generic[T]):
             self._ended = True
             self._problem = problem
         self._stir()
+
+    def _expect_more(self, connection: Connection) -> None:
+        """The time by which something has to come, or the watch has to end."""
+        connection.deadline = min(self._ends, asyncio.get_running_loop().time() + self._silence)
 
     def _stir(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -119,7 +147,12 @@ class HttpWatch(Generic[T]):
             self._paused = False
             self._connection.resume()
         try:
-            return self._decoding.event(line)
+            event = self._decoding.event(line)
+            if event.synced:
+                self._silence = SILENCE
+                if self._connection is not None:
+                    self._expect_more(self._connection)
+            return event
         except ApiError as error:
             self._failure = error
         except msgspec.MsgspecError as error:

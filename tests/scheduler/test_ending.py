@@ -1,0 +1,130 @@
+"""A scheduler that stops: what is under way ends or is undone, and nobody is left half placed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from scheduler.worlds import World
+from stowplan.clock import VirtualClock, run
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.plugin import Plugin, Wait
+
+GRACE = 3.0
+
+
+class Holding(Plugin):
+    """Has pods wait at Permit, and keeps a list of what it holds."""
+
+    held: list[str] = []  # noqa: RUF012 - emptied by every test
+
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        self.held.append(pod.name)
+
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        self.held.remove(pod.name)
+
+    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> Wait | None:
+        return Wait(600) if "holds" in pod.labels else None
+
+
+class SlowlyPrepared(Plugin):
+    """Takes as long to prepare a pod as its label says."""
+
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        await asyncio.sleep(float(pod.labels.get("prepare", "0")))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_held() -> None:
+    Holding.held.clear()
+
+
+def end(story: Callable[[World], Awaitable[None]], **options: object) -> tuple[World, list[str], float]:
+    """Let a scheduler run, then end it. Returns the world, whom it let go, and how long that took."""
+
+    async def life(clock: VirtualClock) -> tuple[World, list[str], float]:
+        world = World(clock, plugins=[Holding, SlowlyPrepared], **options)
+        world.add_node("n", "100")
+        async with world.scheduler.watching() as scheduler:
+            await scheduler.informers.synced()
+            scheduler.begin_scheduling()
+            await story(world)
+            began = world.now
+            undone = await scheduler.end_scheduling(GRACE)
+            took = world.now - began
+            world.put_pod("too-late")
+            await world.settle(5)
+        return world, undone, took
+
+    return run(life)
+
+
+def test_bindings_under_way_are_finished() -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("p", metadata={"labels": {"prepare": "2"}})
+        assert world.node_of("p") == ""
+
+    world, undone, took = end(story)
+    assert (world.node_of("p"), undone) == ("n", [])
+    assert took == pytest.approx(2, abs=0.01)
+    assert world.notes("p") == ["Successfully assigned d/p to n"]
+
+
+def test_bindings_that_take_too_long_are_undone() -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("p", metadata={"labels": {"prepare": "60"}})
+
+    world, undone, took = end(story)
+    assert (world.node_of("p"), undone, Holding.held) == ("", ["d/p"], [])
+    assert took == pytest.approx(GRACE, abs=0.01)
+    assert not world.condition("p")
+    assert not world.scheduler.context.cache.sizes()["assumed_pods"]
+
+
+def test_nobody_waits_for_pods_that_wait_at_permit() -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("p", metadata={"labels": {"holds": ""}})
+
+    world, undone, took = end(story)
+    assert (world.node_of("p"), undone, Holding.held) == ("", ["d/p"], [])
+    assert took < 0.01
+    assert not world.events("p")
+
+
+def test_a_bind_that_is_never_answered_does_not_hold_up_the_end() -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("p")
+
+    world, undone, took = end(story, latency=100)
+    assert took == pytest.approx(GRACE, abs=0.01)
+    assert undone == ["d/p"]
+
+
+def test_no_pod_is_begun_after_the_end() -> None:
+    async def story(world: World) -> None:
+        await world.add_pod("p")
+
+    world, undone, _ = end(story)
+    assert (world.node_of("p"), world.node_of("too-late"), undone) == ("n", "", [])
+    assert world.place_of("too-late") == "active"
+
+
+def test_whoever_may_not_schedule_leaves_pods_in_the_queue() -> None:
+    async def life(clock: VirtualClock) -> None:
+        world = World(clock)
+        world.add_node("n")
+        allowed = [True]
+        world.scheduler._may_schedule = lambda: allowed[0]
+        async with world.scheduler.running():
+            await world.add_pod("before")
+            allowed[0] = False
+            await world.add_pod("meanwhile")
+            await world.settle(5)
+            assert (world.node_of("before"), world.node_of("meanwhile")) == ("n", "")
+            allowed[0] = True
+            await world.settle(1)
+            assert world.node_of("meanwhile") == "n"
+
+    run(life)
