@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from stowplan.clock import RealClock
 from stowplan.logs import LogSettings, Routing, journal_for
 from stowplan.logs.streams import Stream, to_descriptor
 
@@ -223,13 +222,3 @@ def test_a_process_lives_on_whatever_its_stderr_is(
         ended = subprocess.run(command, stderr=pipe.writer, timeout=30, check=False)
     assert done.read_text() == "done"
     assert ended.returncode == 0
-
-
-def test_a_line_for_every_pod_is_cheap() -> None:
-    """A generous bound, to notice a mistake: it takes some microseconds."""
-    with journal_for(LogSettings(verbosity=2), now=RealClock().now, stderr=lambda data: None) as journal:
-        began = time.process_time()
-        for _ in range(5000):
-            journal.info(2, "Successfully bound pod to node", pod="a/b", node="n", evaluatedNodes=5000)
-        journal.flush()
-        assert (time.process_time() - began) / 5000 < 100e-6

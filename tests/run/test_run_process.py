@@ -192,3 +192,25 @@ def test_a_standby_that_knows_the_cluster_takes_over(tmp_path: Path) -> None:
             await place.told_once(*wanted)
 
     asyncio.run(story())
+
+
+def test_caches_can_be_left_until_it_is_our_turn(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(1)
+            place.add_pod("p")
+            config = place.write_config("default-scheduler", more="delayCacheUntilActive: true\n")
+            leader = await place.start("-v=3", config=config)
+            await place.bound("p")
+            assert order(leader, ELECTED) < order(leader, "Starting reflector")
+            standby = await place.start("-v=3", config=config)
+            await standby.says("Attempting to acquire leader lease")
+            await asyncio.sleep(0.5)
+            assert "Starting reflector" not in standby.log
+
+    asyncio.run(story())
+
+
+def order(scheduler: RunningScheduler, words: str) -> int:
+    """The number of the first line that has some words."""
+    return next(number for number, line in enumerate(scheduler.lines) if words in line)
