@@ -175,7 +175,7 @@ class _Course:
 
     def _create(self, burst: int) -> None:
         for body in self._bodies[self._created : self._created + burst]:
-            self._store.create(PODS, body)
+            self._store.create(PODS, body, handed_over=True)
         self._created += burst
         if self._run.churn:
             for _ in range(UPDATED_PER_BURST):

@@ -12,6 +12,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.feasibility import NOT_ASKED_FOR, OVERRULED, PASSED
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.podclass import PodClass
+from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
@@ -83,6 +84,10 @@ class Evaluation:
     @property
     def pod_class(self) -> PodClass:
         return self._class
+
+    @property
+    def profile(self) -> ProfileSpec:
+        return self._framework.profile
 
     # Filter
 
@@ -156,13 +161,15 @@ class Evaluation:
         found: dict[Status, Rows] = {}
         for row, status in self.overruled.items():
             _extend(found, status, np.array([row], dtype=np.intp))
-        left_out = np.flatnonzero((first == NOT_ASKED_FOR) & valid)
-        if len(left_out):
-            _extend(found, self.left_out, left_out)
+        rejected = np.flatnonzero((first != PASSED) & valid)
+        by_whom = first[rejected]
+        rejecting = set(by_whom.tolist())
+        if NOT_ASKED_FOR in rejecting:
+            _extend(found, self.left_out, rejected[by_whom == NOT_ASKED_FOR])
         for column in feasibility.columns:
-            rows = np.flatnonzero((first == column.index) & valid)
-            if not len(rows):
+            if column.index not in rejecting:
                 continue
+            rows = rejected[by_whom == column.index]
             assert column.codes is not None
             codes = column.codes[rows]
             for code in np.unique(codes).tolist():

@@ -60,13 +60,12 @@ def full_domains(counted: Counted, before: BoolColumn | None = None, shift: Shif
     """
     counted.counter.refresh()
     size = counted.column.size
-    if counted.counter.domains is None:
-        full = _many_full(counted, size, shift)
-    else:
-        full = _few_full(counted, counted.counter.domains, size, shift)
-    if before is not None and len(before) == size and np.array_equal(before, full):
-        return before
-    return full
+    if before is not None and len(before) != size:
+        before = None
+    if counted.counter.domains is not None:
+        return _few_full(counted, counted.counter.domains, size, shift, before)
+    full = _many_full(counted, size, shift)
+    return before if before is not None and np.array_equal(before, full) else full
 
 
 def _most(counted: Counted, domains: int, lowest: int) -> int:
@@ -77,12 +76,18 @@ def _most(counted: Counted, domains: int, lowest: int) -> int:
     return constraint.max_skew + lowest - int(constraint.self_match)
 
 
-def _few_full(counted: Counted, domains: list[int], size: int, shift: Shift) -> BoolColumn:
+def _few_full(
+    counted: Counted, domains: list[int], size: int, shift: Shift, before: BoolColumn | None
+) -> BoolColumn:
     count = counted.counter.counts.get
     pods = [count(domain) for domain in domains]
     if shift.by:
         pods[domains.index(shift.domain)] += shift.by
     most = _most(counted, len(domains), min(pods, default=0))
+    if before is not None and before.item(0) == (most < 0):
+        was = before.item
+        if all([was(domain) == (number > most) for domain, number in zip(domains, pods, strict=True)]):
+            return before
     full = np.full(size, most < 0, dtype=np.bool_)
     for domain, number in zip(domains, pods, strict=True):
         full[domain] = number > most
