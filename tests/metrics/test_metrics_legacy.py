@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from metrics.reading import ALL_GATES, Chance, Timer, scraped, touch_everything
+from scheduler.worlds import World, live
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.delimited import delimited
 from stowplan.metrics.quantiles import MAX_AGE, Quantiles
@@ -218,3 +219,35 @@ def test_a_summary_can_be_had_as_a_message_too() -> None:
     assert b"\x18\x02" in family
     assert b"operation" in family
     assert b"quantile" not in family
+
+
+def test_a_scheduler_at_work_feeds_them() -> None:
+    """Two pods are placed; a third has to be made room for by one of them."""
+
+    async def story(world: World) -> None:
+        world.add_node("a", cpu="2")
+        world.add_node("b", cpu="1")
+        for name in ("p", "q"):
+            await world.add_pod(name, cpu="1")
+        await world.add_pod("important", cpu="2", priority=10)
+        await world.settle(5)
+
+    metrics = live(story, legacy_metrics=True, verbosity=0).scheduler.context.metrics
+
+    def count(name: str) -> float:
+        return sum(scraped(metrics, f"{name}_count").values())
+
+    bound = scraped(metrics, "schedule_attempts_total")[PROFILE, "scheduled"]
+    attempts = sum(scraped(metrics, "schedule_attempts_total").values())
+    assert attempts > bound >= 2
+    assert count("e2e_scheduling_duration_seconds") == count("binding_latency_microseconds") == bound
+    assert count("scheduling_algorithm_latency_microseconds") == attempts
+    assert count("scheduling_algorithm_predicate_evaluation_seconds") == attempts
+    assert count("scheduling_algorithm_preemption_evaluation_seconds") == attempts - bound
+    assert count("pod_preemption_victims") == 1
+    assert scraped(metrics, "scheduling_duration_seconds_count").keys() >= {
+        ("binding",),
+        ("predicate_evaluation",),
+        ("preemption_evaluation",),
+        ("priority_evaluation",),
+    }

@@ -107,7 +107,7 @@ PARSING = _names(
 FAILING = _names(
     "port-out-of-range unknown-feature-gate locked-feature-gate bad-emulated-version missing-config "
     "config-not-yaml config-empty-file config-unknown-field config-unknown-nested-field "
-    "config-duplicate-field config-unknown-kind config-old-version config-wrong-type config-wrong-case "
+    "config-duplicate-field config-unknown-kind config-wrong-type config-wrong-case "
     "config-invalid-values config-two-queuesorts config-no-queuesort-in-one config-no-bind-plugin "
     "config-unknown-plugin config-plugin-wrong-point config-plugin-twice config-bad-plugin-args "
     "config-unknown-plugin-arg-field config-plugin-config-twice write-config-bare-no-kubeconfig "
@@ -123,8 +123,11 @@ NEEDS_A_PROCESS = re.compile(
     "signal-.*|lease-lost-.*|bad-token-401|no-rbac-403|port-in-use|cert-file-missing|authn-lookup-intolerant"
     "|unreachable-server-authn-lookup"
 )
-"""Cases about a scheduler that runs, or gets further than the command line."""
-APART = _names("help help-short version version-raw positional-arg bad-logging-format kubeconfig-garbage")
+"""Cases about a scheduler that runs, or gets further than the command line: see `tests/run`."""
+APART = _names(
+    "help help-short version version-raw positional-arg bad-logging-format kubeconfig-garbage "
+    "config-old-version "
+)
 """Cases with a test of their own."""
 
 
@@ -235,6 +238,15 @@ def test_a_positional_argument_is_refused_without_the_usage() -> None:
 def test_a_log_that_cannot_be_kept_is_told_in_plain_text() -> None:
     called = call("--logging-format=xml")
     assert (called.code, called.stderr) == (1, CASES["bad-logging-format"]["stderr"])
+
+
+def test_a_file_of_an_earlier_version_is_read_unless_there_never_was_such_a_version(folder: Path) -> None:
+    given = arguments("config-old-version", folder)
+    assert len(call("--master=http://127.0.0.1:1", *given).launches) == 1
+    file = folder / "oldver.yaml"
+    file.write_text(file.read_text().replace("v1beta3", "v1beta9"))
+    refused = failure(CASES["config-old-version"]["stderr"]).replace("v1beta3", "v1beta9")
+    assert failure(call(*given).stderr) == refused
 
 
 def test_a_kubeconfig_that_is_no_yaml_is_named(folder: Path) -> None:

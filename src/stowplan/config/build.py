@@ -51,7 +51,7 @@ def build(loaded: LoadedConfig, implements: Mapping[str, frozenset[Point]] = IN_
         profile = _with_args_in_use(profile, implements)
         name = profile.scheduler_name or ""
         try:
-            spec = _build_profile(profile, config.percentage_of_nodes_to_score, implements, loaded.gates)
+            spec = _build_profile(profile, config.percentage_of_nodes_to_score, implements, loaded)
         except ProfileError as error:
             where = f"initializing profiles: creating profile for scheduler name {name}"
             raise ConfigError("build", f"{where}: {error}") from None
@@ -106,10 +106,10 @@ def _build_profile(
     profile: Profile,
     percentage: int | None,
     implements: Mapping[str, frozenset[Point]],
-    gates: FeatureGates,
+    loaded: LoadedConfig,
 ) -> ProfileSpec:
     for entry in profile.plugin_config:
-        errors = entry.args.validate(Path(), gates) if isinstance(entry.args, PluginArgs) else []
+        errors = entry.args.validate(Path(), loaded.gates) if isinstance(entry.args, PluginArgs) else []
         if errors:
             raise ProfileError(f"initializing plugin {quote(entry.name)}: {aggregate(errors)}")
     name = profile.scheduler_name or ""
@@ -121,6 +121,8 @@ def _build_profile(
         percentage_of_nodes_to_score=percentage if own_percentage is None else own_percentage,
         plugins=resolve_plugins(name, points, _uses(plugins.multi_point), implements),
         args={entry.name: entry.args for entry in profile.plugin_config},
+        old_names=loaded.heritage.old_names,
+        all_reasons=loaded.heritage.all_reasons,
     )
 
 

@@ -1,5 +1,6 @@
 """Writing a configuration out, as `kube-scheduler --write-config-to` does."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -40,8 +41,13 @@ def dump(config: SchedulerConfig) -> dict[str, Any]:
 
 def dump_yaml(config: SchedulerConfig) -> str:
     """A completed configuration as YAML."""
+    return dump_document(dump(config))
+
+
+def dump_document(document: Mapping[str, Any]) -> str:
+    """A configuration that is plain data already as YAML."""
     return yaml.dump(
-        dump(config), Dumper=_Dumper, allow_unicode=True, default_flow_style=False, width=_NO_WRAPPING
+        dict(document), Dumper=_Dumper, allow_unicode=True, default_flow_style=False, width=_NO_WRAPPING
     )
 
 

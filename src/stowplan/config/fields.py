@@ -3,23 +3,22 @@
 Those releases forgave unknown fields in some places and died of wrong values in others. Here all are refused.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from stowplan.api.fielderrors import quote
 from stowplan.config.errors import ConfigError
 from stowplan.config.jsontext import looks_like_json, parse_json
 from stowplan.config.tree import Number, ObjectNode, TextError, Tree, kind_of, plain
-from stowplan.config.yamljson import yaml_to_json
+from stowplan.config.yamljson import YamlDocument, yaml_to_json
 
-_NAMES: Final = {"object": "an object", "array": "a list", "string": "text", "bool": "true or false"}
+_NAMES: Final = {"object": "an object", "array": "a list"}
 
 
 def parse_document(data: bytes) -> Tree:
     """The value of a JSON or YAML text. Raises ConfigError."""
     try:
-        if looks_like_json(data):
-            return parse_json(data)
-        document = yaml_to_json(data)
+        document = _parse(data)
     except TextError as error:
         raise ConfigError("decode", str(error)) from None
     if document.repeated_keys:
@@ -27,16 +26,29 @@ def parse_document(data: bytes) -> Tree:
     return document.tree
 
 
+def peek(data: bytes) -> Mapping[str, Tree]:
+    """The members of a document as far as it can be read at all."""
+    try:
+        tree = _parse(data).tree
+    except TextError:
+        return {}
+    return dict(tree.members) if isinstance(tree, ObjectNode) else {}
+
+
+def _parse(data: bytes) -> YamlDocument:
+    return YamlDocument(parse_json(data)) if looks_like_json(data) else yaml_to_json(data)
+
+
 def refuse(path: str, problem: str) -> NoReturn:
     """Raise ConfigError about a field."""
     raise ConfigError("decode", f"{path}: {problem}" if path else problem)
 
 
-def shown(value: Any) -> str:
-    """A value as messages show it."""
-    if isinstance(value, str):
-        return quote(value)
-    return "true" if value is True else "false" if value is False else str(value)
+def _shown(tree: Tree) -> str:
+    """A simple value as messages show it."""
+    if isinstance(tree, str):
+        return quote(tree)
+    return "nothing" if tree is None else str(tree).lower()
 
 
 class Fields:
@@ -134,5 +146,5 @@ class Fields:
 
 def _mismatch(path: str, wanted: str, tree: Tree) -> NoReturn:
     kind = kind_of(tree)
-    found = f"number {tree.text}" if isinstance(tree, Number) else _NAMES.get(kind, kind)
-    refuse(path, f"expected {wanted}, got {shown(tree) if isinstance(tree, str) else found}")
+    found = tree.text if isinstance(tree, Number) else _NAMES.get(kind) or _shown(tree)
+    refuse(path, f"expected {wanted}, got {found}")

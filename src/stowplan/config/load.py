@@ -9,7 +9,7 @@ from stowplan.config.decode import DocumentError
 from stowplan.config.defaults import complete
 from stowplan.config.document import decode_document
 from stowplan.config.errors import ConfigError, describe_os_error
-from stowplan.config.heritage import Heritage
+from stowplan.config.heritage import NO_HERITAGE, Heritage
 from stowplan.config.types import SchedulerConfig
 from stowplan.config.validation import validate
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
@@ -24,7 +24,7 @@ class LoadedConfig:
 
     config: SchedulerConfig
     gates: FeatureGates = DEFAULT_GATES
-    heritage: Heritage = Heritage()
+    heritage: Heritage = NO_HERITAGE
 
 
 Change = Callable[[SchedulerConfig], SchedulerConfig]

@@ -21,7 +21,7 @@ class Clients:
     """Makes clients. The server knows them by their user agents, which end with what they are for.
 
     Every client has limits of its own, so that a thousand events do not keep a pod from being bound, and
-    nothing keeps the lease from being renewed.
+    nothing keeps the lease from being renewed. With `streams` what exists is told by a watch, not by a list.
     """
 
     server: Server
@@ -30,6 +30,7 @@ class Clients:
     rng: random.Random
     environ: Mapping[str, str]
     requests: RequestMetrics
+    streams: bool = True
 
     def client(self, purpose: str = "", *, timeout: Duration | None = None) -> HttpClient:
         """A client of the server the scheduler works for. Raises ConfigError."""
@@ -61,6 +62,7 @@ class Clients:
                 burst=burst,
                 user_agent=user_agent(purpose),
                 timeout=timeout,
+                streams=self.streams,
                 environ=self.environ,
                 observer=self.requests.to(server.address.authority),
             )

@@ -15,6 +15,7 @@ from stowplan.run.configuring import configuration
 from stowplan.run.emulation import emulation_problems
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.gates import ProcessGates, useless_gates
+from stowplan.run.legacyoptions import ConfigMapRef, legacy_problems, legacy_warnings
 from stowplan.run.recordoptions import metrics_options
 from stowplan.run.servingoptions import (
     authentication_settings,
@@ -42,6 +43,7 @@ class Options:
     `loaded` is the configuration; it alone changes when the file is read again. `started` is what it was at
     the start, which counts for what cannot be changed later: `client`, `election`, `profiling`.
     `longest_wait` is how many seconds a pod waits for an event at most.
+    `files` are what the configuration was read from; `config_map` has the Policy if that is in the cluster.
     `flag_values` has every flag by name as text, `warnings` what is not done as asked.
     """
 
@@ -57,7 +59,10 @@ class Options:
     authorization_kubeconfig: str
     logs: LogSettings
     metrics: MetricsOptions
+    legacy_metrics: bool
     config_file: str
+    files: tuple[str, ...]
+    config_map: ConfigMapRef | None
     write_config_to: str
     plugins: tuple[str, ...]
     version: str
@@ -81,16 +86,18 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
         *emulation_problems(parsed.texts("emulated-version"), parsed.texts("min-compatibility-version")),
         *serving_problems(parsed, uid_headers=gates.on("RemoteRequestHeaderUID")),
         *metrics.problems(MINOR[1]),
+        *legacy_problems(parsed),
     ]
     if problems:
         raise ConfigError("flags", aggregate(problems))
-    loaded = configuration(parsed, gates.scheduling)
+    configured = configuration(parsed, gates.scheduling)
+    config = configured.loaded.config
     version = parsed.text("version")
     return Options(
-        loaded=loaded,
+        loaded=configured.loaded,
         gates=gates,
-        started=loaded.config,
-        client=client_settings(loaded.config.client_connection, parsed.text("master")),
+        started=config,
+        client=client_settings(config.client_connection, parsed.text("master")),
         longest_wait=parsed.duration("pod-max-in-unschedulable-pods-duration").seconds,
         serving=serving_settings(parsed),
         authentication=authentication_settings(parsed),
@@ -99,7 +106,10 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
         authorization_kubeconfig=parsed.text("authorization-kubeconfig"),
         logs=logs,
         metrics=metrics,
+        legacy_metrics=parsed.on("show-legacy-metrics"),
         config_file=parsed.text("config"),
+        files=configured.files,
+        config_map=configured.config_map,
         write_config_to=parsed.text("write-config-to"),
         plugins=parsed.texts("plugin"),
         version=version if version.startswith("v") else VERSION,
@@ -109,12 +119,21 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
     )
 
 
-def reload(options: Options) -> Options:
-    """The options with the configuration file as it is now. Raises ConfigError; the old ones stay good."""
-    if not options.config_file:
+def with_policy(options: Options, policy: str) -> Options:
+    """The options to start with, once the Policy in `config_map` is known. Raises ConfigError."""
+    read = reload(options, policy)
+    return dataclasses.replace(read, started=read.loaded.config)
+
+
+def reload(options: Options, policy: str | None = None) -> Options:
+    """The options with the configuration as it is now. Raises ConfigError; the old ones stay good.
+
+    If they have a `config_map`, they are only good for being reloaded with the `policy` that is in it.
+    """
+    if not options.files and options.config_map is None:
         raise ConfigError("read", "there is no file to read again: the process was started without --config")
-    loaded = configuration(options.parsed, options.gates.scheduling)
-    return dataclasses.replace(options, loaded=loaded)
+    found = configuration(options.parsed, options.gates.scheduling, policy)
+    return dataclasses.replace(options, loaded=found.loaded, files=found.files, config_map=found.config_map)
 
 
 def waiting_for_restart(options: Options) -> list[str]:
@@ -137,3 +156,4 @@ def _warnings(parsed: Parsed) -> Iterator[str]:
             if parsed.given(name):
                 yield f"--{name} has no effect: with --config the file counts"
     yield from serving_warnings(parsed)
+    yield from legacy_warnings(parsed)

@@ -28,6 +28,7 @@ from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients
 from stowplan.run.life import Life
 from stowplan.run.options import Options, reload, waiting_for_restart
+from stowplan.run.policymap import read_policy
 from stowplan.run.preparing import Prepared, prepare
 from stowplan.run.serving import Port
 from stowplan.run.starting import Launch
@@ -54,7 +55,11 @@ def run_process(launch: Launch, environ: Mapping[str, str] = os.environ) -> int:
         process.heed_signals()
         return await process.live()
 
-    return asyncio.run(live())
+    try:
+        return asyncio.run(live())
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,13 @@ class Process:
             self.options.loaded.gates, timer=perf_counter, options=self.options.metrics
         )
         self._clients = Clients(
-            launch.server, self.options.client, self.clock, self._rng, environ, self.metrics.requests
+            launch.server,
+            self.options.client,
+            self.clock,
+            self._rng,
+            environ,
+            self.metrics.requests,
+            streams=self.options.gates.on("WatchListClient"),
         )
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
@@ -141,7 +152,7 @@ class Process:
         self.journal.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
         async with AsyncExitStack() as stack:
             self._main = await stack.enter_async_context(self._clients.client("scheduler"))
-            self._events = await stack.enter_async_context(self._clients.client())
+            self._events = await stack.enter_async_context(self._clients.client("scheduler"))
             await self._set_up_election(stack)
             port = Port(self, self._clients)
             try:
@@ -229,6 +240,8 @@ class Process:
     async def _wind_up(self, course: "asyncio.Task[None]") -> Ending:
         """Let bindings end, give back the lease; others may begin."""
         self.is_stopping = True
+        if not self.is_synced:
+            self.journal.problem("handlers are not fully synchronized", err="context canceled")
         if self._life is not None:
             await self._life.end_scheduling(GRACE)
         course.cancel()
@@ -257,6 +270,7 @@ class Process:
             prepared.registry,
             options.longest_wait,
             self._hostname,
+            legacy_metrics=options.legacy_metrics,
         )
         scheduler = Scheduler(
             self._main,
@@ -319,8 +333,8 @@ class Process:
 
     async def _follow_file(self) -> None:
         """Read the file again when it changes, and when somebody asks for it."""
-        file = self.options.config_file
-        stamps = FileStamps([file] if file else [])
+        files = self.options.files
+        stamps = FileStamps(files)
         while True:
             try:
                 async with asyncio.timeout(LOOK_EVERY):
@@ -332,6 +346,9 @@ class Process:
             self._reload.clear()
             stamps.changed()
             await self._reload_now()
+            if self.options.files != files:
+                files = self.options.files
+                stamps = FileStamps(files)
 
     async def _until_calm(self, stamps: FileStamps) -> None:
         """Whoever writes a file may not be done with it."""
@@ -343,10 +360,14 @@ class Process:
         """Have a new scheduler, set up as the file says, take over from the old one; or keep that."""
         try:
             options = reload(self.options)
+            if options.config_map is not None:
+                options = reload(options, await read_policy(self._main, options.config_map))
             prepared = prepare(options)
         except ConfigError as error:
             self.journal.problem("Configuration was not reloaded, the old one stays in force", err=str(error))
             return
+        for note in options.loaded.heritage.notes:
+            self.journal.warning(note)
         for field in waiting_for_restart(options):
             self.journal.warning("A change takes effect only when the process starts anew", field=field)
         self.options, self.prepared = options, prepared
@@ -354,7 +375,7 @@ class Process:
         if old is not None:
             await self._take_over(old, prepared)
         names = [profile.scheduler_name for profile in prepared.built.profiles]
-        self.journal.info(0, "Reloaded configuration", file=options.config_file, profiles=names)
+        self.journal.info(0, "Reloaded configuration", file=", ".join(options.files), profiles=names)
 
     async def _take_over(self, old: Life, prepared: Prepared) -> None:
         new = self._begin_life(prepared)

@@ -25,9 +25,12 @@ class Port:
         self._health = HealthMetrics(self._started)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[SecureServer]:
-        """Answer for as long as the block takes. Raises ServingError and ConfigError."""
+    async def open(self) -> AsyncIterator[None]:
+        """Answer for as long as the block takes, if a port is wanted. Raises ServingError and ConfigError."""
         process, options = self._process, self._process.options
+        if not options.serving.enabled:
+            yield
+            return
         async with AsyncExitStack() as stack:
             knowing = self._clients.delegate(options.authentication_kubeconfig)
             allowing = self._clients.delegate(options.authorization_kubeconfig)
@@ -45,7 +48,10 @@ class Port:
                 journal=process.journal,
                 observer=process.metrics.access,
             )
-            yield await stack.enter_async_context(server)
+            async with server:
+                yield
+            process.journal.info(0, "[graceful-termination] secure server has stopped listening")
+        process.journal.info(0, "[graceful-termination] secure server is exiting")
 
     def _pages(self) -> Pages:
         process, options = self._process, self._process.options

@@ -11,7 +11,8 @@ from stowplan.logs import Journal, LogSettings, ProcessJournal
 from stowplan.run.access import find_server
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.gates import ProcessGates, read_gates
-from stowplan.run.options import Options, options_from
+from stowplan.run.options import Options, options_from, with_policy
+from stowplan.run.policymap import policy_at_start
 from stowplan.run.preparing import Prepared, prepare, write_config
 from stowplan.run.recordoptions import log_problems, log_settings
 from stowplan.run.version import version_answer
@@ -89,6 +90,10 @@ def _launch(
 ) -> Launch | None:
     """What the scheduler starts with; nothing if the configuration was only to be written."""
     server = find_server(options.client.kubeconfig, options.client.master, journal, environ)
+    if options.config_map is not None:
+        options = with_policy(options, policy_at_start(server, options.config_map, clock, environ))
+    for note in options.loaded.heritage.notes:
+        journal.warning(note)
     prepared = prepare(options)
     if journal.shows(2):
         journal.info(2, "Using component config", config=prepared.text)

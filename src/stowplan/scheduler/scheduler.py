@@ -151,7 +151,7 @@ class Scheduler:
             kinds_to_watch(watched, plugins_that_look_around(frameworks), groups=gates["GenericWorkload"]),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
-            report=journal.problem,
+            report=lambda text: journal.problem("Failed to watch", err=text),
             inform=lambda text: journal.info(0, text),
         )
         self.debugger = Debugger(context, self.informers)

@@ -39,6 +39,7 @@ class Settings:
         longest_wait: float = LONGEST_WAIT,
         hostname: str = "localhost",
         kept_decisions: int = 10_000,
+        legacy_metrics: bool = False,
     ) -> "Settings":
         """Settings from a loaded configuration (none: the defaults) and plugins from outside the tree.
 
@@ -47,4 +48,4 @@ class Settings:
         loaded = default_config() if loaded is None else loaded
         registry = in_tree_registry().with_plugins(plugins)
         built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
-        return cls(built, loaded.gates, registry, longest_wait, hostname, kept_decisions)
+        return cls(built, loaded.gates, registry, longest_wait, hostname, kept_decisions, legacy_metrics)

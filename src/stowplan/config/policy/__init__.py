@@ -7,14 +7,14 @@ What others call:
 * `provider_config(name)`: the same for an algorithm provider: `DefaultProvider` (as of 1.18),
   `DefaultProvider@1.9`, `ClusterAutoscalerProvider`, `ClusterAutoscalerProvider@1.9`
 * `Around`: what flags (or the file that names the Policy) say beside it
-* in `stowplan.config.old`: `read_any(text)`, `read_any_file(path)` for a file of any version, today's included
+* in `stowplan.config.old`: `read_any(text)`, `read_any_file(path)` for a file of any version, also today's
 
 All of them give a `LoadedConfig` and raise `ConfigError` with one line. `LoadedConfig.heritage` has what
 today's configuration cannot say: `notes` (what differs, one line each, for the log or stderr), the old names
 of scores, and whether all predicates are to be told of.
 
-The way of a Policy through this package: `reading` (text to names and arguments), `choice` (names to plugins),
-`document` (plugins to a profile of today), `configs` (to a loaded configuration).
+The way of a Policy through this package: `reading` (text to names), with `arguments` and `extenders`;
+`choice` (names to plugins), `document` (plugins to a profile of today), `configs` (to a loaded one).
 """
 
 from stowplan.config.policy.choice import Around

@@ -6,16 +6,15 @@ from typing import Any, Final
 
 from stowplan.config.fields import refuse
 from stowplan.config.policy.document import ALWAYS, PREEMPTION, ProfileDocument
+from stowplan.config.policy.notes import about
 from stowplan.config.policy.reading import Named, Policy
 from stowplan.framework.points import Point
-from stowplan.plugins.catalog import CATALOG
 from stowplan.plugins.legacy.names import (
     MANDATORY,
     ORDER,
     PREDICATES,
     PRIORITIES,
     PROVIDERS,
-    Meaning,
     OldName,
 )
 
@@ -99,10 +98,10 @@ def _combine(
     _set_around(made, policy, around)
     notes = tuple(
         dict.fromkeys(
-            note for one in (*found, *priorities) for note in _notes(one, one.entry.as_of(release))
+            note for one in (*found, *priorities) for note in about(one.entry, one.entry.as_of(release))
         )
     )
-    return Choice(made.profile(around.scheduler_name), (*notes, *_policy_notes(policy)), old_names)
+    return Choice(made.profile(around.scheduler_name), notes, old_names)
 
 
 def _mandatory(predicates: Sequence[Named], release: str) -> list[Named]:
@@ -143,32 +142,3 @@ def _set_around(made: ProfileDocument, policy: Policy, around: Around) -> None:
 
 def _ignores_resources(extender: Mapping[str, Any]) -> bool:
     return any(resource.get("ignoredByScheduler") for resource in extender.get("managedResources") or ())
-
-
-def is_foreign(plugin: str) -> bool:
-    """Whether kube-scheduler of today does not have a plugin of ours."""
-    entry = CATALOG.get(plugin)
-    return entry is None or entry.on_request
-
-
-def _notes(one: Named, meaning: Meaning) -> list[str]:
-    """What there is to say about a name: a plugin that only we have, a rule that is not quite the same."""
-    plugins = ", ".join(use.plugin for use in meaning.uses)
-    foreign = any(is_foreign(use.plugin) for use in meaning.uses)
-    name = one.entry.name
-    notes = []
-    if foreign:
-        nearest = f"; nearest to it there: {one.entry.today}" if one.entry.today else ""
-        notes.append(f"{name}: runs as {plugins}, a plugin that kube-scheduler does not have{nearest}")
-    if not meaning.exact:
-        notes.append(f"{name}: runs as {plugins}, which differs: {meaning.note}")
-    return notes
-
-
-def _policy_notes(policy: Policy) -> list[str]:
-    if not policy.check_all:
-        return []
-    return [
-        "alwaysCheckAllPredicates: has no equivalent; of a node only the first predicate that rejects it is "
-        "told, which nodes are rejected stays the same"
-    ]

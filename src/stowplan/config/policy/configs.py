@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from stowplan.api.fielderrors import quote
 from stowplan.config.errors import ConfigError, describe_os_error
 from stowplan.config.heritage import Heritage
@@ -12,11 +14,15 @@ from stowplan.config.load import Change, LoadedConfig, as_it_is, load
 from stowplan.config.policy.choice import LATEST, Around, Choice, choose, choose_provider
 from stowplan.config.policy.document import configuration
 from stowplan.config.policy.reading import Policy, read_policy
+from stowplan.config.types import SchedulerConfig
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.legacy.names import PROVIDERS, RELEASES
 
 POLICY_KEY: Final = "policy.cfg"
 """The key under which a ConfigMap has the text of a Policy."""
+
+OLD_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
+"""Objects for leader election, beside Leases."""
 
 
 def policy_config(
@@ -36,7 +42,7 @@ def policy_config(
         document, heritage = policy_document(text, around or Around(), release)
         return loaded_from(document, heritage, gates, change)
     except ConfigError as error:
-        raise _at(where, error) from None
+        raise at_place(where, error) from None
 
 
 def policy_file_config(
@@ -99,11 +105,25 @@ def _document(choice: Choice, policy: Policy) -> tuple[dict[str, Any], Heritage]
 
 
 def loaded_from(
-    document: Mapping[str, Any], heritage: Heritage, gates: FeatureGates, change: Change
+    document: Mapping[str, Any], heritage: Heritage, gates: FeatureGates, change: Change = as_it_is
 ) -> LoadedConfig:
-    """Have a document of today read as any other."""
-    loaded = load(json.dumps(document), gates, change)
-    return LoadedConfig(loaded.config, gates, heritage)
+    """Have a document of today read as any other, except that the locks of that time are there to choose."""
+    wanted = ""
+
+    def with_modern_lock(config: SchedulerConfig) -> SchedulerConfig:
+        nonlocal wanted
+        changed = change(_with_lock(config, heritage.lock))
+        wanted = changed.leader_election.resource_lock
+        return _with_lock(changed, "leases") if wanted in OLD_LOCKS else changed
+
+    loaded = load(json.dumps(document), gates, with_modern_lock)
+    return LoadedConfig(_with_lock(loaded.config, wanted), gates, heritage)
+
+
+def _with_lock(config: SchedulerConfig, lock: str) -> SchedulerConfig:
+    if not lock:
+        return config
+    return replace(config, leader_election=replace(config.leader_election, resource_lock=lock))
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -114,5 +134,6 @@ def read_bytes(path: str | Path) -> bytes:
         raise ConfigError("read", describe_os_error(error, str(path))) from None
 
 
-def _at(where: str, error: ConfigError) -> ConfigError:
+def at_place(where: str, error: ConfigError) -> ConfigError:
+    """The same complaint, with where it belongs put before it."""
     return ConfigError(error.stage, f"{where}: {error.message}" if where else error.message)

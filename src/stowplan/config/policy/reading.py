@@ -13,7 +13,6 @@ from stowplan.config.policy.arguments import (
     PluginData,
 )
 from stowplan.config.policy.extenders import read_extender
-from stowplan.config.tree import Tree
 from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 
 _MOST: Final = 2**31 - 1
@@ -47,7 +46,7 @@ class Policy:
 def read_policy(data: bytes) -> Policy:
     """Read a Policy. Raises ConfigError."""
     fields = Fields(parse_document(data))
-    check_kind(fields)
+    _check_kind(fields)
     predicates = fields.objects("predicates")
     priorities = fields.objects("priorities")
     policy = Policy(
@@ -62,13 +61,7 @@ def read_policy(data: bytes) -> Policy:
     return policy
 
 
-def is_policy(tree: Tree) -> bool:
-    """Whether a document says that it is a Policy."""
-    members = getattr(tree, "members", ())
-    return ("kind", "Policy") in members
-
-
-def check_kind(fields: Fields) -> None:
+def _check_kind(fields: Fields) -> None:
     kind, version = fields.text("kind"), fields.text("apiVersion")
     if kind != "Policy":
         refuse("kind", f"expected Policy, got {quote(kind)}" if kind else "missing, expected Policy")
