@@ -106,10 +106,12 @@ def request_lines(requests: PodRequests, resources: ResourceNames) -> list[tuple
 class PodInfo:
     """One pod. `row` is where it stands in the table, -1 while it is on no known node."""
 
-    __slots__ = ("assumed", "dying", "pod", "row", "template")
+    __slots__ = ("assumed", "dying", "key", "pod", "row", "template", "uid")
 
     def __init__(self, pod: Pod, template: PodTemplate) -> None:
         self.pod = pod
+        self.uid = pod.metadata.uid
+        self.key = pod.key
         self.template = template
         self.row = -1
         self.assumed = False
@@ -117,14 +119,6 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.pod.key!r}, row={self.row})"
-
-    @property
-    def uid(self) -> str:
-        return self.pod.metadata.uid
-
-    @property
-    def key(self) -> str:
-        return self.pod.key
 
     @property
     def name(self) -> str:

@@ -51,6 +51,7 @@ class Evaluation:
         "only_row",
         "overruled",
         "pre_filtering",
+        "rejected_outright",
         "scored",
         "unexamined",
         "unsigned",
@@ -70,6 +71,8 @@ class Evaluation:
         self._rejections: dict[Status, Rows] | None = None
         self.cycle = cycle
         self.pre_filtering = pre_filtering
+        self.rejected_outright = pre_filtering.status
+        """The PreFilter rejection that spared the filters their work, if any."""
         self.overruled = overruled or {}
         self.nominations = nominations
         self.only_row: int | None = None
@@ -90,11 +93,6 @@ class Evaluation:
         return self._framework.profile
 
     # Filter
-
-    @property
-    def rejected_outright(self) -> Status | None:
-        """The PreFilter rejection that spared the filters their work, if any."""
-        return self.pre_filtering.status
 
     @property
     def feasible_count(self) -> int:

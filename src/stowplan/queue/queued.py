@@ -19,16 +19,18 @@ class QueuedPod:
         "gate",
         "gating_plugin",
         "group",
+        "key",
         "pending_plugins",
         "pod",
         "ticket",
         "timestamp",
+        "uid",
         "unschedulable_count",
         "unschedulable_plugins",
     )
 
     def __init__(self, pod: PodInfo, timestamp: float) -> None:
-        self.pod = pod
+        self.become(pod)
         self.timestamp = timestamp
         """When it came, or came back from its last failed attempt."""
         self.attempts = 0
@@ -59,13 +61,11 @@ class QueuedPod:
     def __repr__(self) -> str:
         return f"QueuedPod({self.key!r}, attempts={self.attempts})"
 
-    @property
-    def key(self) -> str:
-        return self.pod.key
-
-    @property
-    def uid(self) -> str:
-        return self.pod.uid
+    def become(self, pod: PodInfo) -> None:
+        """Take on the pod's present state."""
+        self.pod = pod
+        self.uid = pod.uid
+        self.key = pod.key
 
     @property
     def profile(self) -> str:

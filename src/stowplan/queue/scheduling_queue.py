@@ -166,7 +166,7 @@ class SchedulingQueue:
         if queued is None:
             places.to_active(self._fresh(new), UNSCHEDULED_POD_UPDATE.label)
             return
-        queued.pod = self._info(new)
+        queued.become(self._info(new))
         self.nominator.update(old, queued.pod)
         if queued.key in places.active:
             places.active.put(queued.key, queued)
@@ -308,7 +308,7 @@ class SchedulingQueue:
         self, queued: QueuedPod, unschedulable: frozenset[str], pending: frozenset[str], pod: Pod | None
     ) -> None:
         if pod is not None:
-            queued.pod = self._info(pod)
+            queued.become(self._info(pod))
         queued.unschedulable_plugins = unschedulable
         queued.pending_plugins = pending
         queued.gating_plugin = ""
