@@ -76,18 +76,7 @@ class Cluster:
     async def start(self, *flags: str, config: Path | None = None) -> RunningScheduler:
         """Start a scheduler; without a configuration file it gets the kubeconfig by flag."""
         where = [f"--kubeconfig={self.kubeconfig}"] if config is None else [f"--config={config}"]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "from stowplan.cli.main import main; main()",
-            "run",
-            *where,
-            "--secure-port=0",
-            *flags,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "KUBERNETES_SERVICE_HOST": ""},
-        )
-        started = RunningScheduler(process)
+        started = await begin(*where, "--secure-port=0", *flags)
         self.started.append(started)
         return started
 
@@ -154,6 +143,20 @@ class Cluster:
     def _why(self, name: str) -> str:
         logs = "\n---\n".join(one.log for one in self.started)
         return f"pod {name} has no node:\n{logs}"
+
+
+async def begin(*arguments: str) -> RunningScheduler:
+    """Start a scheduler with these arguments and no others."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from stowplan.cli.main import main; main()",
+        "run",
+        *arguments,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBERNETES_SERVICE_HOST": ""},
+    )
+    return RunningScheduler(process)
 
 
 @asynccontextmanager

@@ -5,8 +5,6 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from run.processes import Cluster, RunningScheduler, cluster, names
 
 ELECTED = "Successfully acquired lease"
@@ -33,80 +31,6 @@ def test_a_leader_that_is_asked_to_end_gives_back_its_lease(tmp_path: Path) -> N
             assert (place.scheduled("p"), place.scheduled("before")) == (1, 1)
 
     asyncio.run(story())
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_without_election_the_end_counts_as_a_failure(tmp_path: Path, number: signal.Signals) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as place:
-            place.add_nodes(1)
-            place.add_pod("p")
-            scheduler = await place.start("--leader-elect=false")
-            await place.bound("p")
-            scheduler.signal(number)
-            assert await scheduler.ends() == 1
-            assert 'err="finished without leader elect"' in scheduler.lines[-1]
-            assert not place.lease()
-
-    asyncio.run(story())
-
-
-def test_a_candidate_ends_at_once_and_leaves_the_lease_alone(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as place:
-            leader = await place.start("-v=2")
-            await leader.says(ELECTED)
-            before = place.lease()["holderIdentity"]
-            candidate = await place.start("-v=2")
-            await candidate.says("Attempting to acquire leader lease")
-            candidate.signal(signal.SIGTERM)
-            assert await candidate.ends() == 0
-            assert place.lease()["holderIdentity"] == before
-
-    asyncio.run(story())
-
-
-def test_signals_that_mean_nothing_and_signals_that_ask(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as place:
-            place.add_nodes(2)
-            place.add_pod("p")
-            scheduler = await place.start("--leader-elect=false")
-            await place.bound("p")
-            scheduler.signal(signal.SIGUSR1)
-            scheduler.signal(signal.SIGUSR2)
-            await scheduler.says("Dump of scheduling queue")
-            assert "name: p, namespace: default" in scheduler.log
-            place.add_pod("q")
-            await place.bound("q")
-
-    asyncio.run(story())
-
-
-def test_a_lost_lease_ends_the_process(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with cluster(tmp_path) as place:
-            place.add_nodes(1)
-            times = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=1500ms")
-            scheduler = await place.start("-v=2", *times, "--leader-elect-retry-period=300ms")
-            await scheduler.says(ELECTED)
-            steal(place)
-            assert await scheduler.ends() == 1
-            assert '"Leaderelection lost"' in scheduler.lines[-1]
-            place.add_pod("nobody-cares")
-            await asyncio.sleep(0.3)
-            assert place.node_of("nobody-cares") == ""
-
-    asyncio.run(story())
-
-
-def steal(place: Cluster) -> None:
-    """Somebody writes himself into the lease."""
-    from stowplan.api.catalogue import LEASES
-
-    lease = place.store.list(LEASES, "kube-system").items[0]
-    spec = {**lease["spec"], "holderIdentity": "a-thief", "leaseDurationSeconds": 3600}
-    place.store.update(LEASES, {**lease, "spec": spec})
 
 
 def test_a_changed_file_changes_the_profiles_of_a_scheduler_at_work(tmp_path: Path) -> None:

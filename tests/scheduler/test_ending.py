@@ -97,7 +97,7 @@ def test_a_bind_that_is_never_answered_does_not_hold_up_the_end() -> None:
     async def story(world: World) -> None:
         await world.add_pod("p")
 
-    world, undone, took = end(story, latency=100)
+    _, undone, took = end(story, latency=100)
     assert took == pytest.approx(GRACE, abs=0.01)
     assert undone == ["d/p"]
 

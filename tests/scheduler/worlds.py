@@ -161,7 +161,9 @@ class World:
 
     @property
     def problems(self) -> list[str]:
-        return [message for _, level, message, _ in self.told if level == PROBLEM]
+        """What went wrong; of a watch that failed only why it did."""
+        problems = [(message, about) for _, level, message, about in self.told if level == PROBLEM]
+        return [str(about["err"]) if said == "Failed to watch" else said for said, about in problems]
 
     def times_of(self, message: str, pod: str = "") -> list[float]:
         """When something was told, in seconds of the world."""

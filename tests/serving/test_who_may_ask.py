@@ -261,7 +261,7 @@ def test_requests_are_logged_with_the_recorded_keys(tmp_path: Path) -> None:
         journal = Journal(lambda level, message, values: lines.append((level, message, dict(values))), 4)
         async with port(tmp_path, journal=journal) as server:
             await Caller(server.port, headers={"User-Agent": "me"}).get("/metrics?x=1")
-        forbidden, logged = lines[-2:]
+        forbidden, logged, _ = lines[-3:]
         assert forbidden == (4, "Forbidden", {"URI": "/metrics?x=1", "reason": ""})
         assert logged[:2] == (3, "HTTP")
         assert list(logged[2]) == ["verb", "URI", "latency", "userAgent", "audit-ID", "srcIP", "resp"]

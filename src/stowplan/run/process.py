@@ -32,6 +32,7 @@ from stowplan.run.policymap import read_policy
 from stowplan.run.preparing import Prepared, prepare
 from stowplan.run.serving import Port
 from stowplan.run.starting import Launch
+from stowplan.run.strays import strays_caught
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.garbage import calm_collector
 from stowplan.serving import ServingError
@@ -56,7 +57,8 @@ def run_process(launch: Launch, environ: Mapping[str, str] = os.environ) -> int:
         return await process.live()
 
     try:
-        return asyncio.run(live())
+        with strays_caught(launch.journal):
+            return asyncio.run(live())
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)

@@ -105,6 +105,7 @@ class SecureServer:
         self._runner: web.AppRunner | None = None
         self._connections: Connections | None = None
         self._reloading: asyncio.Task[None] | None = None
+        self._address = ""
         self.port = 0
 
     async def __aenter__(self) -> "SecureServer":
@@ -136,8 +137,8 @@ class SecureServer:
         self._connections.start()
         self._reloading = asyncio.create_task(self._reload())
         host, self.port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        self._journal.plain(0, f"Serving securely on {shown}:{self.port}")
+        self._address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        self._journal.plain(0, f"Serving securely on {self._address}")
 
     async def stop(self) -> None:
         """Let requests under way finish, and listen no more."""
@@ -147,6 +148,7 @@ class SecureServer:
                 await self._reloading
         if self._connections is not None:
             await self._connections.stop()
+            self._journal.plain(0, f"Stopped listening on {self._address}")
         if self._runner is not None:
             await self._runner.cleanup()
         await self._trust.stop()
