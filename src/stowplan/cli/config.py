@@ -1,23 +1,29 @@
 """`stowplan config`: looking at and checking scheduler configurations."""
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
 from stowplan.cluster.table import ClusterTable
-from stowplan.config import BuiltConfig, ConfigError, build, default_config, load_file
+from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
 from stowplan.config.gates import parse_feature_gates
+from stowplan.config.migrate import Migrated, migrate, migrate_provider
+from stowplan.config.old import read_any_file
+from stowplan.config.policy.choice import LATEST
+from stowplan.config.policy.configs import read_bytes
 from stowplan.config.types import ATTRIBUTES, Extender
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.framework import Framework
+from stowplan.framework.gates import FeatureGates
 from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.framework.points import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.plugins.catalog import IN_TREE_POINTS
+from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
@@ -49,7 +55,7 @@ def plugins_option(command: _Command) -> _Command:
 
 @click.group("config")
 def config_group() -> None:
-    """Look at and check scheduler configurations (KubeSchedulerConfiguration v1)."""
+    """Look at, check and migrate scheduler configurations."""
 
 
 @config_group.command("defaults")
@@ -66,11 +72,15 @@ def defaults_command(feature_gates: tuple[str, ...]) -> None:
 @feature_gates_option
 @plugins_option
 def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
-    """Check FILE as thoroughly as a scheduler that starts with it."""
+    """Check FILE as thoroughly as a scheduler that starts with it.
+
+    FILE is a KubeSchedulerConfiguration of any version, or a Policy.
+    """
     with one_line_errors():
-        built = _built(file, feature_gates, plugins)
+        loaded, built = _built(file, feature_gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
+    _tell(loaded.heritage.notes)
 
 
 @config_group.command("show")
@@ -78,12 +88,60 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
 @feature_gates_option
 @plugins_option
 def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
-    """Show what FILE amounts to: the plugins that run at each point, and the completed configuration."""
+    """Show what FILE amounts to: the plugins that run at each point, and the completed configuration.
+
+    FILE is a KubeSchedulerConfiguration of any version, or a Policy.
+    """
     with one_line_errors():
-        built = _built(file, feature_gates, plugins)
+        _, built = _built(file, feature_gates, plugins)
     for line in _described(built):
         click.echo(line)
     click.echo(dump_yaml(built.config), nl=False)
+
+
+@config_group.command("migrate")
+@click.argument("file", required=False)
+@click.option(
+    "--algorithm-provider",
+    "provider",
+    metavar="NAME",
+    help="A provider instead of FILE: DefaultProvider or ClusterAutoscalerProvider, as of 1.18; or as of 1.9 "
+    "with @1.9 after the name.",
+)
+@click.option(
+    "--release",
+    type=click.Choice(RELEASES),
+    default=LATEST,
+    show_default=True,
+    help="The release whose meaning of predicates and priorities counts in a Policy.",
+)
+@feature_gates_option
+def migrate_command(
+    file: str | None, provider: str | None, release: str, feature_gates: tuple[str, ...]
+) -> None:
+    """Turn FILE into a KubeSchedulerConfiguration v1 and print that.
+
+    FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. What has no exact equivalent is
+    named on stderr, with what was done instead.
+    """
+    if (file is None) == (provider is None):
+        raise click.UsageError("expected FILE or --algorithm-provider")
+    with one_line_errors():
+        made = _migrated(file, provider, release, parse_feature_gates(feature_gates))
+    click.echo(made.text, nl=False)
+    _tell(made.notes)
+
+
+def _migrated(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> Migrated:
+    if provider is not None:
+        return migrate_provider(provider, gates)
+    assert file is not None
+    return migrate(read_bytes(file), gates, release=release)
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 @contextmanager
@@ -96,14 +154,17 @@ def one_line_errors() -> Iterator[None]:
         raise click.ClickException(line) from None
 
 
-def _built(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> BuiltConfig:
+def _built(
+    file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]
+) -> tuple[LoadedConfig, BuiltConfig]:
     """The configuration of a file, with every plugin in use made once to see that it can be."""
     gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
-    built = build(load_file(file, gates), {**IN_TREE_POINTS, **registry.offered})
+    loaded = read_any_file(file, gates)
+    built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
     for profile in built.profiles:
         Framework(profile, ClusterTable(), registry, gates)
-    return built
+    return loaded, built
 
 
 def _described(built: BuiltConfig) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration v1: reading, completing, checking and resolving it.
+"""KubeSchedulerConfiguration: reading, completing, checking and resolving it.
 
 The way of a file through this package:
 
@@ -11,6 +11,11 @@ The way of a file through this package:
 * `validation`: values are checked
 * `build`: extenders and profiles are resolved, ready for use (`default_profile()` for the stock one)
 * `dump`: writing a configuration out; `gates`: feature gates from a command line
+
+This is for v1. What earlier releases had becomes a document of v1 first:
+
+* `policy`: Policies and algorithm providers; `old`: the versions before v1, and the entrance for all of them
+* `fields`: reading them strictly; `heritage`: what they say that v1 cannot; `migrate`: the document as text
 """
 
 from stowplan.config.build import BuiltConfig, build, default_profile

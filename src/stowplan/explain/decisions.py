@@ -2,6 +2,7 @@
 
 from stowplan.explain.tables import indented, table
 from stowplan.framework.decision import Candidate, Decision, Rejection
+from stowplan.plugins.legacy.names import old_points
 
 
 def explain(decision: Decision) -> str:
@@ -54,11 +55,16 @@ def _examples(rejection: Rejection) -> str:
 def _scores_heading(decision: Decision) -> str:
     shown = len(decision.best)
     which = f"all {shown}" if shown == decision.feasible else f"the best {shown} of {decision.feasible}"
-    return f"Scores: how good they are ({which}; points are score times weight)"
+    points = "points are score times weight"
+    if decision.old_names:
+        points += "; in brackets the score from 0 to 10"
+    return f"Scores: how good they are ({which}; {points})"
 
 
 def _scores(decision: Decision) -> list[str]:
     best = decision.best
+    if decision.old_names:
+        return _priorities(decision)
     headings = ("plugin", "weight", *(_name(candidate, decision) for candidate in best))
     rows = [
         (plugin, str(weight), *(str(candidate.scores[plugin]) for candidate in best))
@@ -66,6 +72,27 @@ def _scores(decision: Decision) -> list[str]:
     ]
     rows.append(("total", "", *(str(candidate.total) for candidate in best)))
     return table(headings, rows, figures=range(1, len(headings)))
+
+
+def _priorities(decision: Decision) -> list[str]:
+    """The same table in terms of priorities, with scores on the scale they had."""
+    best = decision.best
+    headings = ("priority", "plugin", "weight", *(_name(candidate, decision) for candidate in best))
+    rows = [
+        (
+            decision.old_names.get(plugin, ""),
+            plugin,
+            str(weight),
+            *(_on_old_scale(candidate.scores[plugin], weight) for candidate in best),
+        )
+        for plugin, weight in decision.weights.items()
+    ]
+    rows.append(("total", "", "", *(str(candidate.total) for candidate in best)))
+    return table(headings, rows, figures=range(2, len(headings)))
+
+
+def _on_old_scale(points: int, weight: int) -> str:
+    return f"{points} ({old_points(points // weight):g})"
 
 
 def _name(candidate: Candidate, decision: Decision) -> str:

@@ -70,6 +70,8 @@ class Decision(_Record, frozen=True):
     funnel: tuple[Rejection, ...] = ()
     best: tuple[Candidate, ...] = ()
     weights: dict[str, int] = {}
+    old_names: dict[str, str] = {}
+    """The priorities that plugins stand for, if the profile was made of predicates and priorities."""
 
     @property
     def scheduled(self) -> bool:
@@ -95,6 +97,7 @@ class Record:
         "node",
         "nodes",
         "nominated",
+        "old_names",
         "pod",
         "scores",
         "ties",
@@ -116,6 +119,7 @@ class Record:
         self.totals: list[int] = []
         self.scores: dict[str, list[int]] = {}
         self.weights: Mapping[str, int] = {}
+        self.old_names = evaluation.profile.old_names
         if row is None:
             self.message = fit_error(evaluation)
             outright = evaluation.rejected_outright
@@ -156,6 +160,7 @@ class Record:
             funnel=self.funnel,
             best=best,
             weights=dict(self.weights),
+            old_names={plugin: name for plugin, name in self.old_names.items() if plugin in self.weights},
         )
 
 

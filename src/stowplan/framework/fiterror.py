@@ -3,7 +3,10 @@
 People search for these sentences and tools parse them, so they are the same to the letter.
 """
 
+from collections import Counter
 from collections.abc import Mapping
+
+import numpy as np
 
 from stowplan.framework.evaluation import Evaluation
 
@@ -19,7 +22,28 @@ def fit_error(evaluation: Evaluation, post_filter_message: str = "") -> str:
     outright = evaluation.rejected_outright
     if outright is not None:
         return fit_error_text(node_count, {}, outright.message, post_filter_message)
-    return fit_error_text(node_count, evaluation.reason_counts(), "", post_filter_message)
+    counts = every_reason(evaluation) if evaluation.profile.all_reasons else evaluation.reason_counts()
+    return fit_error_text(node_count, counts, "", post_filter_message)
+
+
+def every_reason(evaluation: Evaluation) -> Counter[str]:
+    """How many nodes each reason stands against, also where an earlier filter has rejected the node.
+
+    A filter written by node is not asked about nodes that are out of the question already.
+    """
+    counts: Counter[str] = Counter()
+    cycle = evaluation.cycle
+    for column in evaluation.filters():
+        if column.codes is None:
+            continue
+        for code, nodes in zip(*np.unique(column.codes[cycle.table.valid], return_counts=True), strict=True):
+            if code:
+                reasons = column.status(cycle, cycle.pod, int(code)).reasons
+                counts.update(dict.fromkeys(reasons, int(nodes)))
+    for status, rows in evaluation.rejections().items():
+        if status.plugin not in {column.plugin.name for column in evaluation.filters()}:
+            counts.update(dict.fromkeys(status.reasons, len(rows)))
+    return counts
 
 
 def fit_error_text(

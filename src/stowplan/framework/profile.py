@@ -46,12 +46,17 @@ class ProfileSpec:
     `percentage_of_nodes_to_score` is None where nothing is configured. `plugins` has an entry for every
     point, in running order; weights are final. `args` holds the arguments of the plugins in use that have
     any: typed for in-tree plugins, as written (plain data) for others.
+
+    `old_names` has the priorities that score plugins stand for, in a profile made of predicates and
+    priorities. With `all_reasons` every reason against a node is told, not only that of the first filter.
     """
 
     scheduler_name: str
     percentage_of_nodes_to_score: int | None = None
     plugins: Mapping[Point, tuple[PluginUse, ...]] = field(default_factory=dict)
     args: Mapping[str, Any] = field(default_factory=dict)
+    old_names: Mapping[str, str] = field(default_factory=dict)
+    all_reasons: bool = False
 
     def names(self, point: Point) -> tuple[str, ...]:
         """The plugins that run at a point, in order."""

@@ -7,7 +7,7 @@ from stowplan.api.fielderrors import quote
 from stowplan.config.fields import Fields, refuse
 from stowplan.config.old.plugins import LEAST_ALLOCATED
 from stowplan.config.old.versions import VERSIONS, Version
-from stowplan.config.tree import ObjectNode, plain
+from stowplan.config.tree import ObjectNode, Tree, plain
 from stowplan.config.types import GROUP
 
 Arguments = Mapping[str, dict[str, Any]]
@@ -35,12 +35,19 @@ def read_arguments(entries: list[Fields] | None, plugins: frozenset[str], versio
         if name in version.args:
             args = _known(Fields(ObjectNode() if tree is None else tree, entry.at("args")), name, version)
         else:
-            args = plain(tree) or {}
+            args = _own(tree, entry.at("args"))
         plugin, args = _of_today(name, args, version)
         found.setdefault(plugin, {}).update(args)
     if version.release == "1.18" and "PodTopologySpread" in plugins:
         found.setdefault("PodTopologySpread", {"defaultingType": "List"})
     return found
+
+
+def _own(tree: Tree, path: str) -> dict[str, Any]:
+    """Arguments of a plugin of somebody's own, which only it can judge."""
+    if tree is not None and not isinstance(tree, ObjectNode):
+        refuse(path, "expected an object")
+    return plain(tree) or {}
 
 
 def _known(fields: Fields, plugin: str, version: Version) -> dict[str, Any]:

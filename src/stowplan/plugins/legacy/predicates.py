@@ -8,6 +8,7 @@ from stowplan.plugins.legacy.oldname import Kind, Meaning, OldName, Use, filters
 _REQUESTS: Final = "What pods take is reckoned as today: init containers, sidecars, overhead, resizes."
 _TEXT: Final = "The reason is worded as today."
 _BY_TAINT: Final = "TaintToleration: a controller taints such nodes"
+_BY_DRIVER: Final = "NodeVolumeLimits: these disks belong to a CSI driver"
 _VOLUMES: Final = (
     "A claim that does not exist turns the pod away. Nodes that have a CSINode leave these disks to the CSI "
     "driver, whose limit NodeVolumeLimits keeps. KUBE_MAX_PD_VOLS is the argument maxVolumes."
@@ -34,11 +35,11 @@ def _predicate(
     return OldName(name, Kind.PREDICATE, meaning, in_1_9, first, last, argument, today)
 
 
-def _limit(kind: str, *, first: str = "1.9", today: str = "") -> OldName:
+def _limit(kind: str, *, first: str = "1.9") -> OldName:
     name = f"Max{kind}VolumeCount"
     use = filters(name)
     in_1_9 = Meaning((use,), False, _VOLUMES_IN_1_9) if first == "1.9" else None
-    return _predicate(name, use, exact=False, note=_VOLUMES, in_1_9=in_1_9, first=first, today=today)
+    return _predicate(name, use, exact=False, note=_VOLUMES, in_1_9=in_1_9, first=first, today=_BY_DRIVER)
 
 
 _PREDICATES: Final = (
@@ -93,7 +94,7 @@ _PREDICATES: Final = (
         note="Limits are read from CSINode objects only; disks of built-in kinds count for their CSI driver.",
     ),
     _limit("AzureDisk"),
-    _limit("Cinder", first="1.14", today="NodeVolumeLimits: these disks belong to a CSI driver"),
+    _limit("Cinder", first="1.14"),
     _predicate("CheckVolumeBinding", _VOLUME_BINDING),
     _predicate("NoVolumeZoneConflict", filters("VolumeZone")),
     _predicate("CheckNodeMemoryPressure", only_filters("NodeMemoryPressure"), last="1.16", today=_BY_TAINT),
