@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stowplan.api.catalogue import CSI_NODES, LEASES, NAMESPACES, NODES, PODS
-from stowplan.api.requests import DeleteOptions, Json
+from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.timestamps import seconds_of
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.admission import ClusterAdmission, furnish
@@ -81,6 +81,27 @@ def test_nodes_register_with_lease_and_drivers_and_keep_renewing() -> None:
     live(story)
 
 
+def test_a_node_offers_what_somebody_adds_to_its_capacity_until_it_is_taken_away() -> None:
+    async def story(place: Place) -> None:
+        def status() -> Json:
+            found: Json = place.store.get(NODES, "", "n-0")["status"]
+            return found
+
+        def add(amount: str | None) -> None:
+            body = {"status": {"capacity": {"example.com/tape": amount}}}
+            place.store.patch(NODES, "", "n-0", body, PatchType.MERGE, subresource="status")
+
+        before = status()["allocatable"]
+        add("7")
+        await asyncio.sleep(1)
+        assert status()["allocatable"] == {**before, "example.com/tape": "7"}
+        add(None)
+        await asyncio.sleep(1)
+        assert status()["allocatable"] == before
+
+    live(story)
+
+
 def test_a_bound_pod_runs_after_its_delay_and_looks_like_one_that_does() -> None:
     async def story(place: Place) -> None:
         place.add_pod("p")
@@ -125,6 +146,26 @@ def test_a_pod_of_somebody_elses_node_is_left_alone() -> None:
         place.add_pod("p", node="other")
         await asyncio.sleep(60)
         assert place.phase("p") == "Pending"
+
+    live(story)
+
+
+def test_a_pod_that_sleeps_before_it_stops_keeps_its_place_as_long_within_its_grace_period() -> None:
+    def sleeper(seconds: int) -> list[Json]:
+        return [{"name": "c", "image": "i", "lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}]
+
+    async def story(place: Place) -> None:
+        place.add_pod("long", containers=sleeper(20))
+        place.add_pod("longer", containers=sleeper(300))
+        await asyncio.sleep(5)
+        for name in ("long", "longer"):
+            place.store.delete(PODS, "d", name)
+        await asyncio.sleep(22)
+        assert len(place.store.list(PODS).items) == 2
+        await asyncio.sleep(2)
+        assert [pod["metadata"]["name"] for pod in place.store.list(PODS).items] == ["longer"]
+        await asyncio.sleep(7)
+        assert not place.store.list(PODS).items
 
     live(story)
 

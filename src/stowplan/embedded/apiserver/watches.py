@@ -64,7 +64,10 @@ class HttpWatch:
     async def serve(
         self, request: web.BaseRequest, backlog: list[Change], deadline: float
     ) -> web.StreamResponse:
-        """Write everything there was and everything that comes, until `deadline` on the loop's clock."""
+        """Write everything there was and everything that comes, until `deadline` on the loop's clock.
+
+        Whoever has left, in whatever way, is not written to any more; that is no fault of the server.
+        """
         response = web.StreamResponse(headers=HEADERS)
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -86,6 +89,8 @@ class HttpWatch:
                     await asyncio.sleep(PAUSE)
             if not self.cut_off:
                 await response.write_eof()
+        except ConnectionResetError:
+            self._tear_down()
         finally:
             self._ended = True
             for timer in timers:

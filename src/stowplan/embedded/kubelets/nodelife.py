@@ -9,7 +9,14 @@ from stowplan.api.status import ApiError
 from stowplan.api.timestamps import micro_timestamp
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import name_of
-from stowplan.embedded.kubelets.nodes import LEASE_NAMESPACE, conditions, csi_node, lease, node_object
+from stowplan.embedded.kubelets.nodes import (
+    LEASE_NAMESPACE,
+    conditions,
+    csi_node,
+    lease,
+    node_object,
+    unoffered,
+)
 from stowplan.embedded.kubelets.settings import KubeletSettings
 from stowplan.embedded.kubelets.shapes import NamedNode
 
@@ -58,6 +65,15 @@ class NodeLife(Controller):
             state = self.states.get(name_of(old))
             if state is not None and state.registered:
                 state.vanished = True
+        elif new is not None:
+            self._see_capacity(new)
+
+    def _see_capacity(self, node: Json) -> None:
+        """Report at once if somebody added a resource to a node of ours, or took one away."""
+        state = self.states.get(name_of(node))
+        if state is not None and state.node is not None and unoffered(node, state.node):
+            state.next_status = self.now()
+            self.queue.add(name_of(node))
 
     async def sync(self, key: str) -> None:
         state = self.states.get(key)
@@ -111,7 +127,10 @@ class NodeLife(Controller):
 
     async def _report(self, node: Json, state: NodeState) -> None:
         now = self.now()
-        told = {"status": {"conditions": conditions(state.unwell, state.well_since, now)}}
+        told: Json = {"status": {"conditions": conditions(state.unwell, state.well_since, now)}}
+        changed = {} if state.node is None else unoffered(node, state.node)
+        if changed:
+            told["status"]["allocatable"] = changed
         answer = await self.client.patch(
             NODES, "", name_of(node), told, PatchType.STRATEGIC, subresource="status"
         )

@@ -50,6 +50,19 @@ def _condition(kind: str, said: tuple[str, str, str], since: float, now: float) 
     }
 
 
+def unoffered(node: Json, own: NamedNode) -> Json:
+    """The change that makes a node offer what was added to its capacity, and no longer what was taken away.
+
+    Empty if there is nothing to change. Amounts that its shape names, or that stand on both sides, stay.
+    """
+    status = node.get("status") or {}
+    capacity: Json = status.get("capacity") or {}
+    offered: Json = status.get("allocatable") or {}
+    gone = [name for name in offered if name not in capacity and name not in own.shape.allocatable]
+    added = {name: amount for name, amount in capacity.items() if name not in offered}
+    return {**added, **dict.fromkeys(gone)}
+
+
 def address(number: int) -> str:
     """The address of a node, from 10.128.0.1 on."""
     n = number + 1

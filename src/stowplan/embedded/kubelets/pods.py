@@ -67,7 +67,7 @@ def next_step(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | No
     if is_deleting(pod):
         begun = memory.first if memory.ending is None else memory.ending
         grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
-        at = begun + min(settings.stop_delay, grace)
+        at = begun + min(_stop_sleep(pod) + settings.stop_delay, grace)
         stopped = is_finished(pod) or not finalizers_of(pod)
         return Step(Action.REMOVE if stopped else Action.STOP, at)
     if is_finished(pod):
@@ -80,6 +80,12 @@ def next_step(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | No
     if not is_ready(pod):
         return Step(Action.START, memory.first)
     return _end(pod, memory, settings)
+
+
+def _stop_sleep(pod: Json) -> float:
+    """How long the containers want to sleep before they stop; they do so side by side."""
+    hooks = ((one.get("lifecycle") or {}).get("preStop") or {} for one in _containers(pod))
+    return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 
 
 def _end(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | None:
