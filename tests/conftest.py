@@ -1,11 +1,29 @@
 """Settings for all tests."""
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # A busy machine must not fail a test that is about something else. In CI the same examples are tried every
 # time; elsewhere each run looks at new ones.
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+TOGETHER = "tests/run/test_recorded_"
+"""Tests of these files look at the same processes, which start and end once for all of them."""
+
+
+class OneByOne(LoadScopeScheduling):
+    """Gives workers one test at a time, but those that share processes to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return TOGETHER if nodeid.startswith(TOGETHER) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
+    return OneByOne(config, log)

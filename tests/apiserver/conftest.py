@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apiserver.serving import Served, serving
+from apiserver.served import Served, serving
 
 
 @pytest.fixture(scope="module")

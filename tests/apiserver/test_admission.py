@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.serving import deployment, pod
+from apiserver.served import deployment, pod
 from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, PatchType

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.serving import APPLY, MERGE, PODS, STRATEGIC, Served, pod, serving
+from apiserver.served import APPLY, MERGE, PODS, STRATEGIC, Served, pod, serving
 from stowplan.embedded.apiserver.access import Access
 from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
 

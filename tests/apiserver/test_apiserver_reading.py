@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apiserver.serving import PODS, Served, deployment, pod, serving
+from apiserver.served import PODS, Served, deployment, pod, serving
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.serving import PODS, Served, pod, serving
+from apiserver.served import PODS, Served, pod, serving
 from stowplan.api import catalogue as c
 from stowplan.embedded.store import BOOKMARK
 

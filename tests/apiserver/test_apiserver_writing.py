@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.serving import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, deployment, pod
+from apiserver.served import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, Served, deployment, pod
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 MAPS = "/api/v1/namespaces/default/configmaps"

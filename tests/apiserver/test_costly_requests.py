@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.serving import APPLY, JSON_PATCH, STRATEGIC, Served, pod
+from apiserver.served import APPLY, JSON_PATCH, STRATEGIC, Served, pod
 
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 PODS = "/api/v1/namespaces/default/pods"

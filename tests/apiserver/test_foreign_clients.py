@@ -12,7 +12,7 @@ from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod as LightPod
 
-from apiserver.serving import Served, pod, serving
+from apiserver.served import Served, pod, serving
 from stowplan.api import catalogue as c
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.serving import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served, deployment, pod, serving
+from apiserver.served import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served, deployment, pod, serving
 from effort import examples
 from stowplan.api.catalogue import BUILT_IN
 from stowplan.embedded.schema import the_schema

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.serving import MERGE, PODS, STRATEGIC, Served, serving
+from apiserver.served import MERGE, PODS, STRATEGIC, Served, serving
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.serving import Served
+from apiserver.served import Served
 from stowplan.embedded.apiserver.bodies import protobuf_as_json
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.schema.protobuf import MAGIC, ProtobufError, decoded, envelope

@@ -86,7 +86,7 @@ def _few_full(
     most = _most(counted, len(domains), min(pods, default=0))
     if before is not None and before.item(0) == (most < 0):
         was = before.item
-        if all([was(domain) == (number > most) for domain, number in zip(domains, pods, strict=True)]):
+        if [was(domain) for domain in domains] == [number > most for number in pods]:
             return before
     full = np.full(size, most < 0, dtype=np.bool_)
     for domain, number in zip(domains, pods, strict=True):
