@@ -10,6 +10,10 @@ from stowplan.cluster.columns import IntColumn
 
 INFEASIBLE = -1
 _SMALLEST_BLOCK = 256
+_SHORTLIST = 128
+"""How many of the best rows are followed when somebody wants to know the runners-up."""
+_PATIENCE = 64
+"""After so many questions it is looked again whether a short list would have enough rows to be of use."""
 
 
 class Ranking:
@@ -17,10 +21,10 @@ class Ranking:
 
     A change in a row costs a glance at its block; finding the best costs one look at the blocks, which are a
     few dozen. Which rows of a block are its best is looked up when somebody asks, and followed from then on.
-    Infeasible rows hold -1.
+    So is the short list: all rows above a floor, best first. Infeasible rows hold -1.
     """
 
-    __slots__ = ("_best", "_block", "_ties", "_topmost", "_tops", "totals")
+    __slots__ = ("_best", "_block", "_floor", "_patience", "_short", "_ties", "_topmost", "_tops", "totals")
 
     def __init__(self, capacity: int) -> None:
         block = min(_SMALLEST_BLOCK, capacity)
@@ -32,10 +36,13 @@ class Ranking:
         self._ties: list[int] = [block] * (capacity // block)
         self._topmost: list[list[int] | None] = [None] * (capacity // block)
         self._best: tuple[int, int] | None = None
+        self._short: list[tuple[int, int]] = []
+        self._floor: int | None = None
+        self._patience = 0
 
     def refresh_all(self) -> None:
         """Totals were rewritten as a whole."""
-        self._best = None
+        self._best = self._floor = None
         blocks = self.totals.reshape(-1, self._block)
         tops = blocks.max(axis=1)
         self._tops = tops.tolist()
@@ -44,7 +51,7 @@ class Ranking:
 
     def refresh(self, rows: Rows) -> None:
         """Totals of these rows were rewritten."""
-        self._best = None
+        self._best = self._floor = None
         touched = set((rows // self._block).tolist())
         if len(touched) * 2 > len(self._tops):
             self.refresh_all()
@@ -59,6 +66,8 @@ class Ranking:
             return
         self._best = None
         self.totals[row] = total
+        if self._floor is not None:
+            self._follow(row, old, total, self._floor)
         block = row // self._block
         top = self._tops[block]
         rows = self._topmost[block]
@@ -103,6 +112,8 @@ class Ranking:
         top, ties = self.best()
         if ties >= count:
             return self._first_rows(top, count)
+        if self._has_shortlist(count):
+            return [row for _, row in self._short[:count]]
         size, tops = self._block, self._tops
         highest = nlargest(count, range(len(tops)), key=tops.__getitem__)
         blocks = sorted(highest)
@@ -112,6 +123,33 @@ class Ranking:
         )
         best = places[(-totals[places]).argsort(kind="stable")][:count].tolist()
         return [blocks[place // size] * size + place % size for place in best]
+
+    def _has_shortlist(self, count: int) -> bool:
+        """Whether the short list has that many rows; made anew if it has become too short."""
+        if self._floor is not None and len(self._short) >= count:
+            return True
+        if self._patience:
+            self._patience -= 1
+            return False
+        totals = self.totals
+        if len(totals) <= _SHORTLIST:
+            return False
+        self._floor = floor = int(np.partition(totals, -_SHORTLIST)[-_SHORTLIST])
+        rows = (totals > floor).nonzero()[0].tolist()
+        self._short = sorted(zip((-totals[rows]).tolist(), rows, strict=True))
+        if len(rows) < count:
+            self._floor, self._patience = None, _PATIENCE
+        return len(rows) >= count
+
+    def _follow(self, row: int, old: int, total: int, floor: int) -> None:
+        """Keep the short list up to date; one that grows too long is given up."""
+        short = self._short
+        if old > floor:
+            del short[bisect_left(short, (-old, row))]
+        if total > floor:
+            insort(short, (-total, row))
+            if len(short) > 4 * _SHORTLIST:
+                self._floor = None
 
     def _first_rows(self, top: int, count: int) -> list[int]:
         """The first rows that have the highest total; there are at least as many."""

@@ -58,6 +58,10 @@ class NodeResourcesBalancedAllocation(Plugin):
         resources: ScoredResources = cycle.read_score(self)
         figures = resources.look_at(cycle.table, row, with_defaults=False)
         half = MAX_NODE_SCORE // 2
+        if len(figures) == 2:
+            (_, cpu, cpu_used, cpu_then), (_, memory, memory_used, memory_then) = figures
+            then = _balance_of_two(cpu_then / cpu, memory_then / memory)
+            return half + (half + then - _balance_of_two(cpu_used / cpu, memory_used / memory)) // 2
         with_pod = [min(requested / allocatable, 1.0) for _, allocatable, _, requested in figures]
         without = [min(used / allocatable, 1.0) for _, allocatable, used, _ in figures]
         return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
@@ -105,13 +109,19 @@ def _balance(used: IntArray, allocatable: IntArray) -> IntArray:
     return balance
 
 
+def _balance_of_two(one: float, other: float) -> int:
+    """The same for one node with two resources, which most have, from their used fractions."""
+    one, other = (one if one < 1.0 else 1.0), (other if other < 1.0 else 1.0)
+    return int((1 - abs((one - other) / 2)) * MAX_NODE_SCORE)
+
+
 def _balance_of(fractions: list[float]) -> int:
     """The same for one node, from the used fractions of the resources it has."""
     count = len(fractions)
     if count < 2:
         deviation = 0.0
     elif count == 2:
-        deviation = abs((fractions[0] - fractions[1]) / 2)
+        return _balance_of_two(*fractions)
     else:
         # Added up one by one, so that the last bit is the same as over many rows.
         total = squares = 0.0

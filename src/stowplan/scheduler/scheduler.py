@@ -55,7 +55,7 @@ class Scheduler:
     `clock` says what time it is and `rng` is all the chance there is: with the same of both, the same client
     and the same news a run repeats itself. `timer` measures durations for metrics (default: the clock).
     `events` is the client to write events with, if they shall not share the limits of everything else.
-    `may_schedule` is asked before every attempt: where it says no, as when somebody else leads by now, pods
+    `may_schedule` is asked every few attempts: where it says no, as when somebody else leads by now, pods
     stay in the queue.
     """
 
@@ -266,11 +266,12 @@ class Scheduler:
         may_schedule = self._may_schedule
         in_a_row = 0
         while True:
-            if may_schedule is not None and not may_schedule():
+            if not in_a_row and may_schedule is not None and not may_schedule():
                 await asyncio.sleep(ASK_AGAIN_AFTER)
                 continue
             queued = queue.pop()
             if queued is None:
+                in_a_row = 0
                 woken.clear()
                 await woken.wait()
                 continue
