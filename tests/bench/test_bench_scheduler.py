@@ -53,3 +53,19 @@ def test_the_collector_is_left_as_it_was_found() -> None:
     figures("loop", "--nodes", "3", "--pods", "5")
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
+
+
+def test_a_process_over_https_is_measured_from_outside() -> None:
+    result = CliRunner().invoke(bench, ["http", "--nodes", "5", "--pods", "20", "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output.splitlines()[-1])
+    assert (figures["bound"], figures["events"]) == (20, 21)
+    for name in ("pods_per_s", "cpu_us_per_pod", "cpu_s", "peak_rss_mib"):
+        assert figures[name] > 0, name
+
+
+def test_a_scheduler_that_does_not_start_is_named() -> None:
+    command = "sh -c 'echo no such thing >&2; exit 3'"
+    result = CliRunner().invoke(bench, ["http", "--nodes", "1", "--pods", "1", "--command", command])
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == "Error: the scheduler ended with exit code 3: no such thing"

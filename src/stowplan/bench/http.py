@@ -18,19 +18,24 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from stowplan.api.catalogue import EVENTS, NAMESPACES, NODES, PODS
+from stowplan.api.catalogue import EVENTS, NODES, PODS, Resource
+from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
 from stowplan.bench.loop import document
 from stowplan.bench.serverprocess import server_process
-from stowplan.bench.workloads import WORKLOADS, node, node_name
+from stowplan.bench.workloads import WORKLOADS, node
+from stowplan.client import Reflector
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 
-NAMESPACE: Final = "stowplan-bench"
+NAMESPACE: Final = "default"
+PREFIX: Final = "stowplan-bench-"
 AHEAD: Final = 1000
 """How many pods may be created and not yet bound."""
+
+WARM_UP: Final = f"{PREFIX}warm-up"
 
 _CONNECTIONS: Final = 32
 _START: Final = 120.0
@@ -88,7 +93,12 @@ class HttpFigures:
 
 def measure(run: HttpRun) -> HttpFigures:
     """Start everything, place the pods, clean up. Raises BenchError."""
-    return asyncio.run(_measure(run))
+    try:
+        return asyncio.run(_measure(run))
+    except ApiError as error:
+        raise BenchError(str(error)) from None
+    except BaseExceptionGroup as several:
+        raise BenchError(str(several.exceptions[0])) from None
 
 
 async def _measure(run: HttpRun) -> HttpFigures:
@@ -103,8 +113,9 @@ async def _measure(run: HttpRun) -> HttpFigures:
             user_agent="stowplan-bench",
         )
         await stack.enter_async_context(client)
-        stack.push_async_callback(_clean_up, client, run)
         users = Users(client, run)
+        if run.kubeconfig:
+            stack.push_async_callback(users.clean_up)
         await users.furnish()
         scheduler = await stack.enter_async_context(_scheduler(run, kubeconfig))
         await users.warm_up(scheduler)
@@ -173,23 +184,19 @@ class Users:
         self._run = run
         self._bound: set[str] = set()
         self._progress = asyncio.Event()
+        self._made: list[tuple[Resource, str, str]] = []
 
     async def furnish(self) -> None:
-        """Make the nodes, and a namespace for the pods."""
-        try:
-            await self._client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        except ApiError as error:
-            if not error.is_already_exists:
-                raise BenchError(f"namespace {NAMESPACE}: {error}") from None
+        """Make the nodes."""
         await self._all(NODES, (_node(number) for number in range(self._run.nodes)))
 
     async def warm_up(self, scheduler: Watched) -> None:
         """Have one pod bound: then the scheduler knows the cluster, and leads."""
         began = perf_counter()
-        await self._client.create(PODS, _pod(self._run.workload, 0, "warm-up"))
+        await self._all(PODS, iter([_pod(self._run.workload, 0, WARM_UP)]))
         while perf_counter() - began < _START:
             scheduler.check()
-            pod = await self._client.get(PODS, NAMESPACE, "warm-up")
+            pod = await self._client.get(PODS, NAMESPACE, WARM_UP)
             if pod["spec"].get("nodeName"):
                 await scheduler.quiet()
                 return
@@ -197,8 +204,19 @@ class Users:
         raise BenchError(f"the scheduler bound no pod within {_START:.0f} s")
 
     async def work(self, scheduler: Watched) -> HttpFigures:
-        watching = asyncio.create_task(self._watch())
-        bodies = [_pod(self._run.workload, number, f"pod-{number}") for number in range(self._run.pods)]
+        reflector = Reflector(
+            self._client,
+            PODS,
+            Pod,
+            self,
+            clock=RealClock(),
+            rng=random.Random(0),
+            report=lambda text: None,
+            namespace=NAMESPACE,
+        )
+        watching = asyncio.create_task(reflector.run())
+        await reflector.wait_synced()
+        bodies = [_pod(self._run.workload, number, f"{PREFIX}{number}") for number in range(self._run.pods)]
         cpu, began = scheduler.cpu, perf_counter()
         try:
             await self._create_and_wait(bodies, scheduler)
@@ -233,7 +251,7 @@ class Users:
         finally:
             creating.cancel()
 
-    async def _all(self, resource: object, bodies: Iterator[Json], ahead: int = 0) -> None:
+    async def _all(self, resource: Resource, bodies: Iterator[Json], ahead: int = 0) -> None:
         """Create objects, several at a time; with `ahead` no more than so many before pods are bound."""
         made = 0
 
@@ -243,62 +261,52 @@ class Users:
                 while ahead and made - len(self._bound) >= ahead:
                     await asyncio.sleep(0.005)
                 made += 1
-                try:
-                    await self._client.create(resource, body)  # type: ignore[arg-type]
-                except ApiError as error:
-                    if not error.is_already_exists:
-                        raise BenchError(f"{body['metadata']['name']}: {error}") from None
+                created = await self._client.create(resource, body)
+                metadata = created["metadata"]
+                self._made.append((resource, metadata.get("namespace", ""), metadata["name"]))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_CONNECTIONS):
                 group.create_task(worker())
 
-    async def _watch(self) -> None:
-        """Take note of pods that are bound. Cut watches are begun again."""
-        while True:
-            watch = self._client.watch(PODS, Pod, namespace=NAMESPACE, initial_events=True)
-            try:
-                async for event in watch:
-                    for one in (event, *watch.ready(200)):
-                        pod = one.object
-                        if pod is not None and pod.spec.node_name and pod.name != "warm-up":
-                            self._bound.add(pod.name)
-                    self._progress.set()
-            except ApiError:
-                await asyncio.sleep(0.1)
-            finally:
-                await watch.aclose()
+    def added(self, new: Pod) -> None:
+        """A pod is there, with or without a node."""
+        if new.spec.node_name and new.name.startswith(PREFIX) and new.name != WARM_UP:
+            self._bound.add(new.name)
+            self._progress.set()
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        self.added(new)
+
+    def deleted(self, last: Pod) -> None:
+        """Nobody deletes pods while they are counted."""
 
     async def _count_events(self) -> int:
-        found = await self._client.list(EVENTS, Pod, namespace=NAMESPACE)
-        return len(found.items) + len(found.unreadable)
+        found = await self._client.list(EVENTS, AnyObject, namespace=NAMESPACE)
+        return sum(one.name.startswith(PREFIX) for one in found.items)
 
+    async def clean_up(self) -> None:
+        """Leave an API server that is not ours as it was: pods go first, then the nodes."""
+        for wanted in (PODS, NODES):
+            left = iter([made for made in self._made if made[0] is wanted])
 
-async def _clean_up(client: HttpClient, run: HttpRun) -> None:
-    """Leave an API server that is not ours as it was."""
-    if not run.kubeconfig:
-        return
-    pods = iter([f"pod-{number}" for number in range(run.pods)] + ["warm-up"])
-    nodes = iter([node_name(number) for number in range(run.nodes)])
+            async def worker(left: Iterator[tuple[Resource, str, str]] = left) -> None:
+                for resource, namespace, name in left:
+                    try:
+                        await self._client.delete(resource, namespace, name, DeleteOptions(0))
+                    except ApiError as error:
+                        if not error.is_not_found:
+                            raise
 
-    async def worker() -> None:
-        for names, resource, namespace in ((pods, PODS, NAMESPACE), (nodes, NODES, "")):
-            for name in names:
-                try:
-                    await client.delete(resource, namespace, name, DeleteOptions(0))
-                except ApiError as error:
-                    if not error.is_not_found:
-                        raise
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_CONNECTIONS):
-            group.create_task(worker())
-    await client.delete(NAMESPACES, "", NAMESPACE)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_CONNECTIONS):
+                    group.create_task(worker())
 
 
 def _node(number: int) -> Json:
     made = document(node(number))
     made["metadata"].pop("uid", None)
+    made["metadata"]["name"] = f"{PREFIX}{made['metadata']['name']}"
     return made
 
 
