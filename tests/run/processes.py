@@ -94,7 +94,7 @@ class Cluster:
         return fresh.replace(path)
 
     def add_nodes(self, count: int, cpu: str = "64") -> None:
-        room = {"cpu": cpu, "memory": "256Gi", "pods": "500"}
+        room = {"cpu": cpu, "memory": "256Gi", "pods": "5000"}
         for number in range(count):
             self.store.create(
                 NODES,
