@@ -161,7 +161,8 @@ class Evaluation:
             _extend(found, status, np.array([row], dtype=np.intp))
         rejected = np.flatnonzero((first != PASSED) & valid)
         by_whom = first[rejected]
-        rejecting = set(by_whom.tolist())
+        counted = np.bincount(by_whom - OVERRULED).tolist()
+        rejecting = {who + OVERRULED for who, rows in enumerate(counted) if rows}
         if NOT_ASKED_FOR in rejecting:
             _extend(found, self.left_out, rejected[by_whom == NOT_ASKED_FOR])
         for column in feasibility.columns:
