@@ -183,8 +183,23 @@ def _pause(process: Process, until: float) -> None:
 HELD_UP = Plan(0, ["leases"] * 2, [0.0] * 2, [0.0, 9.0], 0.0, 0.0, 0.01, [(0, 20.0, 40.0)], [])
 
 
+HALF_CREATED = Plan(
+    6405,
+    ["endpointsleases", "endpoints", "endpoints", "endpoints"],
+    [0.0] * 4,
+    [25.0, 0.0, 0.0, 0.0],
+    0.5,
+    0.5,
+    4.0,
+    [],
+    [(1, 81.0)],
+)
+"""Of a pair one lock is created and the other one not, for longer than the first one holds."""
+
+
 @settings(max_examples=examples(30))
 @example(HELD_UP)
+@example(HALF_CREATED)
 @given(plans())
 def test_there_are_never_two_leaders_and_soon_one_again(plan: Plan) -> None:
     async def main(clock: VirtualClock) -> None:

@@ -10,7 +10,7 @@ from run.processes import Cluster, RunningScheduler, cluster, until
 from stowplan.api.catalogue import PODS
 from stowplan.embedded.store import Change
 
-KILLS = int(os.environ.get("STOWPLAN_KILLS", "5"))
+KILLS = int(os.environ.get("STOWPLAN_KILLS", "3"))
 LEASE = 3.0
 RETRY = 0.3
 FLAGS = (

@@ -59,12 +59,17 @@ class MultiLock:
         )
 
     async def create(self, record: Record) -> None:
-        """Create what is missing. The first lock may be there already only if it is ours."""
+        """Create what is missing.
+
+        The first lock may be there already only if it is ours. Then it is renewed: who knows only that one
+        must not think that we are gone.
+        """
         try:
             await self._primary.create(record)
         except ApiError as error:
             if not error.is_already_exists or not self._primary_is_ours:
                 raise
+            await self._primary.update(record)
         await self._secondary.create(record)
 
     async def update(self, record: Record) -> None:
