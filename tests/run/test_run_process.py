@@ -99,14 +99,16 @@ def test_what_a_reload_cannot_change_is_said(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_standby_that_knows_the_cluster_takes_over(tmp_path: Path) -> None:
+def test_a_standby_takes_over_also_if_it_was_reloaded_while_it_waited(tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster(tmp_path) as place:
             place.add_nodes(3)
             leader = await place.start()
             await leader.says(ELECTED)
-            standby = await place.start()
+            standby = await place.start(config=place.write_config("default-scheduler"))
             await standby.says("Attempting to acquire leader lease")
+            standby.signal(signal.SIGHUP)
+            await standby.says("Reloaded configuration")
             leader.signal(signal.SIGTERM)
             assert await leader.ends() == 0
             wanted = names(20)

@@ -45,15 +45,13 @@ class Life:
         self._task = asyncio.create_task(self._live(), name="scheduler")
 
     async def synced(self) -> None:
-        """Come back when the cluster is known. Raises what ended the scheduler before."""
+        """Come back when the cluster is known, or this life is over. Raises what went wrong with it."""
         if self.is_synced:
             return
         known = asyncio.ensure_future(self._synced())
         try:
             await asyncio.wait({known, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not known.done():
-                await self.task
-            await known
+            await (known if known.done() else self.task)
         finally:
             known.cancel()
 

@@ -114,7 +114,7 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
         plugins=parsed.texts("plugin"),
         version=version if version.startswith("v") else VERSION,
         flag_values=parsed.shown(),
-        warnings=tuple(_warnings(parsed)),
+        warnings=tuple(_warnings(parsed, gates)),
         parsed=parsed,
     )
 
@@ -142,10 +142,12 @@ def waiting_for_restart(options: Options) -> list[str]:
     return [name for name, field in _FIXED.items() if getattr(now, field) != getattr(then, field)]
 
 
-def _warnings(parsed: Parsed) -> Iterator[str]:
+def _warnings(parsed: Parsed, gates: ProcessGates) -> Iterator[str]:
     """What was asked for but is not done, or done with a doubt."""
     for flag in parsed.ignored:
         yield f"--{flag.name} has no effect: {flag.ignored}"
+    if gates.scheduling["CoordinatedLeaderElection"]:
+        yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
     for name in useless_gates(parsed.value("feature-gates")):
         yield f"--feature-gates: {name} has no effect: it does not concern scheduling"
     content_type = "kube-api-content-type"

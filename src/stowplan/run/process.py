@@ -210,9 +210,13 @@ class Process:
             await asyncio.gather(holding, working, return_exceptions=True)
 
     async def _learn(self) -> None:
+        """Come back when the scheduler of now knows the cluster; a reload may put another in its place."""
         if self._life is None:
             self._life = self._begin_life(self.prepared)
-        await self._life.synced()
+        life = None
+        while life is not self._life:
+            life = self._life
+            await life.synced()
 
     async def _schedule(self) -> None:
         """Schedule until something must not be survived."""
@@ -228,12 +232,19 @@ class Process:
                     raise AssertionError("a scheduler does not end by itself")
 
     async def _unless_it_dies(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for something, unless the scheduler meanwhile ends with what must not be survived."""
-        assert self._life is not None
+        """Wait for something, unless the scheduler meanwhile ends with what must not be survived.
+
+        One that a reload has replaced ends, too; then it is its successor that must not.
+        """
         task = asyncio.create_task(waiting)
         try:
-            await asyncio.wait({task, self._life.task}, return_when=asyncio.FIRST_COMPLETED)
-            await (task if task.done() else self._life.task)
+            while not task.done():
+                life = self._life
+                assert life is not None
+                await asyncio.wait({task, life.task}, return_when=asyncio.FIRST_COMPLETED)
+                if life.task.done() and life is self._life:
+                    await life.task
+            await task
         finally:
             task.cancel()
 
