@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from run.processes import Cluster, RunningScheduler, cluster, names
+from stowplan.api.catalogue import PODS
 
 ELECTED = "Successfully acquired lease"
 
@@ -140,3 +141,21 @@ def test_caches_can_be_left_until_it_is_our_turn(tmp_path: Path) -> None:
 def order(scheduler: RunningScheduler, words: str) -> int:
     """The number of the first line that has some words."""
     return next(number for number, line in enumerate(scheduler.lines) if words in line)
+
+
+def test_a_server_that_contradicts_itself_ends_the_process_in_one_line(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(2)
+            place.add_pod("p")
+            scheduler = await place.start()
+            await place.bound("p")
+            other = next(name for name in ("n0", "n1") if name != place.node_of("p"))
+            place.store._admission = None
+            place.store.patch(PODS, "default", "p", {"spec": {"nodeName": other}})
+            assert await scheduler.ends() == 1
+            assert "Scheduler cache is corrupted" in scheduler.lines[-1]
+            assert "Traceback" not in scheduler.log
+            assert place.lease()["holderIdentity"] == ""
+
+    asyncio.run(story())

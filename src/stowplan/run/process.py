@@ -33,7 +33,7 @@ from stowplan.run.preparing import Prepared, prepare
 from stowplan.run.serving import Port
 from stowplan.run.starting import Launch
 from stowplan.run.strays import strays_caught
-from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler import CacheCorruptedError, Scheduler, Settings
 from stowplan.scheduler.garbage import calm_collector
 from stowplan.serving import ServingError
 from stowplan.serving.stamps import FileStamps
@@ -180,6 +180,8 @@ class Process:
             raise AssertionError("neither ends by itself")
         except LeaseLostError:
             return await self._give_up()
+        except CacheCorruptedError as error:
+            return await self._leave_it_to_others(error)
         finally:
             self.is_stopping = True
             for task in (course, stopped, following):
@@ -272,6 +274,19 @@ class Process:
         assert self.elector is not None
         await self.elector.release(RELEASED_WITHIN)
         return LOST
+
+    async def _leave_it_to_others(self, error: CacheCorruptedError) -> Ending:
+        """What is believed here is wrong. Whoever leads next learns the cluster from scratch."""
+        self.is_stopping = True
+        if self.elector is not None:
+            await self.elector.release(RELEASED_WITHIN)
+        why = str(error)
+        return Ending(
+            1,
+            lambda journal: journal.fatal(
+                "Scheduler cache is corrupted and can badly affect scheduling decisions", err=why
+            ),
+        )
 
     # Parts
 
