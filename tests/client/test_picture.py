@@ -33,7 +33,7 @@ def test_what_a_handler_is_told_adds_up_to_the_picture(steps: list[tuple[str, ob
     for verb, what in steps:
         match verb, what:
             case "put", Pod() as pod:
-                picture.put(pod)
+                picture.put(pod.key, pod)
                 assert picture.objects[pod.key].metadata.uid == pod.metadata.uid
                 assert pod.key not in picture.unreadable
             case "remove", Pod() as pod:
@@ -65,6 +65,6 @@ def test_a_deleted_object_is_shown_in_its_last_state_if_that_is_known() -> None:
     final = Pod(metadata=ObjectMeta(name="a", uid="1", resource_version="2"))
     other = Pod(metadata=ObjectMeta(name="a", uid="2", resource_version="3"))
     for shown in (final, None, other):
-        picture.put(first)
+        picture.put(first.key, first)
         picture.remove("a", shown)
     assert last == [final, first, first]

@@ -49,19 +49,23 @@ class Picture(Generic[T]):
         """The keys of objects whose present state cannot be read."""
         return frozenset(self._unreadable)
 
-    def put(self, obj: T) -> None:
+    def put(self, key: str, obj: T) -> None:
         """An object is there, new or changed. Another object of the same name first ends the old one."""
-        key = obj.key
-        self._unreadable.discard(key)
-        old = self._objects.get(key)
-        if old is not None and old.metadata.uid != obj.metadata.uid:
-            self.remove(key)
-            old = None
+        if self._unreadable:
+            self._unreadable.discard(key)
+        objects = self._objects
+        old = objects.get(key)
         if old is None:
-            self._objects[key] = obj
+            objects[key] = obj
             self._handler.added(obj)
-        elif old.metadata.resource_version != obj.metadata.resource_version:
-            self._objects[key] = obj
+            return
+        before, now = old.metadata, obj.metadata
+        if before.uid != now.uid:
+            self.remove(key)
+            objects[key] = obj
+            self._handler.added(obj)
+        elif before.resource_version != now.resource_version:
+            objects[key] = obj
             self._handler.updated(old, obj)
 
     def remove(self, key: str, last: T | None = None) -> None:
@@ -86,12 +90,12 @@ class Picture(Generic[T]):
             present.add(skipped.key)
             self.skip(skipped)
             yield
-        wanted = list(items)
-        present.update(obj.key for obj in wanted)
+        wanted = [(obj.key, obj) for obj in items]
+        present.update(key for key, _ in wanted)
         for key in [key for key in self._objects if key not in present]:
             self.remove(key)
             yield
         self._unreadable &= present
-        for obj in wanted:
-            self.put(obj)
+        for key, obj in wanted:
+            self.put(key, obj)
             yield

@@ -153,9 +153,11 @@ class Reflector(Generic[T]):
         async with aclosing(watch) as events:
             async for event in events:
                 if initial is None:
-                    self._see(event)
+                    self._see((event,))
                     if ready is not None:
-                        self._see_all(ready(BREATH))
+                        further = ready(BREATH)
+                        self._see(further)
+                        self._since_breath += len(further)
                 elif event.synced:
                     await self._adopt(initial, event.resource_version)
                     initial = None
@@ -165,19 +167,16 @@ class Reflector(Generic[T]):
         if initial is not None:
             raise status.unreachable("the watch ended before it had shown everything that exists")
 
-    def _see_all(self, events: Sequence[WatchEvent[T]]) -> None:
+    def _see(self, events: Sequence[WatchEvent[T]]) -> None:
+        picture = self._picture
         for event in events:
-            self._see(event)
-        self._since_breath += len(events)
-
-    def _see(self, event: WatchEvent[T]) -> None:
-        if event.problem:
-            self._see_unreadable(event)
-        elif event.type == DELETED:
-            self._picture.remove(event.key, event.object)
-        elif event.object is not None:
-            self._picture.put(event.object)
-        self._version = event.resource_version or self._version
+            if event.problem:
+                self._see_unreadable(event)
+            elif event.type == DELETED:
+                picture.remove(event.key, event.object)
+            elif event.object is not None:
+                picture.put(event.key, event.object)
+            self._version = event.resource_version or self._version
         self._has_moved = True
         self._retries.reset()
 

@@ -150,12 +150,13 @@ class InProcessWatch(Generic[T]):
             self._stream.close()
 
     def _event(self, change: Change) -> WatchEvent[T]:
-        version = str(change.version)
+        obj = change.object
+        version = obj["metadata"]["resourceVersion"]
         if change.type == BOOKMARK:
             return WatchEvent(BOOKMARK, "", version, synced=change.ends_initial_state)
-        key = _key(change.object)
+        key = _key(obj)
         try:
-            return WatchEvent(change.type, key, version, typed(change.object, self._cls))
+            return WatchEvent(change.type, key, version, typed(obj, self._cls))
         except DecodeError as error:
             return WatchEvent(change.type, key, version, problem=str(error))
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.fielderrors import not_supported, quote, required
@@ -18,66 +20,58 @@ TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io
 """Labels a pod gets from the node it is bound to."""
 
 
-def read(body: Body, name: str) -> tuple[Json, str]:
+def read(body: Body, name: str) -> tuple[ObjectMeta, str]:
     """The metadata of a binding of the pod `name`, and the node it names.
 
-    Raises `ApiError`: 400 if it is no Binding, 422 if it names no node.
+    Raises `ApiError`: 400 if it is no Binding or one of another pod, 422 if it names no node.
     """
     if isinstance(body, Binding):
-        return _given(body.metadata), _target_of({"kind": body.target.kind, "name": body.target.name}, name)
-    binding = owned_object(BINDINGS, body)
-    return binding["metadata"], _target_of(binding.get("target"), name)
+        meta, named = body.metadata, body.metadata.name or name
+        target = _target_of(body.target.kind, body.target.name, name)
+    else:
+        binding = owned_object(BINDINGS, body)
+        meta, named = msgspec.convert(binding["metadata"], ObjectMeta), binding["metadata"].get("name", name)
+        given = binding.get("target")
+        given = given if isinstance(given, dict) else {}
+        target = _target_of(given.get("kind"), given.get("name"), name)
+    if named != name:
+        raise status.bad_request("name in URL does not match name in Binding object")
+    return meta, target
 
 
-def _given(meta: ObjectMeta) -> Json:
-    """What a typed binding says that matters to its pod."""
-    given: Json = {"name": meta.name} if meta.name else {}
-    if meta.uid:
-        given["uid"] = meta.uid
-    if meta.resource_version:
-        given["resourceVersion"] = meta.resource_version
-    if meta.labels:
-        given["labels"] = meta.labels
-    if meta.annotations:
-        given["annotations"] = meta.annotations
-    return given
-
-
-def _target_of(target: Any, name: str) -> str:
-    """The node that a binding names."""
-    target = target if isinstance(target, dict) else {}
-    if target.get("kind") not in (None, "", "Node"):
-        wrong = not_supported("target.kind", str(target["kind"]), ["Node", "<empty>"])
+def _target_of(kind: Any, node: Any, name: str) -> str:
+    """The node that a binding of the pod `name` names."""
+    if kind not in (None, "", "Node"):
+        wrong = not_supported("target.kind", str(kind), ["Node", "<empty>"])
         raise status.invalid(PODS, name, [wrong])
-    node = target.get("name")
     if not node or not isinstance(node, str):
         raise status.invalid(PODS, name, [required("target.name")])
     return node
 
 
-def bound(pod: Json, given: Json, target: str, node: Json | None, stamp: str) -> Json:
+def bound(pod: Json, given: ObjectMeta, target: str, node: Json | None, stamp: str) -> Json:
     """The pod on its node (None if there is no such node). Raises `ApiError` 409 if it cannot go there.
 
-    `given` is the metadata of the binding.
+    `given` is the metadata of the binding. The metadata of what comes back is shared with nobody.
     """
     _check_bindable(pod, given)
     metadata = {**pod["metadata"]}
-    labels = {**given.get("labels", {}), **_topology(node)}
-    if labels:
-        metadata["labels"] = {**labels_of(pod), **labels}
-    if given.get("annotations"):
-        metadata["annotations"] = {**metadata.get("annotations", {}), **given["annotations"]}
+    topology = _topology(node)
+    if given.labels or topology:
+        metadata["labels"] = {**labels_of(pod), **given.labels, **topology}
+    if given.annotations:
+        metadata["annotations"] = {**metadata.get("annotations", {}), **given.annotations}
     new_status: dict[str, Any] = with_condition(pod, pod_condition("PodScheduled", "True", stamp))
     new_status.pop("nominatedNodeName", None)
     spec = {**pod.get("spec", {}), "nodeName": target}
     return {**pod, "metadata": metadata, "spec": spec, "status": new_status}
 
 
-def _check_bindable(pod: Json, given: Json) -> None:
+def _check_bindable(pod: Json, given: ObjectMeta) -> None:
     metadata, spec = pod["metadata"], pod.get("spec", {})
     name = metadata["name"]
-    check_uid(PODS, pod, given.get("uid"))
-    check_version(PODS, pod, given.get("resourceVersion"))
+    check_uid(PODS, pod, given.uid)
+    check_version(PODS, pod, given.resource_version)
     if "deletionTimestamp" in metadata:
         why = f"pod {name} is being deleted, cannot be assigned to a host"
     elif spec.get("nodeName"):

@@ -22,20 +22,19 @@ _PHASES: Final = {
 }
 
 
-def with_first_status(resource: Resource, obj: Json, stamp: str) -> Json:
-    """The new object with the status that is the server's to give.
+def give_first_status(resource: Resource, obj: Json, stamp: str) -> None:
+    """Give a new object the status that is the server's to give.
 
     Kinds without a status subresource keep what they came with, and so do nodes, which register
     themselves with their capacity.
     """
     if not resource.status or resource == NODES:
-        return obj
-    obj = {field: value for field, value in obj.items() if field != "status"}
+        return
+    obj.pop("status", None)
     phase = _PHASES.get(resource)
     if phase is None:
-        return obj
+        return
     obj["status"] = {"phase": phase}
     if resource == PODS and obj.get("spec", {}).get("schedulingGates"):
         held = pod_condition("PodScheduled", "False", stamp, reason="SchedulingGated", message=_GATED)
         obj["status"]["conditions"] = [held]
-    return obj

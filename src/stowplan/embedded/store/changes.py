@@ -66,23 +66,27 @@ NO_PAST: Final = Past()
 
 
 class History:
-    """The last changes of one resource, oldest first, and never more than so many."""
+    """The last changes of one resource, oldest first, and never more than so many.
+
+    One more is kept than can be resumed from: of the oldest only the version counts.
+    """
+
+    __slots__ = ("_changes", "_past", "append")
 
     def __init__(self, capacity: int, past: Past = NO_PAST) -> None:
-        self._changes: deque[Change] = deque()
-        self._capacity = capacity
+        self._changes: deque[Change] = deque(maxlen=capacity + 1)
         self._past = past
-        self._forgotten = past.forgotten
+        self.append: Final = self._changes.append
 
-    def append(self, change: Change) -> None:
+    @property
+    def forgotten(self) -> int:
+        """The version of the last change that cannot be given any more."""
         changes = self._changes
-        changes.append(change)
-        if len(changes) > self._capacity:
-            self._forgotten = changes.popleft().version
+        return changes[0].version if len(changes) == changes.maxlen else self._past.forgotten
 
     def since(self, version: int) -> list[Change]:
         """The changes after a version. Raises `ApiError` 410 if some of them have been forgotten."""
-        if version < self._forgotten or self._past.lacks(version):
-            raise status.expired(f"too old resource version: {version} ({self._forgotten})")
+        if version < self.forgotten or self._past.lacks(version):
+            raise status.expired(f"too old resource version: {version} ({self.forgotten})")
         first = bisect_right(self._changes, version, key=lambda change: change.version)
         return list(islice(self._changes, first, None))

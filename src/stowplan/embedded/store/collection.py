@@ -1,7 +1,8 @@
 """All objects of one resource, the history of their changes, and who watches them."""
 
 from collections import deque
-from typing import NamedTuple
+
+import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
@@ -13,7 +14,7 @@ from stowplan.embedded.store.selecting import Predicate
 from stowplan.embedded.store.watching import Watcher
 
 
-class _Expiry(NamedTuple):
+class _Expiry(msgspec.Struct, frozen=True, gc=False):
     time: float
     key: Key
     uid: str

@@ -1,6 +1,7 @@
 """What the server gives an object at birth: a uid, a name if it has none, the time of the day."""
 
 import random
+from math import inf
 from typing import Final
 
 from stowplan.api.timestamps import timestamp
@@ -10,6 +11,12 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
 
+_VERSION_4: Final = 0x4 << 76 | 0x8 << 60
+"""What the bits of a random UUID say of its kind: its version, its variant."""
+
+_CHANCE: Final = ~(0xF << 76 | 0xC << 60)
+"""The bits that are left to chance."""
+
 
 class Registrar:
     """Hands out uids, name suffixes and timestamps, from a given source of chance and a given clock."""
@@ -17,6 +24,8 @@ class Registrar:
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
+        self._stamp = ""
+        self._next_stamp = -inf
 
     def go_on_from(self, version: int) -> None:
         """Give out other uids and names than in the life that ended at a version, also with the same seed."""
@@ -26,14 +35,17 @@ class Registrar:
         return self._clock.now()
 
     def stamp(self) -> str:
-        """The current time as objects carry it."""
-        return timestamp(self._clock.now())
+        """The current time as objects carry it, written out once a second."""
+        now = self._clock.now()
+        if now >= self._next_stamp:
+            self._stamp = timestamp(now)
+            self._next_stamp = now // 1 + 1
+        return self._stamp
 
     def uid(self) -> str:
         """A random (version 4) UUID."""
-        digits = f"{self._rng.getrandbits(128):032x}"
-        variant = "89ab"[int(digits[16], 16) & 3]
-        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        digits = (self._rng.getrandbits(128) & _CHANCE | _VERSION_4).to_bytes(16).hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def name(self, base: str) -> str:
         """A name that begins with `base`, cut to what names may be long, and ends by chance."""

@@ -103,21 +103,24 @@ class Ledger:
         for collection in self._collections.values():
             if collection.watchers:
                 self._untold.append((collection, bookmark(collection.resource, self.version)))
-        self._tell()
+        if not self._telling:
+            self._tell()
 
     def _collection(self, resource: Resource) -> Collection:
         """The collection of a resource. Raises `ApiError` 404 for one the catalogue does not have.
 
         Who only knows where a custom resource is served, and not the kind of its objects, may read it too.
         """
+        collection = self._collections.get(resource)
+        if collection is not None:
+            return collection
         if resource.custom and not resource.kind:
             resource = self.catalogue.named(resource.dotted) or resource
-        collection = self._collections.get(resource)
-        if collection is None:
-            if resource not in self.catalogue:
-                raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
-            collection = self._collections[resource] = Collection(resource, self._history, self._past)
-        return collection
+        if resource not in self.catalogue:
+            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+        if resource not in self._collections:
+            self._collections[resource] = Collection(resource, self._history, self._past)
+        return self._collections[resource]
 
     def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[Change]:
         """Everything there is, as if it were added now, and the bookmark that says that this was all."""
@@ -126,45 +129,47 @@ class Ledger:
         ]
         return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
 
-    def _write(self, collection: Collection, key: Key, obj: Json, old: Json | None = None) -> Json:
-        """Make an object the current one of its key, where `old` stood; gives it back with its version.
+    def _write(self, collection: Collection, key: Key, obj: Json, old: Json | None = None) -> None:
+        """Make an object the current one of its key, where `old` stood.
 
-        A new object must be the store's own, metadata and all: it gets its version on the spot.
+        It must be the store's own, metadata and all, and not given out yet: it gets its version on the spot.
         """
-        if self._rehearsing:
-            return obj
-        if old is None:
-            obj["metadata"]["resourceVersion"] = self._next_version()
-        else:
-            obj = with_metadata(obj, resourceVersion=self._next_version())
-        self._change(collection, key, Change(ADDED if old is None else MODIFIED, self.version, obj, old))
+        if not self._rehearsing:
+            self._change(collection, key, ADDED if old is None else MODIFIED, obj, old)
+
+    def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json) -> Json:
+        """The same for an object that may share its metadata with others; gives back the one written."""
+        if not self._rehearsing:
+            obj = with_metadata(obj)
+            self._change(collection, key, MODIFIED, obj, old)
         return obj
 
     def _remove(self, collection: Collection, key: Key, obj: Json) -> Json:
         """Remove the object of a key; gives back its last state with the version of its removal."""
         if self._rehearsing:
             return obj
-        gone = with_metadata(obj, resourceVersion=self._next_version())
-        self._change(collection, key, Change(DELETED, self.version, gone, obj))
+        gone = with_metadata(obj)
+        self._change(collection, key, DELETED, gone, obj)
         return gone
 
-    def _next_version(self) -> str:
-        if self.journal is not None:
-            self.journal.admit()
-        self.version += 1
-        return str(self.version)
-
-    def _change(self, collection: Collection, key: Key, change: Change) -> None:
+    def _change(self, collection: Collection, key: Key, type_: str, obj: Json, old: Json | None) -> None:
+        """Give an object the next version, keep what happened, and have it told."""
+        journal = self.journal
+        if journal is not None:
+            journal.admit()
+        self.version = version = self.version + 1
+        obj["metadata"]["resourceVersion"] = str(version)
+        change = Change(type_, version, obj, old)
         collection.apply(key, change)
-        if self.journal is not None:
-            self.journal.record(collection.resource, key, change)
+        if journal is not None:
+            journal.record(collection.resource, key, change)
         if collection.watchers:
             self._untold.append((collection, change))
-            self._tell()
+            if not self._telling:
+                self._tell()
 
     def _tell(self) -> None:
-        if self._telling:
-            return
+        """Tell everybody of what they have not been told of, in its order."""
         self._telling = True
         failure: Exception | None = None
         while self._untold:

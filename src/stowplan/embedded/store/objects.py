@@ -51,13 +51,14 @@ def owned_object(resource: Resource, body: Body, *, handed_over: bool = False) -
 def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
     """A new map with the data of an object of one kind, its metadata without nulls.
 
-    Of a `typed` object the metadata is known to be as it should. Raises `ApiError` 400 if it is another kind
-    or its outline is not that of an object.
+    Metadata in which there is nothing to leave out is not copied. Of a `typed` object it is known to be as
+    it should. Raises `ApiError` 400 if it is another kind or its outline is not that of an object.
     """
     if not isinstance(data, dict):
         raise status.bad_request("the object provided is unrecognized: expected a map")
-    obj = {"apiVersion": resource.api_version, "kind": resource.kind, **data}
-    if obj["apiVersion"] != resource.api_version or obj["kind"] != resource.kind:
+    api_version, kind = resource.api_version, resource.kind
+    obj = {"apiVersion": api_version, "kind": kind, **data}
+    if obj["apiVersion"] != api_version or obj["kind"] != kind:
         raise _wrong_kind(resource, obj)
     for section in _SECTIONS:
         if section in obj and not isinstance(obj[section], dict) and obj.pop(section) is not None:
@@ -80,14 +81,15 @@ def _checked_metadata(metadata: Any, typed: bool) -> Json:
         return {}
     if not isinstance(metadata, dict):
         raise status.bad_request("metadata: expected a map")
-    kept = {field: value for field, value in metadata.items() if value is not None and field not in _NOT_KEPT}
+    if None in metadata.values() or not _NOT_KEPT.isdisjoint(metadata):
+        metadata = {f: value for f, value in metadata.items() if value is not None and f not in _NOT_KEPT}
     if typed:
-        return kept
+        return metadata
     try:
-        msgspec.convert(kept, ObjectMeta)
+        msgspec.convert(metadata, ObjectMeta)
     except msgspec.ValidationError as error:
         raise status.bad_request(f"metadata: {error}") from None
-    return kept
+    return metadata
 
 
 def key_of(resource: Resource, metadata: Json, namespace: str = "") -> Key:

@@ -22,7 +22,7 @@ from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.store import binding as bindings
 from stowplan.embedded.store import eviction as evictions
 from stowplan.embedded.store.admission import Admission
-from stowplan.embedded.store.birth import with_first_status
+from stowplan.embedded.store.birth import give_first_status
 from stowplan.embedded.store.collection import Collection
 from stowplan.embedded.store.deletion import deletion_of, ends_with_update
 from stowplan.embedded.store.identity import Registrar
@@ -114,8 +114,9 @@ class Store(Ledger):
     def _create(self, resource: Resource, obj: Json, namespace: str, managed: Sequence[Json] = ()) -> Json:
         collection = self._collection(resource)
         metadata = obj["metadata"]
-        within, name = key_of(resource, metadata, namespace)
-        key = (within, name or self._free_name(collection, metadata, within))
+        key = key_of(resource, metadata, namespace)
+        if not key[1]:
+            key = (key[0], self._free_name(collection, metadata, key[0]))
         stamp = self._registrar.stamp()
         obj["metadata"] = self._birth_certificate(resource, metadata, key, stamp)
         if managed:
@@ -126,11 +127,11 @@ class Store(Ledger):
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        obj = with_first_status(resource, obj, stamp)
-        created = self._write(collection, key, obj)
+        give_first_status(resource, obj, stamp)
+        self._write(collection, key, obj)
         if resource.lifetime is not None and not self._rehearsing:
-            self._forget_expired(collection, key, created)
-        return created
+            self._forget_expired(collection, key, obj)
+        return obj
 
     def update(self, resource: Resource, body: Body, *, subresource: str = "", manager: str = "") -> Json:
         """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`)."""
@@ -212,7 +213,7 @@ class Store(Ledger):
             self._admission.deleting(self, resource, old)
         marked, remove = deletion_of(resource, old, options, self._registrar.now())
         if marked is not old:
-            marked = self._write(collection, key, marked, old)
+            marked = self._rewrite(collection, key, marked, old)
         return self._remove(collection, key, marked) if remove else marked
 
     def delete_collection(
@@ -233,12 +234,11 @@ class Store(Ledger):
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
         given, target = bindings.read(body, name)
-        if given.get("name", name) != name:
-            raise status.bad_request("name in URL does not match name in Binding object")
         pod = pods.get(key)
         node = self._collection(NODES).objects.get(("", target))
         bound = bindings.bound(pod, given, target, node, self._registrar.stamp())
-        return self._write(pods, key, bound, pod)
+        self._write(pods, key, bound, pod)
+        return bound
 
     def evict(self, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION) -> Json:
         """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
@@ -247,7 +247,7 @@ class Store(Ledger):
         check_deletion(PODS, pod, options)
         if not evictions.needs_no_budget(pod):
             self._charge_budget(pod, stamp)
-        marked = self._write(pods, key, evictions.evicted(pod, stamp), pod)
+        marked = self._rewrite(pods, key, evictions.evicted(pod, stamp), pod)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
             options = DeleteOptions(options.grace_period_seconds, options.uid, version, options.propagation)
@@ -268,10 +268,7 @@ class Store(Ledger):
 
     def _birth_certificate(self, resource: Resource, metadata: Json, key: Key, stamp: str) -> Json:
         """The metadata of a new object: what its creator may say, and what is the server's to say."""
-        born = {"name": key[1], **metadata}
-        if not SERVER_SET.isdisjoint(metadata):
-            for field in SERVER_SET & metadata.keys():
-                del born[field]
+        born: Json = {field: value for field, value in metadata.items() if field not in SERVER_SET}
         born["name"] = key[1]
         if key[0]:
             born["namespace"] = key[0]
@@ -297,7 +294,7 @@ class Store(Ledger):
         if ends_with_update(old, new):
             self._remove(collection, key, old)
             return new
-        return self._write(collection, key, new, old)
+        return self._rewrite(collection, key, new, old)
 
     def _managed(self, old: Json, new: Json, manager: str, subresource: str) -> Json:
         """The object that replaces another, with its managed fields if that one has any."""
@@ -322,7 +319,7 @@ class Store(Ledger):
         budget = evictions.budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
         if budget is not None and not evictions.costs_nothing(pod, budget):
             charged = evictions.charged(budget, name, stamp)
-            self._write(budgets, (namespace, budget["metadata"]["name"]), charged, budget)
+            self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget)
 
 
 def type_of(resource: Resource) -> TypeDef | None:

@@ -35,9 +35,9 @@ class WatchStream:
                 return waiting.popleft()
             if not self._watcher.is_open:
                 raise StopAsyncIteration
-            self._wake = asyncio.get_running_loop().create_future()
+            self._wake = wake = asyncio.get_running_loop().create_future()
             try:
-                await self._wake
+                await wake
             finally:
                 self._wake = None
 
@@ -52,14 +52,17 @@ class WatchStream:
         self._stir()
 
     def _arrived(self, change: Change) -> None:
-        self._live.append(change)
-        if len(self._live) > self._limit:
+        live = self._live
+        live.append(change)
+        if len(live) > self._limit:
             self.cut_off = True
             self._backlog.clear()
-            self._live.clear()
+            live.clear()
             self._watcher.close()
-        self._stir()
+        if self._wake is not None:
+            self._stir()
 
     def _stir(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
