@@ -115,7 +115,7 @@ def test_a_reflector_that_forgets_what_went_is_found_out(monkeypatch: pytest.Mon
     """Proof that the test above can fail."""
 
     def careless(self: Picture[Pod], items: list[Pod], unreadable: object = ()) -> list[None]:
-        return [self.put(obj) for obj in items]
+        return [self.put(obj.key, obj) for obj in items]
 
     monkeypatch.setattr(Picture, "replace", careless)
 

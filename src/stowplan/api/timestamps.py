@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import floor
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -9,18 +10,19 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def timestamp(seconds: float) -> str:
     """A time in whole seconds, such as `2026-11-15T19:41:23Z` (rounded down)."""
-    return _of_second(int(seconds // 1))
+    return f"{_of_second(floor(seconds))}Z"
 
 
 @lru_cache(maxsize=64)
 def _of_second(second: int) -> str:
-    return f"{_EPOCH + timedelta(seconds=second):%Y-%m-%dT%H:%M:%SZ}"
+    """A second without its time zone, to be gone on from."""
+    return f"{_EPOCH + timedelta(seconds=second):%Y-%m-%dT%H:%M:%S}"
 
 
 def micro_timestamp(seconds: float) -> str:
     """A time in microseconds, such as `2026-11-15T19:41:23.466883Z`: events and leases have these."""
     second, fraction = divmod(round(seconds * 1e6), 1_000_000)
-    return f"{_of_second(second)[:-1]}.{fraction:06d}Z"
+    return f"{_of_second(second)}.{fraction:06d}Z"
 
 
 def seconds_of(text: str) -> float:

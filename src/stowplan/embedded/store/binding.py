@@ -84,5 +84,5 @@ def _check_bindable(pod: Json, given: ObjectMeta) -> None:
 
 
 def _topology(node: Json | None) -> dict[str, str]:
-    labels = {} if node is None else labels_of(node)
-    return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
+    labels = node["metadata"].get("labels") if node is not None else None
+    return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}

@@ -103,8 +103,9 @@ class Collection:
     def expired(self, now: float, limit: int) -> list[Key]:
         """Objects whose time is over, and the oldest of those that are too many."""
         due: list[Key] = []
-        while self._expiries and (self._expiries[0].time <= now or len(self._expiries) > limit):
-            entry = self._expiries.popleft()
+        expiries = self._expiries
+        while expiries and (expiries[0].time <= now or len(expiries) > limit):
+            entry = expiries.popleft()
             obj = self.objects.get(entry.key)
             if obj is not None and obj["metadata"]["uid"] == entry.uid:
                 due.append(entry.key)

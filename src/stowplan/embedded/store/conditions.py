@@ -21,6 +21,9 @@ def find_condition(obj: Json, type_: str) -> Json | None:
 
 def with_condition(obj: Json, new: Json) -> Json:
     """The status of an object with one condition set; its time stays if its value does."""
+    status = obj.get("status", {})
+    if not status.get("conditions"):
+        return {**status, "conditions": [new]}
     conditions = conditions_of(obj)
     for i, old in enumerate(conditions):
         if old.get("type") == new["type"]:
@@ -30,4 +33,4 @@ def with_condition(obj: Json, new: Json) -> Json:
             break
     else:
         conditions.append(new)
-    return {**obj.get("status", {}), "conditions": conditions}
+    return {**status, "conditions": conditions}

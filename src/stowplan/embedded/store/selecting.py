@@ -62,8 +62,8 @@ def _field(path: str, values: set[str], *, wanted: bool) -> Predicate:
 
     def question(obj: Json) -> bool:
         part = obj.get(section) if section else obj
-        value = part.get(field) if isinstance(part, dict) else None
-        if not isinstance(value, str):
+        value = part.get(field) if type(part) is dict else None
+        if type(value) is not str:
             value = _shown(value, absent)
         return (value in values) is wanted
 
