@@ -150,15 +150,15 @@ class InProcessWatch(Generic[T]):
             self._stream.close()
 
     def _event(self, change: Change) -> WatchEvent[T]:
-        obj = change.object
+        obj, type_ = change.object, change.type
         version = obj["metadata"]["resourceVersion"]
-        if change.type == BOOKMARK:
+        if type_ == BOOKMARK:
             return WatchEvent(BOOKMARK, "", version, synced=change.ends_initial_state)
         key = _key(obj)
         try:
-            return WatchEvent(change.type, key, version, typed(obj, self._cls))
+            return WatchEvent(type_, key, version, typed(obj, self._cls))
         except DecodeError as error:
-            return WatchEvent(change.type, key, version, problem=str(error))
+            return WatchEvent(type_, key, version, problem=str(error))
 
 
 def typed(obj: Json, cls: type[T]) -> T:

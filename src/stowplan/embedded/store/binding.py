@@ -1,5 +1,6 @@
 """Putting a pod on a node: what a Binding does to its pod."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -56,9 +57,11 @@ def bound(pod: Json, given: ObjectMeta, target: str, node: Json | None, stamp: s
     """
     _check_bindable(pod, given)
     metadata = {**pod["metadata"]}
-    topology = _topology(node)
-    if given.labels or topology:
-        metadata["labels"] = {**labels_of(pod), **given.labels, **topology}
+    labels = {**labels_of(pod), **given.labels}
+    if node is not None:
+        _add_topology(labels, labels_of(node))
+    if labels:
+        metadata["labels"] = labels
     if given.annotations:
         metadata["annotations"] = {**metadata.get("annotations", {}), **given.annotations}
     new_status: dict[str, Any] = with_condition(pod, pod_condition("PodScheduled", "True", stamp))
@@ -83,6 +86,7 @@ def _check_bindable(pod: Json, given: ObjectMeta) -> None:
     raise status.conflict(PODS, name, why, subresource="binding")
 
 
-def _topology(node: Json | None) -> dict[str, str]:
-    labels = node["metadata"].get("labels") if node is not None else None
-    return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels} if labels else {}
+def _add_topology(labels: dict[str, str], of_node: Mapping[str, str]) -> None:
+    for label in TOPOLOGY_LABELS:
+        if label in of_node:
+            labels[label] = of_node[label]

@@ -57,7 +57,10 @@ def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
     if not isinstance(data, dict):
         raise status.bad_request("the object provided is unrecognized: expected a map")
     api_version, kind = resource.api_version, resource.kind
-    obj = {"apiVersion": api_version, "kind": kind, **data}
+    if "apiVersion" in data and "kind" in data:
+        obj = {**data}
+    else:
+        obj = {"apiVersion": api_version, "kind": kind, **data}
     if obj["apiVersion"] != api_version or obj["kind"] != kind:
         raise _wrong_kind(resource, obj)
     for section in _SECTIONS:

@@ -8,9 +8,9 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid
 from stowplan.api.requests import Json
 
 _IMMUTABLE: Final = ("name", "namespace", "uid")
-SERVER_SET: Final = frozenset(
+NEVER_GIVEN: Final = frozenset(
     (
-        *_IMMUTABLE,
+        "uid",
         "resourceVersion",
         "creationTimestamp",
         "deletionTimestamp",
@@ -19,7 +19,10 @@ SERVER_SET: Final = frozenset(
         "managedFields",
     )
 )
-"""Metadata that only the server sets."""
+"""Metadata that only the server sets, also when an object is created."""
+
+_SERVER_SET: Final = NEVER_GIVEN.union(_IMMUTABLE)
+"""Metadata that an update cannot set."""
 
 
 def replaced(resource: Resource, old: Json, new: Json, subresource: str) -> Json:
@@ -33,8 +36,8 @@ def replaced(resource: Resource, old: Json, new: Json, subresource: str) -> Json
     if subresource:
         return _with_section(old, "status", new)
     kept = _with_section(new, "status", old) if resource.status else new
-    metadata = {field: value for field, value in old["metadata"].items() if field in SERVER_SET}
-    metadata |= {field: value for field, value in new["metadata"].items() if field not in SERVER_SET}
+    metadata = {field: value for field, value in old["metadata"].items() if field in _SERVER_SET}
+    metadata |= {field: value for field, value in new["metadata"].items() if field not in _SERVER_SET}
     if resource.generation and _asks_for_other(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}

@@ -32,7 +32,7 @@ from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_obje
 from stowplan.embedded.store.paging import FIRST_PAGE, Page, Place, page_of
 from stowplan.embedded.store.patching import patched
 from stowplan.embedded.store.preconditions import check_deletion, check_uid, check_version, other_uid
-from stowplan.embedded.store.replacing import SERVER_SET, replaced
+from stowplan.embedded.store.replacing import NEVER_GIVEN, replaced
 from stowplan.embedded.store.selecting import predicate
 
 NAME_ATTEMPTS: Final = 8
@@ -268,10 +268,15 @@ class Store(Ledger):
 
     def _birth_certificate(self, resource: Resource, metadata: Json, key: Key, stamp: str) -> Json:
         """The metadata of a new object: what its creator may say, and what is the server's to say."""
-        born: Json = {field: value for field, value in metadata.items() if field not in SERVER_SET}
+        born = {**metadata}
+        if not NEVER_GIVEN.isdisjoint(metadata):
+            for field in NEVER_GIVEN & metadata.keys():
+                del born[field]
         born["name"] = key[1]
         if key[0]:
             born["namespace"] = key[0]
+        else:
+            born.pop("namespace", None)
         born["uid"] = self._registrar.uid()
         if resource.generation:
             born["generation"] = 1
