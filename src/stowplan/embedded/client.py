@@ -57,9 +57,10 @@ class InProcessClient(Client):
         found = self._store.list(resource, namespace, selection)
         items: list[T] = []
         unreadable: list[Unreadable] = []
+        read = _reading(cls)
         for number, obj in enumerate(found.items, start=1):
             try:
-                items.append(typed(obj, cls))
+                items.append(read(obj))
             except DecodeError as error:
                 unreadable.append(Unreadable(_key(obj), str(error)))
             if number % PAGE == 0:
@@ -121,7 +122,7 @@ class InProcessWatch(Generic[T]):
 
     def __init__(self, begin: Callable[[Sink], Watcher], cls: type[T], buffer: int) -> None:
         self._begin = begin
-        self._cls = cls
+        self._typed = _reading(cls)
         self._buffer = buffer
         self._stream: WatchStream | None = None
         self._ended = False
@@ -156,19 +157,28 @@ class InProcessWatch(Generic[T]):
             return WatchEvent(BOOKMARK, "", version, synced=change.ends_initial_state)
         key = _key(obj)
         try:
-            return WatchEvent(type_, key, version, typed(obj, self._cls))
+            return WatchEvent(type_, key, version, self._typed(obj))
         except DecodeError as error:
             return WatchEvent(type_, key, version, problem=str(error))
 
 
 def typed(obj: Json, cls: type[T]) -> T:
-    """A stored object as a typed one; nulls are looked for only if they are in the way."""
+    """A stored object as a typed one."""
+    return _reading(cls)(obj)
+
+
+def _reading(cls: type[T]) -> Callable[[Json], T]:
+    """What makes typed objects of stored ones; nulls are looked for only if they are in the way."""
     if issubclass(cls, AnyObject):
-        return cls.of(obj)
-    try:
-        return msgspec.convert(obj, cls)
-    except msgspec.ValidationError:
-        return convert(obj, cls)
+        return cls.of
+
+    def read(obj: Json) -> T:
+        try:
+            return msgspec.convert(obj, cls)
+        except msgspec.ValidationError:
+            return convert(obj, cls)
+
+    return read
 
 
 def _key(obj: Json) -> str:

@@ -14,7 +14,7 @@ _LONGEST_BASE: Final = 63 - _SUFFIX
 _VERSION_4: Final = 0x4 << 76 | 0x8 << 60
 """What the bits of a random UUID say of its kind: its version, its variant."""
 
-_CHANCE: Final = ~(0xF << 76 | 0xC << 60)
+_CHANCE: Final = (1 << 128) - 1 - (0xF << 76 | 0xC << 60)
 """The bits that are left to chance."""
 
 

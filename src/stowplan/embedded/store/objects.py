@@ -84,15 +84,16 @@ def _checked_metadata(metadata: Any, typed: bool) -> Json:
         return {}
     if not isinstance(metadata, dict):
         raise status.bad_request("metadata: expected a map")
+    kept: Json = metadata
     if None in metadata.values() or not _NOT_KEPT.isdisjoint(metadata):
-        metadata = {f: value for f, value in metadata.items() if value is not None and f not in _NOT_KEPT}
+        kept = {f: value for f, value in metadata.items() if value is not None and f not in _NOT_KEPT}
     if typed:
-        return metadata
+        return kept
     try:
-        msgspec.convert(metadata, ObjectMeta)
+        msgspec.convert(kept, ObjectMeta)
     except msgspec.ValidationError as error:
         raise status.bad_request(f"metadata: {error}") from None
-    return metadata
+    return kept
 
 
 def key_of(resource: Resource, metadata: Json, namespace: str = "") -> Key:
