@@ -1,7 +1,10 @@
 """Creating objects: what their creator may say, and what the server says."""
 
+import random
 import re
+from copy import deepcopy
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +29,38 @@ def test_a_new_object_gets_its_identity_from_the_server() -> None:
         "creationTimestamp": "2026-01-01T00:01:01Z",
     }
     assert (created["apiVersion"], created["kind"]) == ("v1", "Pod")
+
+
+def test_the_time_of_birth_is_the_second_it_falls_into() -> None:
+    clock = HandClock(START + 0.25)
+    store, seen = new_store(clock), []
+    for name, time in (("a", 0.25), ("b", 0.9999), ("c", 1.0), ("d", 1.5), ("e", 2.0), ("f", 3600.0)):
+        clock.time = START + time
+        seen.append(store.create(c.PODS, pod(name))["metadata"]["creationTimestamp"])
+    assert [text.removeprefix("2026-01-01T") for text in seen] == [
+        "00:00:00Z",
+        "00:00:00Z",
+        "00:00:01Z",
+        "00:00:01Z",
+        "00:00:02Z",
+        "01:00:00Z",
+    ]
+
+
+def test_a_uid_is_a_random_uuid_from_the_given_source_of_chance() -> None:
+    store, chance = new_store(rng=random.Random(7)), random.Random(7)
+    for number in range(50):
+        created = store.create(c.PODS, pod(f"p{number}"))
+        assert created["metadata"]["uid"] == str(UUID(int=chance.getrandbits(128), version=4))
+
+
+@pytest.mark.parametrize("more", [{}, {"uid": "mine", "selfLink": "/x", "creationTimestamp": None}])
+def test_a_body_that_is_handed_over_is_not_changed_by_the_store(more: Json) -> None:
+    store, body = new_store(), {**pod("p", labels={"app": "web"}, **more), "status": {"phase": "Failed"}}
+    before = deepcopy(body)
+    store.create(c.PODS, body, handed_over=True)
+    store.bind("default", "p", {"metadata": {"labels": {"a": "b"}}, "target": {"name": "n"}})
+    assert body == before
 
 
 def test_what_is_the_servers_to_say_is_not_taken_from_the_creator() -> None:
