@@ -52,13 +52,12 @@ def scraped(metrics: SchedulerMetrics, name: str) -> dict[tuple[str, ...], float
 
 def touch_everything(metrics: SchedulerMetrics) -> None:
     """Leaves a series in every family that anything is ever counted in."""
-    metrics.attempt("scheduled", "default-scheduler", 0.003)
     metrics.algorithm(0.002)
     metrics.event_handled("NodeAdd", 0.001)
     metrics.preemption_attempted()
     metrics.preempted(2)
     metrics.preemption_executed("success", 0.0)
-    metrics.bound(1, 0.5, True)
+    metrics.bound("default-scheduler", 0.003, 1, 0.5, True)
     metrics.point("Filter", "Success", "default-scheduler", 0.0001)
     metrics.plugin("NodeName", "Filter", "Success", 0.00001)
     metrics.evaluated("NodeName", "Filter", "default-scheduler", 3)

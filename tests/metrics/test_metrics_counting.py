@@ -16,8 +16,8 @@ BOUNDS = exponential(0.00001, 1.5, 20)
 
 def test_an_attempt_is_counted_and_timed_by_result_and_profile() -> None:
     metrics = made()
-    metrics.attempt("scheduled", PROFILE, 0.25)
-    metrics.attempt("scheduled", PROFILE, 0.5)
+    metrics.bound(PROFILE, 0.25, 1, None, False)
+    metrics.bound(PROFILE, 0.5, 1, None, False)
     metrics.attempt("error", "other", 1.0)
     assert scraped(metrics, "schedule_attempts_total") == {(PROFILE, "scheduled"): 2, ("other", "error"): 1}
     seconds = scraped(metrics, "scheduling_attempt_duration_seconds_sum")
@@ -29,7 +29,7 @@ def test_an_attempt_is_counted_and_timed_by_result_and_profile() -> None:
 )
 def test_a_bound_pod_is_timed_by_its_attempts_up_to_a_limit(attempts: int, label: str) -> None:
     metrics = made()
-    metrics.bound(attempts, 7.0, False)
+    metrics.bound(PROFILE, 0.5, attempts, 7.0, False)
     assert scraped(metrics, "pod_scheduling_sli_duration_seconds_sum") == {(label,): 7.0}
     assert scraped(metrics, "pod_scheduling_attempts_sum") == {(): attempts}
     assert scraped(metrics, "pod_scheduled_after_flush_total") == {(): 0}
@@ -37,7 +37,7 @@ def test_a_bound_pod_is_timed_by_its_attempts_up_to_a_limit(attempts: int, label
 
 def test_a_bound_pod_of_which_it_is_not_known_when_it_came_is_not_timed() -> None:
     metrics = made()
-    metrics.bound(3, None, True)
+    metrics.bound(PROFILE, 0.5, 3, None, True)
     assert scraped(metrics, "pod_scheduling_sli_duration_seconds_count") == {}
     assert scraped(metrics, "pod_scheduling_attempts_count") == {(): 1}
     assert scraped(metrics, "pod_scheduled_after_flush_total") == {(): 1}
@@ -45,7 +45,7 @@ def test_a_bound_pod_of_which_it_is_not_known_when_it_came_is_not_timed() -> Non
 
 def test_a_pod_that_is_bound_at_once_is_timed() -> None:
     metrics = made()
-    metrics.bound(1, 0.0, False)
+    metrics.bound(PROFILE, 0.5, 1, 0.0, False)
     assert scraped(metrics, "pod_scheduling_sli_duration_seconds_count") == {("1",): 1}
 
 

@@ -72,8 +72,12 @@ Tell = Callable[[SchedulerMetrics], None]
     ("tell", "counted"),
     [
         (
-            lambda it: it.attempt("scheduled", PROFILE, 0.25),
-            {"e2e_scheduling_duration_seconds": 0.25, "e2e_scheduling_latency_microseconds": 250_000},
+            lambda it: it.bound(PROFILE, 0.25, 3, 2.5, False),
+            {
+                "e2e_scheduling_duration_seconds": 0.25,
+                "e2e_scheduling_latency_microseconds": 250_000,
+                "pod_scheduling_duration_seconds": 2.5,
+            },
         ),
         (lambda it: it.attempt("unschedulable", PROFILE, 0.25), {}),
         (lambda it: it.algorithm(0.5), {"scheduling_algorithm_latency_microseconds": 500_000}),
@@ -115,7 +119,6 @@ Tell = Callable[[SchedulerMetrics], None]
         ),
         (lambda it: it.point("PreBind", "Success", PROFILE, 0.5), {}),
         (lambda it: it.preempted(7), {"pod_preemption_victims": 7}),
-        (lambda it: it.bound(3, 2.5, False), {"pod_scheduling_duration_seconds": 2.5}),
         (
             lambda it: it.plugin("VolumeBinding", "Reserve", "Success", 0.5),
             {"volume_scheduling_duration_seconds/assume": 0.5},

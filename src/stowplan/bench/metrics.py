@@ -117,8 +117,9 @@ class Touched(Protocol):
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None: ...
     def goroutines(self, operation: str, change: int) -> None: ...
     def algorithm(self, seconds: float) -> None: ...
-    def attempt(self, result: str, profile: str, seconds: float) -> None: ...
-    def bound(self, attempts: int, sli_seconds: float | None, after_flush: bool) -> None: ...
+    def bound(
+        self, profile: str, seconds: float, attempts: int, waited: float | None, after_flush: bool
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,7 @@ def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sample
     metrics.point("PreBindPreFlight", _SKIP, _PROFILE, _SECONDS)
     for point in _AFTER:
         metrics.point(point, _OK, _PROFILE, _SECONDS)
-    metrics.attempt("scheduled", _PROFILE, _SECONDS)
-    metrics.bound(1, _SECONDS, False)
+    metrics.bound(_PROFILE, _SECONDS, 1, _SECONDS, False)
     metrics.goroutines("binding", -1)
     metrics.in_flight(_ASSIGNED, -1)
     metrics.in_flight(POD_POPPED, -1)

@@ -121,15 +121,15 @@ class ClientMetrics:
     def algorithm(self, seconds: float) -> None:
         self._algorithm.observe(seconds)
 
-    def attempt(self, result: str, profile: str, seconds: float) -> None:
-        labels = (result, profile)
+    def bound(
+        self, profile: str, seconds: float, attempts: int, waited: float | None, after_flush: bool
+    ) -> None:
+        labels = ("scheduled", profile)
         self._attempts[labels].inc()
         self._attempt_seconds[labels].observe(seconds)
-
-    def bound(self, attempts: int, sli_seconds: float | None, after_flush: bool) -> None:
         self._needed.observe(attempts)
-        if sli_seconds is not None:
-            self._sli[str(attempts),].observe(sli_seconds)
+        if waited is not None:
+            self._sli[str(attempts),].observe(waited)
         if after_flush:
             self._after_flush.inc()
 

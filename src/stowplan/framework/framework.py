@@ -32,7 +32,6 @@ from stowplan.framework.status import Code
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
 _serials = count()
-_SUCCESS = Code.SUCCESS.label
 
 
 class Framework:
@@ -121,7 +120,7 @@ class Framework:
         key, pod_class, unsigned = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
         probe = self.probe
-        if probe is not None and probe.sampled():
+        if probe is not None and probe.begins():
             cycle.watch = probe
         try:
             evaluation = self._screen(cycle, pod_class, nominations, nominated_row)
@@ -164,16 +163,14 @@ class Framework:
         pre_score(self._pre_scores, cycle, pod_class)
         if probe is not None:
             now = probe.timer()
-            probe.point("PreScore", _SUCCESS, now - began)
-            asked = _asked(pod_class, "PreScore", self._pre_score_names, cycle.skipped_score)
-            probe.evaluated("PreScore", asked, 1)
+            probe.took["PreScore", "Success"](now - began)
+            _count(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
             began = now
         pod_class.preference.sync(cycle)
         evaluation.scored = True
         if probe is not None:
-            probe.point("Score", _SUCCESS, probe.timer() - began)
-            asked = _asked(pod_class, "Score", self._score_names, cycle.skipped_score)
-            probe.evaluated("Score", asked, feasibility.count)
+            probe.took["Score", "Success"](probe.timer() - began)
+            _count(probe, pod_class, "Score", self._score_names, cycle.skipped_score, feasibility.count)
 
     def _let_go(self, evaluation: Evaluation) -> None:
         """Keep of an evaluation that is over only what the next pod of the class can use."""
@@ -196,9 +193,8 @@ class Framework:
             return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
         evaluation = self._filter(cycle, pod_class, pre_filtering, nominations, nominated_row)
         if probe is not None:
-            probe.point("Filter", _SUCCESS, probe.timer() - began)
-            asked = _asked(pod_class, "Filter", self._filter_names, cycle.skipped)
-            probe.evaluated("Filter", asked, self.table.node_count)
+            probe.took["Filter", "Success"](probe.timer() - began)
+            _count(probe, pod_class, "Filter", self._filter_names, cycle.skipped, self.table.node_count)
         return evaluation
 
     def _filter(
@@ -231,9 +227,8 @@ class Framework:
         self, probe: Probe, cycle: Cycle, pod_class: PodClass, found: PreFiltering, began: float
     ) -> None:
         code = Code.SUCCESS if found.status is None else found.status.code
-        probe.point("PreFilter", code.label, probe.timer() - began)
-        asked = _asked(pod_class, "PreFilter", self._pre_filter_names, cycle.skipped)
-        probe.evaluated("PreFilter", asked, 1)
+        probe.took["PreFilter", code.label](probe.timer() - began)
+        _count(probe, pod_class, "PreFilter", self._pre_filter_names, cycle.skipped, 1)
 
     # Classes
 
@@ -327,14 +322,16 @@ class Framework:
         return Trials(self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations)
 
 
-def _asked(pod_class: PodClass, point: str, names: tuple[str, ...], skipped: set[str]) -> tuple[str, ...]:
-    """The plugins of a point but those that skip the pod; the same tuple for all pods of a class."""
+def _count(
+    probe: Probe, pod_class: PodClass, point: str, names: tuple[str, ...], skipped: set[str], times: int
+) -> None:
+    """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
+    they are the same."""
     kept = pod_class.asked.get(point)
-    if kept is not None and kept[0] == skipped:
-        return kept[1]
-    asked = tuple(name for name in names if name not in skipped)
-    pod_class.asked[point] = (set(skipped), asked)
-    return asked
+    if kept is None or kept[0] != skipped:
+        asked = tuple(name for name in names if name not in skipped)
+        kept = pod_class.asked[point] = (set(skipped), probe.tally(point, asked))
+    kept[1].times += times
 
 
 def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:

@@ -2,8 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from types import CoroutineType
 from typing import Any, Final
 
 from stowplan.api.status import ApiError
@@ -15,8 +16,10 @@ from stowplan.framework.plugin import Plugin, Wait
 from stowplan.framework.points import Point
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error
 
-Waits = dict[str, float]
+Waits = Mapping[str, float]
 """How long plugins want a pod to wait at Permit, in seconds by plugin."""
+
+NO_WAITS: Final[Waits] = {}
 
 _WAIT: Final = Status(Code.WAIT, ("one or more plugins asked to wait and no plugin rejected pod",))
 
@@ -26,22 +29,45 @@ class Lifecycle:
 
     A plugin that raises has failed; the attempt ends with an error that names it. Answers are never raised
     here: every method returns a status.
+
+    Most pods come with no volumes, and most profiles do nothing for them between Score and Bind. That is
+    found out once, here: a point where nobody is to be asked takes no time, and is counted so. In attempts
+    where every single plugin is timed all of them are asked.
     """
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
+        self._probe = framework.probe
         self._reserve = self._having(Point.RESERVE, "reserve")
         self._unreserve = list(reversed(self._having(Point.RESERVE, "unreserve")))
         self._permit = self._having(Point.PERMIT, "permit")
         self._pre_bind = self._having(Point.PRE_BIND, "pre_bind")
         self._bind = self._having(Point.BIND, "bind")
         self._post_bind = self._having(Point.POST_BIND, "post_bind")
+        self._holds_plain = bool(self._permit) or not _all_idle(self._reserve)
+        self._prepares_plain = not _all_idle(self._pre_bind)
+
+    @property
+    def tells_of_bindings(self) -> bool:
+        """Whether anybody wants to be told that a pod is bound."""
+        return bool(self._post_bind)
 
     def _having(self, point: Point, method: str) -> list[Any]:
         """The plugins of a point that have its method; a profile may name others, and they have no say."""
         return [plugin for plugin in self._framework.at(point) if hasattr(plugin, method)]
 
     # In the scheduling cycle
+
+    def hold(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
+        """Reserve, then Permit: what the first says that is against it, else what `permit` does."""
+        if cycle.watch is None and not self._holds_plain and not pod.template.volumes:
+            if self._probe is not None:
+                took = self._probe.took
+                took["Reserve", "Success"](0.0)
+                took["Permit", "Success"](0.0)
+            return SUCCESS, NO_WAITS
+        status = self.reserve(cycle, pod, node)
+        return self.permit(cycle, pod, node) if status.is_success else (status, NO_WAITS)
 
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Have plugins take what the pod needs; the first that will not ends it."""
@@ -71,7 +97,7 @@ class Lifecycle:
     def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
         """Ask plugins for leave to bind: success, a rejection, or WAIT with how long for whom."""
         began = self._begin()
-        waits: Waits = {}
+        waits: dict[str, float] = {}
         status = SUCCESS
         for plugin in self._permit:
             asked = _asked_at(cycle)
@@ -94,6 +120,10 @@ class Lifecycle:
     def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Sequence[Plugin]]:
         """Which PreBind plugins have work to do: success and those plugins, SKIP if none has, or an error."""
         if not self._pre_bind:
+            return SKIP, ()
+        if cycle.watch is None and not self._prepares_plain and not pod.template.volumes:
+            if self._probe is not None:
+                self._probe.took["PreBindPreFlight", "Skip"](0.0)
             return SKIP, ()
         began = self._begin()
         busy: list[Plugin] = []
@@ -151,23 +181,29 @@ class Lifecycle:
     # How long it took
 
     def _begin(self) -> float:
-        probe = self._framework.probe
-        return 0.0 if probe is None else probe.timer()
+        return 0.0 if self._probe is None else self._probe.timer()
 
     def _end(self, point: str, status: Status, began: float) -> None:
-        probe = self._framework.probe
+        probe = self._probe
         if probe is not None:
-            probe.point(point, status.code.label, probe.timer() - began)
+            probe.took[point, status.code.label](probe.timer() - began)
+
+
+def _all_idle(plugins: Iterable[Plugin]) -> bool:
+    """Whether none of these does anything for pods without volumes."""
+    return all(plugin.idle_without_volumes for plugin in plugins)
 
 
 def _answer(method: Callable[..., Any], *args: Any) -> Any:
     """What a plugin says; what it raises becomes an error status."""
     try:
         return method(*args)
-    except PluginError as cause:
-        return error(str(cause))
     except Exception as cause:  # noqa: BLE001 - a plugin that fails must not take the scheduler along
-        return error(_told(cause))
+        return _failed(cause)
+
+
+def _failed(cause: Exception) -> Status:
+    return error(str(cause) if isinstance(cause, PluginError) else _told(cause))
 
 
 def _asked_at(cycle: Cycle) -> float:
@@ -189,15 +225,21 @@ def _status(point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle
 
 
 async def _waited_for(
-    point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle, *args: Any
+    point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle, pod: PodInfo, node: str
 ) -> Status:
+    """What a plugin says that may have to be waited for; all pods go through here when they are bound."""
     asked = _asked_at(cycle)
-    answer = _answer(method, cycle, *args)
-    if inspect.isawaitable(answer):
+    try:
+        answer = method(cycle, pod, node)
+    except Exception as cause:  # noqa: BLE001 - see _answer
+        answer = _failed(cause)
+    if isinstance(answer, CoroutineType) or inspect.isawaitable(answer):
         try:
             answer = await answer
         except Exception as cause:  # noqa: BLE001 - see _answer
             answer = error(_told(cause))
+    if answer is None and cycle.watch is None:
+        return SUCCESS
     status = _judge(point, plugin, answer)
     _tell(cycle, plugin, point, status, asked)
     return status

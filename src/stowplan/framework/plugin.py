@@ -165,6 +165,8 @@ class Plugin:
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
     signs_volumes: ClassVar[bool] = False
     """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
+    idle_without_volumes: ClassVar[bool] = False
+    """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

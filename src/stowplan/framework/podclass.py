@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.preference import Preference
+from stowplan.framework.probe import Tally
 
 
 class ClassKey:
@@ -52,8 +53,8 @@ class PodClass:
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False
-        self.asked: dict[str, tuple[set[str], tuple[str, ...]]] = {}
-        """By extension point, who skipped the last pod and who was asked: for whoever counts that."""
+        self.asked: dict[str, tuple[set[str], Tally]] = {}
+        """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None
         """What decision.py last found to say of rejected nodes, and the version of the rejections then."""
         self.settled_pre_filters: Settled | None = None

@@ -15,7 +15,6 @@ from stowplan.metrics.scheduling import (
     BINDING,
     ERROR,
     PRIORITIZING_EXTENDER,
-    SCHEDULED,
     UNSCHEDULABLE_RESULT,
     SchedulerMetrics,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "BINDING",
     "ERROR",
     "PRIORITIZING_EXTENDER",
-    "SCHEDULED",
     "UNSCHEDULABLE_RESULT",
     "AccessMetrics",
     "Build",

@@ -6,12 +6,12 @@ it stays the same dict for ever, also when it is emptied.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
+import numpy as np
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stowplan.metrics.description import Description
@@ -58,9 +58,9 @@ class Distribution:
             self.settle()
 
     def take(self, values: Sequence[float]) -> None:
-        """Count many values."""
-        self._unsorted += values
+        """Count many values at once."""
         self.settle()
+        self._sort(values)
 
     @property
     def counts(self) -> list[int]:
@@ -75,17 +75,16 @@ class Distribution:
 
     def settle(self) -> None:
         """Sort what was put aside into buckets."""
-        values, self._unsorted = self._unsorted, []
-        for value in values:
-            self._total += value
-        values.sort()
-        start = 0
-        for place, bound in enumerate(self._bounds):
-            end = bisect_right(values, bound, start)
-            self._counts[place] += end - start
-            start = end
-        self._counts[-1] += len(values) - start
-        if self._also is not None and values:
+        if self._unsorted:
+            values, self._unsorted = self._unsorted, []
+            self._sort(values)
+
+    def _sort(self, values: Sequence[float]) -> None:
+        self._total = sum(values, self._total)
+        places = np.searchsorted(self._bounds, values)
+        found = np.bincount(places, minlength=len(self._counts))
+        self._counts = [before + more for before, more in zip(self._counts, found.tolist(), strict=True)]
+        if self._also is not None:
             self._also(values)
 
 

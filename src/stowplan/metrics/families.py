@@ -57,6 +57,11 @@ class Families:
         """The one series of a histogram without labels."""
         return self._histograms[name].series[UNLABELLED]
 
+    def settle(self) -> None:
+        """Have counted what others have put aside."""
+        for settle in self._settle:
+            settle()
+
     def before_showing(self, settle: Callable[[], None]) -> None:
         """Call a function before any figures are read or reset: it may have some put aside."""
         self._settle.append(settle)
@@ -67,18 +72,14 @@ class Families:
 
     def collect(self) -> Iterator[Metric]:
         """What is shown and has at least one series; the registry asks for this."""
-        self._settle_all()
+        self.settle()
         return (metric for family in self._shown if (metric := family.filled()).samples)
 
     def reset(self) -> None:
         """Let everything with labels start anew; what has none goes on, and so do gauges."""
-        self._settle_all()
+        self.settle()
         for family in self._all:
             family.reset()
-
-    def _settle_all(self) -> None:
-        for settle in self._settle:
-            settle()
 
 
 def _exists(described: Description, gates: FeatureGates) -> bool:

@@ -129,6 +129,7 @@ class LegacyMetrics:
 
     def _settle(self) -> None:
         """Have all values that are still put aside, and copy what is only counted."""
+        self._today.settle()
         for name in _FED:
             for series in list(self._today.histogram(name).values()):
                 series.settle()

@@ -12,6 +12,7 @@ from stowplan.metrics.description import Description
 from stowplan.metrics.evaluations import Evaluations, Tally
 from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import Families
+from stowplan.metrics.gathering import BoundPods, Gathering
 from stowplan.metrics.legacy import LegacyMetrics
 from stowplan.metrics.optional import (
     AsyncCallMetrics,
@@ -23,10 +24,9 @@ from stowplan.metrics.optional import (
 from stowplan.metrics.queueing import QueueMetrics
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE
 
-SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE_RESULT: Final = "unschedulable"
 ERROR: Final = "error"
-"""Results of an attempt."""
+"""Results of an attempt that did not end with a bound pod."""
 
 BINDING: Final = "binding"
 PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
@@ -34,10 +34,6 @@ PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
 
 _QUEUES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
 _CACHED: Final = ("nodes", "pods", "assumed_pods")
-
-MOST_ATTEMPTS: Final = 15
-_ATTEMPTS: Final = (*((str(number),) for number in range(MOST_ATTEMPTS)), (f"{MOST_ATTEMPTS}+",))
-"""Label values for the number of attempts; from a limit on it is always the same."""
 
 
 class SchedulerMetrics(QueueMetrics):
@@ -63,20 +59,23 @@ class SchedulerMetrics(QueueMetrics):
         self.pod_groups = PodGroupMetrics(families)
         self._attempts = families.counter("schedule_attempts_total")
         self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
-        self._algorithm = families.distribution("scheduling_algorithm_duration_seconds")
+        self.algorithm: Callable[[float], None] = families.distribution(
+            "scheduling_algorithm_duration_seconds"
+        ).observe
+        """A node was looked for, found or not, in so many seconds."""
         self._events = families.histogram("event_handling_duration_seconds")
         self._preemptions = families.counter("preemption_attempts_total")
         self._victims = families.distribution("preemption_victims")
         self._preemption_runs = families.counter("preemption_goroutines_execution_total")
         self._preemption_seconds = families.histogram("preemption_goroutines_duration_seconds")
-        self._sli = families.histogram("pod_scheduling_sli_duration_seconds")
-        self._needed_attempts = families.distribution("pod_scheduling_attempts")
-        self._after_flush = families.counter("pod_scheduled_after_flush_total")
+        self._bound = BoundPods(families)
+        self._took = Gathering(self.points)
         self._permit_waits = families.histogram("permit_wait_duration_seconds")
         self._goroutines = families.gauge("goroutines")
         self._evaluated = families.counter("plugin_evaluation_total")
         self._evaluations = Evaluations(self._evaluated)
-        families.before_showing(self._evaluations.settle)
+        for put_aside in (self._bound, self._took, self._evaluations):
+            families.before_showing(put_aside.settle)
         self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
         self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
         self._legacy = LegacyMetrics(families, gates, timer) if legacy else None
@@ -92,14 +91,10 @@ class SchedulerMetrics(QueueMetrics):
         self._families.read_gauge("cache_size").read_from(sizes)
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
-        """An attempt to place a pod is over: `scheduled` (bound), `unschedulable` or `error`."""
+        """An attempt to place a pod is over: `unschedulable` or `error`; see `bound` for all others."""
         labels = (result, profile)
         self._attempts[labels] += 1
         self._attempt_seconds[labels].observe(seconds)
-
-    def algorithm(self, seconds: float) -> None:
-        """A node was looked for, found or not."""
-        self._algorithm.observe(seconds)
 
     def event_handled(self, label: str, seconds: float) -> None:
         """A change of the cluster was taken in; `label` is that of the event."""
@@ -119,17 +114,29 @@ class SchedulerMetrics(QueueMetrics):
         self._preemption_runs[labels] += 1
         self._preemption_seconds[labels].observe(seconds)
 
-    def bound(self, attempts: int, sli_seconds: float | None, after_flush: bool) -> None:
-        """A pod is bound, `sli_seconds` after it first became ready, unless that is not known."""
-        self._needed_attempts.observe(attempts)
-        if sli_seconds is not None:
-            self._sli[_ATTEMPTS[attempts if attempts < MOST_ATTEMPTS else MOST_ATTEMPTS]].observe(sli_seconds)
-        if after_flush:
-            self._after_flush[UNLABELLED] += 1
+    def bound(
+        self, profile: str, seconds: float, attempts: int, waited: float | None, after_flush: bool
+    ) -> None:
+        """An attempt ended with a bound pod, after so many seconds.
+
+        It took `attempts` attempts, and it `waited` since it first became ready, unless that is not known.
+        """
+        self._bound.put(profile, seconds, attempts, waited, after_flush)
 
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """All plugins of an extension point were run: `PreFilter`, ...; the status is a code's label."""
         self.points[point, status, profile].observe(seconds)
+
+    def taker(self, point: str, status: str, profile: str) -> Callable[[float], None]:
+        """Who takes what `point` would, kept by those who go through extension points with every pod.
+
+        They have it counted (`settle`) every `gathering.ENOUGH` pods.
+        """
+        return self._took.into((point, status, profile))
+
+    def settle(self) -> None:
+        """Count what was put aside at extension points."""
+        self._took.settle()
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin was run at an extension point; to be told in the cycles that are sampled."""

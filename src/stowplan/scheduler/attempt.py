@@ -200,10 +200,7 @@ class SchedulingCycle:
         except ValueError as failure:
             return Failure(str(failure), rejected=False)
         context.queue.nominator.remove(pod.uid)
-        status = profile.lifecycle.reserve(cycle, pod, node)
-        waits: dict[str, float] = {}
-        if status.is_success:
-            status, waits = profile.lifecycle.permit(cycle, pod, node)
+        status, waits = profile.lifecycle.hold(cycle, pod, node)
         if not status.is_success and status.code is not Code.WAIT:
             return self._take_back(profile, cycle, queued, node, status)
         if waits:

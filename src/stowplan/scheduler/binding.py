@@ -14,7 +14,7 @@ from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Ref
-from stowplan.metrics.scheduling import BINDING, SCHEDULED
+from stowplan.metrics.scheduling import BINDING
 from stowplan.queue.queued import QueuedPod
 from stowplan.reporting import NORMAL, nomination_patch, patch_status
 from stowplan.reporting.outbox import Outbox
@@ -74,7 +74,7 @@ class BindingCycle:
         uid = chosen.queued.uid
         self._under_way[uid] = chosen
         if chosen.busy or uid in self._context.waiting:
-            self._slow[uid] = self._context.tasks.start(self._run(chosen), "binding")
+            self._slow[uid] = self._context.tasks.start(self._run(chosen, slow=True), "binding")
         else:
             self._soon.put(chosen)
 
@@ -101,59 +101,62 @@ class BindingCycle:
                 self._context.cache.forget(chosen.queued.uid)
         return [chosen.queued.key for chosen in undone]
 
-    async def _run(self, chosen: Chosen) -> None:
-        metrics, uid = self._context.metrics, chosen.queued.uid
-        metrics.goroutines(BINDING, 1)
+    async def _run(self, chosen: Chosen, *, slow: bool = False) -> None:
+        """Carry a decision out. A `slow` one has to wait for something before the pod can be bound."""
+        context, uid = self._context, chosen.queued.uid
+        context.metrics.goroutines(BINDING, 1)
         try:
-            announced = await self._announce(chosen) if self._is_announced(chosen) else ""
-            failure = await self._bind(chosen)
+            announced = await self._announce(chosen) if slow else ""
+            failure = await self._bind(chosen, slow)
             if failure is None:
-                await self._bound(chosen)
+                self._bound(chosen)
+                if chosen.profile.lifecycle.tells_of_bindings:
+                    await self._post_bind(chosen)
+                if chosen.cycle.pods_to_activate:
+                    context.queue.activate(chosen.cycle.pods_to_activate)
+                    context.stir()
             else:
-                await self._context.still.free()
+                await context.still.free()
                 self._give_back(chosen, replace(failure, announced=announced))
             del self._under_way[uid]
         finally:
             self._slow.pop(uid, None)
-            metrics.goroutines(BINDING, -1)
+            context.metrics.goroutines(BINDING, -1)
 
-    async def _bind(self, chosen: Chosen) -> Failure | None:
+    async def _bind(self, chosen: Chosen, slow: bool) -> Failure | None:
         """Do all it takes; returns what was in the way."""
-        context, uid = self._context, chosen.queued.uid
+        context = self._context
         if chosen.ready.code is Code.ERROR:
             return failed_late(chosen.ready)
-        if uid in context.waiting:
+        if slow and chosen.queued.uid in context.waiting:
             status = await self._wait(chosen)
             if not status.is_success:
                 return failed_on_node(status)
-        context.queue.done(uid)
-        status = await self._pre_bind(chosen, chosen.busy) if chosen.busy else SUCCESS
-        if status.is_success:
-            status = await self._carry_out(chosen)
+        context.queue.done(chosen.queued.uid)
+        if chosen.busy:
+            status = await self._pre_bind(chosen, chosen.busy)
             if not status.is_success:
-                context.journal.info(1, "Failed to bind pod", pod=Ref(chosen.queued.key))
-        return None if status.is_success else failed_late(status)
+                return failed_late(status)
+        bound = await self._bound_by_extender(chosen) if context.extenders else None
+        if bound is None:
+            bound = await chosen.profile.lifecycle.bind(chosen.cycle, chosen.queued.pod, chosen.node)
+        if bound.is_success:
+            return None
+        context.journal.info(1, "Failed to bind pod", pod=Ref(chosen.queued.key))
+        return failed_late(bound)
 
-    async def _carry_out(self, chosen: Chosen) -> Status:
-        """Have an extender bind the pod, or the first plugin that will."""
-        context, pod = self._context, chosen.queued.pod
-        if context.extenders:
-            try:
-                bound = await bind_round(context.extenders, pod.pod, chosen.node)
-            except ExtenderError as failure:
-                return error(str(failure))
-            if bound.binder is not None:
-                return SUCCESS
-        return await chosen.profile.lifecycle.bind(chosen.cycle, pod, chosen.node)
-
-    def _is_announced(self, chosen: Chosen) -> bool:
-        """Whether it will be a while until the pod is bound, so that others shall be told."""
-        if not chosen.busy and chosen.queued.uid not in self._context.waiting:
-            return False
-        return self._announcing and chosen.ready.code is not Code.ERROR
+    async def _bound_by_extender(self, chosen: Chosen) -> Status | None:
+        """Have an extender bind the pod; None if none of them wants to."""
+        try:
+            bound = await bind_round(self._context.extenders, chosen.queued.pod.pod, chosen.node)
+        except ExtenderError as failure:
+            return error(str(failure))
+        return None if bound.binder is None else SUCCESS
 
     async def _announce(self, chosen: Chosen) -> str:
-        """Tell others where the pod is going. Returns what was told."""
+        """Tell others where the pod is going: it will be a while until it is bound. Returns what was told."""
+        if not self._announcing or chosen.ready.code is Code.ERROR:
+            return ""
         context, pod = self._context, chosen.queued.pod.pod
         context.journal.info(
             3, UPDATING, pod=Ref(pod.key), nominatedNodeName=chosen.node, nominatingMode=OVERRIDING
@@ -204,9 +207,8 @@ class BindingCycle:
 
     # What came of it
 
-    async def _bound(self, chosen: Chosen) -> None:
+    def _bound(self, chosen: Chosen) -> None:
         context, queued = self._context, chosen.queued
-        pod = queued.pod.pod
         if context.journal.shows(2):
             context.journal.info(
                 2,
@@ -217,8 +219,15 @@ class BindingCycle:
                 feasibleNodes=chosen.feasible,
             )
         note = f"Successfully assigned {queued.key} to {chosen.node}"
-        context.event(pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
-        self._measure(chosen)
+        context.event(queued.pod.pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
+        first = queued.first_attempt
+        context.metrics.bound(
+            chosen.profile.name,
+            context.timer() - chosen.began,
+            queued.attempts,
+            None if first is None else context.clock.now() - first,
+            queued.flushed,
+        )
         context.decisions.update(queued.uid, "bound", note)
         if queued.flushed and context.journal.shows(4):
             context.journal.info(
@@ -228,18 +237,11 @@ class BindingCycle:
                 unschedulablePlugins={plugin: {} for plugin in sorted(queued.unschedulable_plugins)},
                 pendingPlugins={plugin: {} for plugin in sorted(queued.pending_plugins)},
             )
-        for problem in await chosen.profile.lifecycle.post_bind(chosen.cycle, queued.pod, chosen.node):
-            context.journal.problem(problem, pod=Ref(queued.key))
-        if chosen.cycle.pods_to_activate:
-            context.queue.activate(chosen.cycle.pods_to_activate)
-            context.stir()
 
-    def _measure(self, chosen: Chosen) -> None:
-        context, queued = self._context, chosen.queued
-        context.metrics.attempt(SCHEDULED, chosen.profile.name, context.timer() - chosen.began)
-        first = queued.first_attempt
-        waited = None if first is None else context.clock.now() - first
-        context.metrics.bound(queued.attempts, waited, queued.flushed)
+    async def _post_bind(self, chosen: Chosen) -> None:
+        pod = chosen.queued.pod
+        for problem in await chosen.profile.lifecycle.post_bind(chosen.cycle, pod, chosen.node):
+            self._context.journal.problem(problem, pod=Ref(pod.key))
 
     def _give_back(self, chosen: Chosen, failure: Failure) -> None:
         """The pod does not get its node after all.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from stowplan.framework.framework import Framework
 from stowplan.framework.points import Point
 from stowplan.metrics import SchedulerMetrics, Tally
+from stowplan.metrics.gathering import ENOUGH
 
 _COUNTED = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
 
@@ -14,11 +15,12 @@ class ProfileProbe:
 
     def __init__(self, metrics: SchedulerMetrics, profile: str, timer: Callable[[], float]) -> None:
         self.timer = timer
+        self.plugin = metrics.plugin
+        self.took = _Takers(metrics, profile)
         self._metrics = metrics
+        self._sampled = metrics.sampled
         self._profile = profile
-        self._points = metrics.points
-        self._tallies: dict[tuple[str, tuple[str, ...]], Tally] = {}
-        self._last: dict[str, tuple[tuple[str, ...], Tally]] = {}
+        self._uncounted = 0
 
     def show_all(self, framework: Framework) -> None:
         """Show every plugin that will be counted, if only as 0."""
@@ -26,25 +28,25 @@ class ProfileProbe:
             label = f"{point.value[0].upper()}{point.value[1:]}"
             self._metrics.evaluations(self._profile, [(plugin.name, label) for plugin in framework.at(point)])
 
-    def point(self, point: str, status: str, seconds: float) -> None:
-        self._points[point, status, self._profile].observe(seconds)
+    def begins(self) -> bool:
+        self._uncounted += 1
+        if self._uncounted >= ENOUGH:
+            self._uncounted = 0
+            self._metrics.settle()
+        return self._sampled()
 
-    def sampled(self) -> bool:
-        return self._metrics.sampled()
+    def tally(self, point: str, plugins: tuple[str, ...]) -> Tally:
+        return self._metrics.evaluations(self._profile, [(plugin, point) for plugin in plugins])
 
-    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        self._metrics.plugin(plugin, point, status, seconds)
 
-    def evaluated(self, point: str, plugins: tuple[str, ...], times: int) -> None:
-        last = self._last.get(point)
-        if last is None or last[0] is not plugins:
-            last = self._last[point] = (plugins, self._tally(point, plugins))
-        last[1].times += times
+class _Takers(dict[tuple[str, str], Callable[[float], None]]):
+    """Who takes the seconds of a profile's extension points, by point and status."""
 
-    def _tally(self, point: str, plugins: tuple[str, ...]) -> Tally:
-        key = (point, plugins)
-        tally = self._tallies.get(key)
-        if tally is None:
-            pairs = [(plugin, point) for plugin in plugins]
-            tally = self._tallies[key] = self._metrics.evaluations(self._profile, pairs)
-        return tally
+    def __init__(self, metrics: SchedulerMetrics, profile: str) -> None:
+        super().__init__()
+        self._metrics = metrics
+        self._profile = profile
+
+    def __missing__(self, ended: tuple[str, str]) -> Callable[[float], None]:
+        made = self[ended] = self._metrics.taker(*ended, self._profile)
+        return made
