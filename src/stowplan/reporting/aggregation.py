@@ -41,7 +41,7 @@ class Aggregation:
     def observe(self, event: Event) -> Event | Series | None:
         """What to write of an event: itself, the series it begins, or nothing."""
         key = event.key
-        series = self._series.get(key)
+        series = self._series.get(key) if self._series else None
         if series is not None:
             series.count += 1
             series.last = event.time
@@ -50,11 +50,8 @@ class Aggregation:
         recent = self._once.get(event.reason)
         if recent is None:
             recent = self._once[event.reason] = _Recent(self._kept)
-        first = recent.pop(key)
-        if first is None:
-            recent.put(key, event)
-            return event
-        return self._begin_series(key, Series(first, 2, event.time))
+        first = recent.take_or_put(key, event)
+        return event if first is None else self._begin_series(key, Series(first, 2, event.time))
 
     def end_quiet(self, now: float) -> list[Series]:
         """Forget what is over, and give back the series among it: their last counts have to be written."""
@@ -90,13 +87,16 @@ class _Recent:
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def pop(self, key: Key) -> Event | None:
-        return self._young.pop(key, None) or self._old.pop(key, None)
-
-    def put(self, key: Key, event: Event) -> None:
+    def take_or_put(self, key: Key, event: Event) -> Event | None:
+        """Take out the event with a key; where there is none, this one is it from now on."""
+        if key in self._young:
+            return self._young.pop(key)
+        if key in self._old:
+            return self._old.pop(key)
         if len(self._young) >= self._half:
             self._old, self._young = self._young, {}
         self._young[key] = event
+        return None
 
     def forget_before(self, oldest: float) -> None:
         self._young = {key: event for key, event in self._young.items() if event.time >= oldest}

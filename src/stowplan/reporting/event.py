@@ -20,7 +20,9 @@ NOTE_LIMIT: Final = 1024
 
 _API_VERSION: Final = EVENTS.api_version
 _CUT_MARK: Final = " ..."
-_MOST_BYTES_PER_CHARACTER: Final = 4
+
+SHORT: Final = NOTE_LIMIT // 4
+"""So many characters an API server always takes: none of them is longer than four bytes."""
 
 Key = tuple[str, ...]
 
@@ -119,8 +121,6 @@ def _reference(namespace: str, name: str, uid: str, resource_version: str) -> Js
 
 def cut(note: str) -> str:
     """A note that an API server takes: at most so many bytes, never ending within a character."""
-    if len(note) * _MOST_BYTES_PER_CHARACTER <= NOTE_LIMIT:
-        return note
     data = note.encode()
     if len(data) <= NOTE_LIMIT:
         return note

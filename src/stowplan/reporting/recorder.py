@@ -13,7 +13,7 @@ from stowplan.api.status import ApiError
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.reporting.aggregation import KEPT, QUIET, Aggregation
-from stowplan.reporting.event import TYPES, Event, Series, cut
+from stowplan.reporting.event import SHORT, TYPES, Event, Series, cut
 from stowplan.reporting.outbox import LIMIT, Outbox
 
 CHECK_EVERY: Final = QUIET
@@ -80,10 +80,22 @@ class EventRecorder:
         return len(self._aggregation)
 
     def event(
-        self, regarding: Pod, *, type: str, reason: str, action: str, note: str, controller: str
+        self,
+        regarding: Pod,
+        type: str,
+        reason: str,
+        action: str,
+        note: str,
+        controller: str,
+        time: float | None = None,
     ) -> None:
-        """Something happened to a pod. Never waits; `controller` is the name of the pod's scheduler."""
-        reported = (regarding, type, reason, action, note, controller, self._clock.now())
+        """Something happened to a pod, now unless a time is given. Never waits.
+
+        `controller` is the name of the pod's scheduler.
+        """
+        if time is None:
+            time = self._clock.now()
+        reported = (regarding, type, reason, action, note, controller, time)
         if not self._outbox.put(reported):
             self._drop(reported)
 
@@ -108,27 +120,33 @@ class EventRecorder:
                 f"event about pod {reported[0].key}: type: expected Normal or Warning, got {reported[1]!r}"
             )
             return
-        wanted = self._aggregation.observe(self._made(*reported))
-        if wanted is None:
-            return
-        if isinstance(wanted, Series):
-            again = await self._must_retry(wanted)
-        else:
+        event = self._made(reported)
+        wanted = self._aggregation.observe(event)
+        if wanted is event:
             try:
-                await self._client.create(EVENTS, wanted.body(), namespace=wanted.namespace)
+                await self._client.create(EVENTS, event.body(), namespace=event.namespace)
+            except ApiError as error:
+                again = self._is_worth_a_retry(event, error)
+            else:
                 self.written += 1
                 return
-            except ApiError as error:
-                again = self._is_worth_a_retry(wanted, error)
+        elif wanted is None:
+            return
+        else:
+            again = await self._must_retry(wanted)
         if again:
             self._retry_later(wanted)
 
-    def _made(
-        self, pod: Pod, type: str, reason: str, action: str, note: str, controller: str, time: float
-    ) -> Event:
+    def _made(self, reported: _Reported) -> Event:
+        """An event with a name: the pod's and the nanosecond; where that is too long, chance makes it."""
+        pod, type, reason, action, note, controller, time = reported
         meta = pod.metadata
+        self._last_nanosecond = nanosecond = max(int(time * 1e9), self._last_nanosecond + 1)
+        name = f"{meta.name}.{nanosecond:x}"
+        if len(name) > LONGEST_NAME:
+            name = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         return Event(
-            self._name(meta.name, time),
+            name,
             meta.namespace,
             meta.name,
             meta.uid,
@@ -136,18 +154,10 @@ class EventRecorder:
             type,
             reason,
             action,
-            cut(note),
+            note if len(note) <= SHORT else cut(note),
             controller,
             f"{controller}-{self._hostname}",
             time,
-        )
-
-    def _name(self, pod_name: str, time: float) -> str:
-        """The pod's name and the nanosecond; where that is too long, chance makes the name."""
-        self._last_nanosecond = nanosecond = max(int(time * 1e9), self._last_nanosecond + 1)
-        name = f"{pod_name}.{nanosecond:x}"
-        return (
-            name if len(name) <= LONGEST_NAME else str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         )
 
     async def _must_retry(self, wanted: Event | Series) -> bool:

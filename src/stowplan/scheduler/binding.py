@@ -4,7 +4,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+
+import msgspec
 
 from stowplan.api.status import ApiError
 from stowplan.extenders import ExtenderError
@@ -29,7 +30,7 @@ from stowplan.scheduler.failure import (
 )
 
 
-class Chosen(NamedTuple):
+class Chosen(msgspec.Struct, frozen=True):
     """A pod and the node that is held for it. `began` is when its attempt did.
 
     `busy` are the PreBind plugins with work to do for it, unless `ready` says that they could not tell.
@@ -74,7 +75,7 @@ class BindingCycle:
         uid = chosen.queued.uid
         self._under_way[uid] = chosen
         if chosen.busy or uid in self._context.waiting:
-            self._slow[uid] = self._context.tasks.start(self._run(chosen, slow=True), "binding")
+            self._slow[uid] = self._context.tasks.start(self._run_slowly(chosen), "binding")
         else:
             self._soon.put(chosen)
 
@@ -101,52 +102,68 @@ class BindingCycle:
                 self._context.cache.forget(chosen.queued.uid)
         return [chosen.queued.key for chosen in undone]
 
-    async def _run(self, chosen: Chosen, *, slow: bool = False) -> None:
-        """Carry a decision out. A `slow` one has to wait for something before the pod can be bound."""
-        context, uid = self._context, chosen.queued.uid
-        context.metrics.goroutines(BINDING, 1)
+    async def _run(self, chosen: Chosen) -> None:
+        """Bind a pod that has nothing to wait for."""
+        self._context.metrics.goroutines(BINDING, 1)
         try:
-            announced = await self._announce(chosen) if slow else ""
-            failure = await self._bind(chosen, slow)
-            if failure is None:
-                self._bound(chosen)
-                if chosen.profile.lifecycle.tells_of_bindings:
-                    await self._post_bind(chosen)
-                if chosen.cycle.pods_to_activate:
-                    context.queue.activate(chosen.cycle.pods_to_activate)
-                    context.stir()
+            if chosen.ready.code is Code.ERROR:
+                await self._failed(chosen, failed_late(chosen.ready))
             else:
-                await context.still.free()
-                self._give_back(chosen, replace(failure, announced=announced))
-            del self._under_way[uid]
+                self._context.queue.done(chosen.queued.uid)
+                await self._bind(chosen)
         finally:
-            self._slow.pop(uid, None)
-            context.metrics.goroutines(BINDING, -1)
+            self._context.metrics.goroutines(BINDING, -1)
 
-    async def _bind(self, chosen: Chosen, slow: bool) -> Failure | None:
-        """Do all it takes; returns what was in the way."""
-        context = self._context
+    async def _run_slowly(self, chosen: Chosen) -> None:
+        """Bind a pod that has to wait for something before."""
+        self._context.metrics.goroutines(BINDING, 1)
+        try:
+            announced = await self._announce(chosen)
+            failure = await self._prepare(chosen)
+            if failure is None:
+                await self._bind(chosen, announced)
+            else:
+                await self._failed(chosen, failure, announced)
+        finally:
+            self._slow.pop(chosen.queued.uid, None)
+            self._context.metrics.goroutines(BINDING, -1)
+
+    async def _prepare(self, chosen: Chosen) -> Failure | None:
+        """Wait at Permit, and do what must be done before a pod can be bound; returns what was in the way."""
         if chosen.ready.code is Code.ERROR:
             return failed_late(chosen.ready)
-        if slow and chosen.queued.uid in context.waiting:
+        context, uid = self._context, chosen.queued.uid
+        if uid in context.waiting:
             status = await self._wait(chosen)
             if not status.is_success:
                 return failed_on_node(status)
-        context.queue.done(chosen.queued.uid)
+        context.queue.done(uid)
         if chosen.busy:
             status = await self._pre_bind(chosen, chosen.busy)
             if not status.is_success:
                 return failed_late(status)
-        bound = await self._bound_by_extender(chosen) if context.extenders else None
-        if bound is None:
-            bound = await chosen.profile.lifecycle.bind(chosen.cycle, chosen.queued.pod, chosen.node)
-        if bound.is_success:
-            return None
-        context.journal.info(1, "Failed to bind pod", pod=Ref(chosen.queued.key))
-        return failed_late(bound)
+        return None
 
-    async def _bound_by_extender(self, chosen: Chosen) -> Status | None:
-        """Have an extender bind the pod; None if none of them wants to."""
+    async def _bind(self, chosen: Chosen, announced: str = "") -> None:
+        """Have an extender bind the pod, or the first plugin that will, and tell of it."""
+        context, queued = self._context, chosen.queued
+        status = await self._bind_by_extender(chosen) if context.extenders else None
+        if status is None:
+            status = await chosen.profile.lifecycle.bind(chosen.cycle, queued.pod, chosen.node)
+        if not status.is_success:
+            context.journal.info(1, "Failed to bind pod", pod=Ref(queued.key))
+            await self._failed(chosen, failed_late(status), announced)
+            return
+        self._bound(chosen)
+        if chosen.profile.lifecycle.tells_of_bindings:
+            await self._post_bind(chosen)
+        if chosen.cycle.pods_to_activate:
+            context.queue.activate(chosen.cycle.pods_to_activate)
+            context.stir()
+        del self._under_way[queued.uid]
+
+    async def _bind_by_extender(self, chosen: Chosen) -> Status | None:
+        """None if no extender wants to bind the pod."""
         try:
             bound = await bind_round(self._context.extenders, chosen.queued.pod.pod, chosen.node)
         except ExtenderError as failure:
@@ -219,15 +236,11 @@ class BindingCycle:
                 feasibleNodes=chosen.feasible,
             )
         note = f"Successfully assigned {queued.key} to {chosen.node}"
-        context.event(queued.pod.pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
-        first = queued.first_attempt
-        context.metrics.bound(
-            chosen.profile.name,
-            context.timer() - chosen.began,
-            queued.attempts,
-            None if first is None else context.clock.now() - first,
-            queued.flushed,
-        )
+        name, now, first = chosen.profile.name, context.clock.now(), queued.first_attempt
+        context.recorder.event(queued.pod.pod, NORMAL, "Scheduled", "Binding", note, name, now)
+        waited = None if first is None else now - first
+        took = context.timer() - chosen.began
+        context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
         context.decisions.update(queued.uid, "bound", note)
         if queued.flushed and context.journal.shows(4):
             context.journal.info(
@@ -242,6 +255,11 @@ class BindingCycle:
         pod = chosen.queued.pod
         for problem in await chosen.profile.lifecycle.post_bind(chosen.cycle, pod, chosen.node):
             self._context.journal.problem(problem, pod=Ref(pod.key))
+
+    async def _failed(self, chosen: Chosen, failure: Failure, announced: str = "") -> None:
+        await self._context.still.free()
+        self._give_back(chosen, replace(failure, announced=announced))
+        del self._under_way[chosen.queued.uid]
 
     def _give_back(self, chosen: Chosen, failure: Failure) -> None:
         """The pod does not get its node after all.

@@ -103,6 +103,4 @@ class Context:
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod in the name of its profile."""
-        self.recorder.event(
-            pod, type=type, reason=reason, action=action, note=note, controller=pod.spec.scheduler_name
-        )
+        self.recorder.event(pod, type, reason, action, note, pod.spec.scheduler_name)

@@ -81,8 +81,8 @@ class Scheduler:
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._may_schedule = may_schedule
-        self._services = _Services(self)
         self.waiting = WaitingPods()
+        self._services = _Services(self, client, clock, journal)
         frameworks = [
             Framework(
                 profile,
@@ -330,24 +330,12 @@ def _first(several: BaseExceptionGroup[Any]) -> BaseException:
 class _Services:
     """The scheduler as its plugins see it."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, client: Client, clock: Clock, journal: Journal) -> None:
         self._scheduler = scheduler
-
-    @property
-    def client(self) -> Client:
-        return self._scheduler.context.client
-
-    @property
-    def clock(self) -> Clock:
-        return self._scheduler.context.clock
-
-    @property
-    def journal(self) -> Journal:
-        return self._scheduler.context.journal
-
-    @property
-    def waiting(self) -> WaitingPods:
-        return self._scheduler.waiting
+        self.client = client
+        self.clock = clock
+        self.journal = journal
+        self.waiting = scheduler.waiting
 
     def activate(self, pods: Iterable[Pod]) -> None:
         self._scheduler.context.queue.activate(pods)
