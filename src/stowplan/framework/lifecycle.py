@@ -156,13 +156,15 @@ class Lifecycle:
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
         """Have the first plugin that does not skip the pod bind it."""
-        began = self._begin()
+        probe = self._probe
+        began = 0.0 if probe is None else probe.timer()
         status = SKIP
         for plugin in self._bind:
             status = await _waited_for("Bind", plugin, plugin.bind, cycle, pod, node)
             if status.code is not Code.SKIP:
                 break
-        self._end("Bind", status, began)
+        if probe is not None:
+            probe.took["Bind", status.code.label](probe.timer() - began)
         return status
 
     async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[str]:
@@ -227,8 +229,9 @@ def _status(point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle
 async def _waited_for(
     point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle, pod: PodInfo, node: str
 ) -> Status:
-    """What a plugin says that may have to be waited for; all pods go through here when they are bound."""
-    asked = _asked_at(cycle)
+    """What a plugin says that may have to be waited for. Every pod that is bound comes along here."""
+    watch = cycle.watch
+    asked = 0.0 if watch is None else watch.timer()
     try:
         answer = method(cycle, pod, node)
     except Exception as cause:  # noqa: BLE001 - see _answer
@@ -238,7 +241,7 @@ async def _waited_for(
             answer = await answer
         except Exception as cause:  # noqa: BLE001 - see _answer
             answer = error(_told(cause))
-    if answer is None and cycle.watch is None:
+    if answer is None and watch is None:
         return SUCCESS
     status = _judge(point, plugin, answer)
     _tell(cycle, plugin, point, status, asked)

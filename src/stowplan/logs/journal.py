@@ -30,7 +30,8 @@ def _nowhere(level: int, message: str, values: Mapping[str, object]) -> None:
 class Journal:
     """Messages with a verbosity: 0 is always shown, higher numbers are more and more detail.
 
-    On the way of every pod ask `journal.shows(level)` first, so that a message nobody reads costs nothing.
+    On the way of every pod ask `journal.shows(level)` first, or look at `detail`, the highest level that is
+    shown, so that a message nobody reads costs nothing.
     A value called `logger` names the part of the scheduler that speaks; it is shown to those who want
     detail (level 4), and with problems. `highest` is the highest level that a sink wants to be asked about
     beyond the verbosity, because it shows some modules in more detail than others.
@@ -41,24 +42,24 @@ class Journal:
         self._highest = highest
         self.problems = 0
         self.verbosity = 0
-        self._shown = 0
+        self.detail = 0
         self.set_verbosity(verbosity)
 
     def set_verbosity(self, verbosity: int) -> None:
         """Show more or less from now on."""
         self.verbosity = verbosity
-        self._shown = max(verbosity, self._highest)
+        self.detail = max(verbosity, self._highest)
 
     def shows(self, level: int) -> bool:
-        return level <= self._shown
+        return level <= self.detail
 
     def info(self, level: int, message: str, /, **values: object) -> None:
-        if level <= self._shown:
+        if level <= self.detail:
             self._sink(level, message, values)
 
     def plain(self, level: int, line: str, /) -> None:
         """A line without values, shown as it is."""
-        if level <= self._shown:
+        if level <= self.detail:
             self._sink(level, line, PLAIN)
 
     def problem(self, message: str, /, **values: object) -> None:

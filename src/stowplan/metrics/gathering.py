@@ -57,7 +57,10 @@ class BoundPods:
         self._rows: defaultdict[str, list[tuple[float, int, float | None, bool]]] = defaultdict(list)
 
     def put(self, profile: str, seconds: float, attempts: int, waited: float | None, flushed: bool) -> None:
-        """See `SchedulerMetrics.bound`."""
+        """An attempt ended with a bound pod, after so many seconds.
+
+        It took so many attempts, and the pod `waited` since it first became ready, unless that is not known.
+        """
         rows = self._rows[profile]
         rows.append((seconds, attempts, waited, flushed))
         if len(rows) >= ENOUGH:

@@ -71,7 +71,7 @@ class QueueMetrics(QueueInstrument):
             if self._asked is not None:
                 self._end_run(self._asked)
             self._asked = queued
-            self._asked_sampled = self.sampled()
+            self._asked_sampled = self._random() < SAMPLED_SHARE
             self._asked_at = self._timer()
         if self._asked_sampled:
             self._plugin_asked_at = self._timer()

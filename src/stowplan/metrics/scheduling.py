@@ -68,13 +68,15 @@ class SchedulerMetrics(QueueMetrics):
         self._victims = families.distribution("preemption_victims")
         self._preemption_runs = families.counter("preemption_goroutines_execution_total")
         self._preemption_seconds = families.histogram("preemption_goroutines_duration_seconds")
-        self._bound = BoundPods(families)
+        bound = BoundPods(families)
+        self.bound = bound.put
         self._took = Gathering(self.points)
         self._permit_waits = families.histogram("permit_wait_duration_seconds")
-        self._goroutines = families.gauge("goroutines")
+        self.at_work = families.gauge("goroutines")
+        """What `goroutines` counts; for who does it with every pod."""
         self._evaluated = families.counter("plugin_evaluation_total")
         self._evaluations = Evaluations(self._evaluated)
-        for put_aside in (self._bound, self._took, self._evaluations):
+        for put_aside in (bound, self._took, self._evaluations):
             families.before_showing(put_aside.settle)
         self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
         self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
@@ -114,15 +116,6 @@ class SchedulerMetrics(QueueMetrics):
         self._preemption_runs[labels] += 1
         self._preemption_seconds[labels].observe(seconds)
 
-    def bound(
-        self, profile: str, seconds: float, attempts: int, waited: float | None, after_flush: bool
-    ) -> None:
-        """An attempt ended with a bound pod, after so many seconds.
-
-        It took `attempts` attempts, and it `waited` since it first became ready, unless that is not known.
-        """
-        self._bound.put(profile, seconds, attempts, waited, after_flush)
-
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """All plugins of an extension point were run: `PreFilter`, ...; the status is a code's label."""
         self.points[point, status, profile].observe(seconds)
@@ -159,7 +152,7 @@ class SchedulerMetrics(QueueMetrics):
 
     def goroutines(self, operation: str, change: int) -> None:
         """So many tasks more or fewer work on something, such as `binding`."""
-        self._goroutines[operation,] += change
+        self.at_work[operation,] += change
 
     @property
     def shown(self) -> list[Description]:

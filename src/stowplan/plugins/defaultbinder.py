@@ -16,7 +16,7 @@ class DefaultBinder(Plugin):
         metadata = ObjectMeta(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         target = ObjectReference(kind="Node", name=node)
         scheduler = self.handle.scheduler
-        if scheduler.journal.shows(3):
+        if scheduler.journal.detail >= 3:
             scheduler.journal.info(
                 3,
                 "Attempting to bind pod to node",

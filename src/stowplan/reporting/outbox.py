@@ -89,7 +89,11 @@ class Outbox(Generic[T]):
         loop = asyncio.get_running_loop()
         while True:
             self._called = False
-            await self._write_all()
+            self._under_way += 1
+            try:
+                await self._write_all()
+            finally:
+                self._under_way -= 1
             self._written_all.set()
             idle: asyncio.Future[None] = loop.create_future()
             self._idle.append(idle)
@@ -100,7 +104,7 @@ class Outbox(Generic[T]):
 
         However much they put in theirs, it is written before their next one.
         """
-        waiting = self._waiting
+        waiting, write = self._waiting, self._write
         while waiting:
             left = len(waiting)
             while waiting and left:
@@ -108,11 +112,7 @@ class Outbox(Generic[T]):
                 item = waiting.popleft()
                 if waiting and not self._called:
                     self._call_writer()
-                self._under_way += 1
-                try:
-                    await self._write(item)
-                finally:
-                    self._under_way -= 1
+                await write(item)
             if waiting:
                 await asyncio.sleep(0)
 

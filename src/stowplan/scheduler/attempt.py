@@ -54,12 +54,12 @@ class SchedulingCycle:
             context.journal.problem(f"profile not found for scheduler name {quote(queued.profile)}")
             context.queue.done(queued.uid)
             return
-        if context.journal.shows(4):
+        if context.journal.detail >= 4:
             context.journal.info(4, "About to try and schedule pod", pod=Ref(queued.key))
         if self._is_skipped(queued):
             context.queue.done(queued.uid)
             return
-        if context.journal.shows(3):
+        if context.journal.detail >= 3:
             context.journal.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
         began = context.timer()
         if context.extenders:
@@ -87,8 +87,15 @@ class SchedulingCycle:
             self._keep(queued, None, "unschedulable", NO_NODES)
             return Failure(NO_NODES, rejected=True)
         try:
-            found = await self._find(profile, queued.pod)
-            if context.journal.shows(2):
+            pod, promised = queued.pod, queued.pod.pod.status.nominated_node_name
+            row = self._row_promised(pod, promised) if promised else None
+            if context.extenders:
+                found = await self._algorithm.find_with_extenders(
+                    profile.framework, pod, self._nominations(), row
+                )
+            else:
+                found = self._algorithm.find(profile.framework, pod, self._nominations(), row)
+            if context.journal.detail >= 2:
                 self._tell(queued.pod, found, began)
             if found.row is None:
                 return await self._without_node(profile, queued, found)
@@ -102,13 +109,6 @@ class SchedulingCycle:
 
     # Looking for a node
 
-    async def _find(self, profile: Profile, pod: PodInfo) -> Found:
-        nominations = self._nominations()
-        nominated_row = self._nominated_row(pod)
-        if not self._context.extenders:
-            return self._algorithm.find(profile.framework, pod, nominations, nominated_row)
-        return await self._algorithm.find_with_extenders(profile.framework, pod, nominations, nominated_row)
-
     def _nominations(self) -> Nominations:
         nominator = self._context.queue.nominator
         if not len(nominator):
@@ -117,10 +117,7 @@ class SchedulingCycle:
         by_row = ((row_of(node), list(pods.values())) for node, pods in nominator.by_node.items())
         return {row: pods for row, pods in by_row if row is not None}
 
-    def _nominated_row(self, pod: PodInfo) -> int | None:
-        node = pod.pod.status.nominated_node_name
-        if not node:
-            return None
+    def _row_promised(self, pod: PodInfo, node: str) -> int | None:
         row = self._context.cache.table.row_of(node)
         if row is None:
             self._context.journal.problem(
@@ -136,7 +133,7 @@ class SchedulingCycle:
             filtered = max(self._algorithm.filtered_at - began, 0.0)
             number = context.queue.cycle
             tell_slow_search(context.journal, pod, context.clock.now(), took, filtered, number)
-        if context.journal.shows(4):
+        if context.journal.detail >= 4:
             tell_search(context.journal, found, pod)
 
     # No node
@@ -205,11 +202,23 @@ class SchedulingCycle:
             return self._take_back(profile, cycle, queued, node, status)
         if waits:
             context.waiting.add(WaitingPod(pod, node, waits))
-        self._activate(cycle)
+        if cycle.pods_to_activate:
+            self._activate(cycle)
         ready, busy = profile.lifecycle.pre_flight(cycle, pod, node)
         nodes = context.cache.table.node_count
         self._binding.begin(
-            Chosen(profile, queued, cycle, node, began, evaluation.feasible_count, nodes, ready, busy)
+            Chosen(
+                profile,
+                queued,
+                cycle,
+                node,
+                began,
+                evaluation.feasible_count,
+                nodes,
+                ready,
+                busy,
+                bool(waits),
+            )
         )
         return None
 
@@ -228,9 +237,8 @@ class SchedulingCycle:
 
     def _activate(self, cycle: Cycle) -> None:
         """Try pods again that a plugin asked for while it dealt with this one."""
-        if cycle.pods_to_activate:
-            pods, cycle.pods_to_activate = cycle.pods_to_activate, []
-            self._context.queue.activate(pods)
+        pods, cycle.pods_to_activate = cycle.pods_to_activate, []
+        self._context.queue.activate(pods)
 
     def _keep(
         self,

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
@@ -29,11 +30,14 @@ from stowplan.scheduler.failure import (
     failed_on_node,
 )
 
+_BINDING: Final = (BINDING,)
+
 
 class Chosen(msgspec.Struct, frozen=True):
     """A pod and the node that is held for it. `began` is when its attempt did.
 
-    `busy` are the PreBind plugins with work to do for it, unless `ready` says that they could not tell.
+    `busy` are the PreBind plugins with work to do for it, unless `ready` says that they could not tell. A pod
+    that `waits` does so at Permit.
     """
 
     profile: Profile
@@ -45,6 +49,7 @@ class Chosen(msgspec.Struct, frozen=True):
     evaluated: int
     ready: Status
     busy: Sequence[Plugin]
+    waits: bool
 
 
 class BindingCycle:
@@ -58,6 +63,7 @@ class BindingCycle:
         self._context = context
         self._failures = failures
         self._announcing = announcing
+        self._at_work = context.metrics.at_work
         self._soon: Outbox[Chosen] = Outbox(self._run, limit=sys.maxsize, writers=sys.maxsize)
         self._under_way: dict[str, Chosen] = {}
         self._slow: dict[str, asyncio.Task[None]] = {}
@@ -74,7 +80,7 @@ class BindingCycle:
         """
         uid = chosen.queued.uid
         self._under_way[uid] = chosen
-        if chosen.busy or uid in self._context.waiting:
+        if chosen.waits or chosen.busy:
             self._slow[uid] = self._context.tasks.start(self._run_slowly(chosen), "binding")
         else:
             self._soon.put(chosen)
@@ -104,7 +110,7 @@ class BindingCycle:
 
     async def _run(self, chosen: Chosen) -> None:
         """Bind a pod that has nothing to wait for."""
-        self._context.metrics.goroutines(BINDING, 1)
+        self._at_work[_BINDING] += 1
         try:
             if chosen.ready.code is Code.ERROR:
                 await self._failed(chosen, failed_late(chosen.ready))
@@ -112,11 +118,11 @@ class BindingCycle:
                 self._context.queue.done(chosen.queued.uid)
                 await self._bind(chosen)
         finally:
-            self._context.metrics.goroutines(BINDING, -1)
+            self._at_work[_BINDING] -= 1
 
     async def _run_slowly(self, chosen: Chosen) -> None:
         """Bind a pod that has to wait for something before."""
-        self._context.metrics.goroutines(BINDING, 1)
+        self._at_work[_BINDING] += 1
         try:
             announced = await self._announce(chosen)
             failure = await self._prepare(chosen)
@@ -126,14 +132,14 @@ class BindingCycle:
                 await self._failed(chosen, failure, announced)
         finally:
             self._slow.pop(chosen.queued.uid, None)
-            self._context.metrics.goroutines(BINDING, -1)
+            self._at_work[_BINDING] -= 1
 
     async def _prepare(self, chosen: Chosen) -> Failure | None:
         """Wait at Permit, and do what must be done before a pod can be bound; returns what was in the way."""
         if chosen.ready.code is Code.ERROR:
             return failed_late(chosen.ready)
         context, uid = self._context, chosen.queued.uid
-        if uid in context.waiting:
+        if chosen.waits:
             status = await self._wait(chosen)
             if not status.is_success:
                 return failed_on_node(status)
@@ -226,7 +232,7 @@ class BindingCycle:
 
     def _bound(self, chosen: Chosen) -> None:
         context, queued = self._context, chosen.queued
-        if context.journal.shows(2):
+        if context.journal.detail >= 2:
             context.journal.info(
                 2,
                 "Successfully bound pod to node",
@@ -242,7 +248,7 @@ class BindingCycle:
         took = context.timer() - chosen.began
         context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
         context.decisions.update(queued.uid, "bound", note)
-        if queued.flushed and context.journal.shows(4):
+        if queued.flushed and context.journal.detail >= 4:
             context.journal.info(
                 4,
                 "Pod scheduled after flush from unschedulablePods",

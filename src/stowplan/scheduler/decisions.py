@@ -4,6 +4,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from stowplan.framework.decision import Record
 
 
@@ -25,8 +27,7 @@ class Preempting:
         }
 
 
-@dataclass(slots=True)
-class LastDecision:
+class LastDecision(msgspec.Struct):
     """What came of a pod's last attempt.
 
     `record` is None where it never came to one, because something went wrong before. `outcome` is where the
