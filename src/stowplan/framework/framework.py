@@ -1,6 +1,6 @@
 """One profile at work: its plugins, run at their extension points over the cluster table."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 from itertools import count
 from random import Random
 from typing import Any
@@ -323,14 +323,14 @@ class Framework:
 
 
 def _count(
-    probe: Probe, pod_class: PodClass, point: str, names: tuple[str, ...], skipped: set[str], times: int
+    probe: Probe, pod_class: PodClass, point: str, names: tuple[str, ...], skipped: Set[str], times: int
 ) -> None:
     """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
     they are the same."""
     kept = pod_class.asked.get(point)
     if kept is None or kept[0] != skipped:
         asked = tuple(name for name in names if name not in skipped)
-        kept = pod_class.asked[point] = (set(skipped), probe.tally(point, asked))
+        kept = pod_class.asked[point] = (frozenset(skipped), probe.tally(point, asked))
     kept[1].times += times
 
 

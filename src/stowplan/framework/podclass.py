@@ -53,7 +53,7 @@ class PodClass:
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False
-        self.asked: dict[str, tuple[set[str], Tally]] = {}
+        self.asked: dict[str, tuple[frozenset[str], Tally]] = {}
         """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None
         """What decision.py last found to say of rejected nodes, and the version of the rejections then."""

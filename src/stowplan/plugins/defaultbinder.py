@@ -13,7 +13,8 @@ class DefaultBinder(Plugin):
     """Writes the Binding of a pod. It carries the pod's uid, so no other of that name is bound."""
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        metadata = ObjectMeta(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        meta = pod.pod.metadata
+        metadata = ObjectMeta(namespace=meta.namespace, name=meta.name, uid=meta.uid)
         target = ObjectReference(kind="Node", name=node)
         scheduler = self.handle.scheduler
         if scheduler.journal.detail >= 3:

@@ -65,7 +65,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return {
             "kind": EVENTS.kind,
             "apiVersion": _API_VERSION,
-            "metadata": {"name": self.name, "namespace": self.namespace},
+            "metadata": {"name": self.name, "namespace": self.pod_namespace or DEFAULT_NAMESPACE},
             "eventTime": micro_timestamp(self.time),
             "reportingController": self.controller,
             "reportingInstance": self.instance,

@@ -10,7 +10,7 @@ from stowplan.framework.fiterror import NO_NODES, fit_error
 from stowplan.framework.hintmap import EXTENDER
 from stowplan.framework.postfilter import PostFilterResult, run_post_filters
 from stowplan.framework.rejectors import Rejectors, rejectors_of
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations
 from stowplan.framework.waiting import WaitingPod
 from stowplan.logs import Ref
@@ -56,8 +56,8 @@ class SchedulingCycle:
             return
         if context.journal.detail >= 4:
             context.journal.info(4, "About to try and schedule pod", pod=Ref(queued.key))
-        if self._is_skipped(queued):
-            context.queue.done(queued.uid)
+        if queued.pod.dying or context.cache.is_assumed(queued.uid):
+            self._skip(queued)
             return
         if context.journal.detail >= 3:
             context.journal.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
@@ -70,15 +70,14 @@ class SchedulingCycle:
         if failure is not None:
             self._failures.handle(queued, failure, began)
 
-    def _is_skipped(self, queued: QueuedPod) -> bool:
+    def _skip(self, queued: QueuedPod) -> None:
         """Pods that are going, and pods that are on their way to a node, are not tried."""
         context, pod = self._context, queued.pod.pod
-        if pod.is_terminating:
+        if queued.pod.dying:
             note = f"skip schedule deleting pod: {pod.key}"
             context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
             context.journal.info(3, "Skip schedule deleting pod", pod=Ref(pod.key))
-            return True
-        return context.cache.is_assumed(queued.uid)
+        context.queue.done(queued.uid)
 
     async def _attempt(self, profile: Profile, queued: QueuedPod, began: float) -> Failure | None:
         context = self._context
@@ -198,7 +197,7 @@ class SchedulingCycle:
             return Failure(str(failure), rejected=False)
         context.queue.nominator.remove(pod.uid)
         status, waits = profile.lifecycle.hold(cycle, pod, node)
-        if not status.is_success and status.code is not Code.WAIT:
+        if status is not SUCCESS and not status.is_success and status.code is not Code.WAIT:
             return self._take_back(profile, cycle, queued, node, status)
         if waits:
             context.waiting.add(WaitingPod(pod, node, waits))

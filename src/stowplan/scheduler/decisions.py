@@ -49,16 +49,13 @@ class LastDecisions:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.wanted = limit > 0
+        """Whether anything is kept at all."""
         self._by_uid: OrderedDict[str, LastDecision] = OrderedDict()
         self._uids: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anything is kept at all."""
-        return self._limit > 0
 
     def put(self, made: LastDecision) -> None:
         if not self._limit:
