@@ -46,11 +46,8 @@ class Lifecycle:
         self._post_bind = self._having(Point.POST_BIND, "post_bind")
         self._holds_plain = bool(self._permit) or not _all_idle(self._reserve)
         self._prepares_plain = not _all_idle(self._pre_bind)
-
-    @property
-    def tells_of_bindings(self) -> bool:
+        self.tells_of_bindings = bool(self._post_bind)
         """Whether anybody wants to be told that a pod is bound."""
-        return bool(self._post_bind)
 
     def _having(self, point: Point, method: str) -> list[Any]:
         """The plugins of a point that have its method; a profile may name others, and they have no say."""
