@@ -78,29 +78,42 @@ _LABELS: Final = {member.value: name.title().replace("_", "") for name, member i
 _BITS: Final = tuple(value for value in _LABELS if value.bit_count() == 1)
 
 
-_EVENT_LABELS: dict[tuple[str, int, str], str] = {}
+_EVENTS: Final[dict[tuple[str, int, str], "ClusterEvent"]] = {}
 
 
-class ClusterEvent(NamedTuple):
-    """Something that happened, or that a plugin wants to hear of. `name` replaces the usual label."""
+class ClusterEvent:
+    """Something that happened, or that a plugin wants to hear of. `name` replaces the usual label.
+
+    There is one object for each: events are compared and looked up by identity, because every change of the
+    cluster is one, and whatever is to be known of it is worked out once. What can happen is a short list.
+    """
+
+    __slots__ = ("action", "is_wildcard", "label", "name", "resource")
 
     resource: str
     action: Action
-    name: str = ""
+    name: str
+    label: str
+    """What logs and metrics call it, such as `AssignedPodDelete`."""
+    is_wildcard: bool
+    """Whether it is about everything."""
 
-    @property
-    def label(self) -> str:
-        """What logs and metrics call it, such as `AssignedPodDelete`."""
-        key = (self.resource, self.action._value_, self.name)
-        known = _EVENT_LABELS.get(key)
-        if known is None:
-            known = _EVENT_LABELS[key] = self.name or f"{self.resource}{self.action.label}"
-        return known
+    def __new__(cls, resource: str, action: Action, name: str = "") -> "ClusterEvent":
+        event = _EVENTS.get((resource, action, name))
+        if event is None:
+            event = _EVENTS[resource, action, name] = super().__new__(cls)
+            event.resource = resource
+            event.action = action
+            event.name = name
+            event.label = name or f"{resource}{action.label}"
+            event.is_wildcard = resource == Resource.ANY and action == Action.ALL
+        return event
 
-    @property
-    def is_wildcard(self) -> bool:
-        """Whether it is about everything."""
-        return self.resource == Resource.ANY and self.action == Action.ALL
+    def __repr__(self) -> str:
+        return f"ClusterEvent({self.label!r})"
+
+    def __reduce__(self) -> tuple[type["ClusterEvent"], tuple[str, Action, str]]:
+        return ClusterEvent, (self.resource, self.action, self.name)
 
     def hears(self, incoming: "ClusterEvent") -> bool:
         """Whether whoever registered for this event wants to hear of an incoming one.

@@ -21,5 +21,7 @@ class SchedulingGates(Plugin):
         return queue_if(pod.uid == new.metadata.uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        gates = [gate.name for gate in pod.spec.scheduling_gates]
-        return unresolvable(f"waiting for scheduling gates: [{' '.join(gates)}]") if gates else None
+        gates = pod.spec.scheduling_gates
+        if not gates:
+            return None
+        return unresolvable(f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]")

@@ -28,39 +28,45 @@ class BackoffQueue:
 
         self._rejected: KeyedHeap[QueuedPod] = KeyedHeap(by_end_and_priority if by_priority else by_end)
         self._failed: KeyedHeap[QueuedPod] = KeyedHeap(by_end)
+        self._heap_of: dict[str, KeyedHeap[QueuedPod]] = {}
 
     def __len__(self) -> int:
-        return len(self._rejected) + len(self._failed)
+        return len(self._heap_of)
 
     def __iter__(self) -> Iterator[QueuedPod]:
         yield from self._rejected
         yield from self._failed
 
     def __contains__(self, key: str) -> bool:
-        return key in self._rejected or key in self._failed
+        return key in self._heap_of
 
     def get(self, key: str) -> QueuedPod | None:
-        return self._rejected.get(key) or self._failed.get(key)
+        heap = self._heap_of.get(key)
+        return None if heap is None else heap.get(key)
 
     def put(self, queued: QueuedPod) -> None:
         """Let a pod wait, or find its place anew after something about it changed."""
-        heap, other = (self._rejected, self._failed) if queued.rejected else (self._failed, self._rejected)
-        other.remove(queued.key)
-        heap.put(queued.key, queued)
+        key = queued.key
+        heap = self._rejected if queued.rejected else self._failed
+        if self._heap_of.get(key) is not heap:
+            self.remove(key)
+            self._heap_of[key] = heap
+        heap.put(key, queued)
 
     def remove(self, key: str) -> QueuedPod | None:
-        return self._rejected.remove(key) or self._failed.remove(key)
+        heap = self._heap_of.pop(key, None)
+        return None if heap is None else heap.remove(key)
 
     def pop(self) -> QueuedPod | None:
         """Take out the first pod that found no node, though its backoff is not over."""
-        return self._rejected.pop()
+        return self._take_first(self._rejected)
 
     def take_complete(self, now: float) -> list[QueuedPod]:
         """Take out the pods whose backoff is over."""
         found = []
         for heap in (self._rejected, self._failed):
             while (first := heap.peek()) is not None and not self.is_backing_off(first, now):
-                heap.pop()
+                self._take_first(heap)
                 found.append(first)
         return found
 
@@ -77,6 +83,12 @@ class BackoffQueue:
         ends = [self._end(first) for heap in (self._rejected, self._failed) if (first := heap.peek())]
         over = [(end or 0) + self._backoff.window for end in ends]
         return first_second(min(over)) if over else None
+
+    def _take_first(self, heap: KeyedHeap[QueuedPod]) -> QueuedPod | None:
+        first = heap.pop()
+        if first is not None:
+            del self._heap_of[first.key]
+        return first
 
     def _end(self, queued: QueuedPod) -> int | None:
         if queued.backoff_until is None:

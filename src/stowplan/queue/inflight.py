@@ -52,10 +52,14 @@ class InFlight:
         """The events that are kept."""
         return tuple(self._events)
 
-    def begin(self, uid: str) -> None:
-        """A pod is taken out of the queue."""
+    def begin(self, uid: str) -> bool:
+        """A pod is taken out of the queue. False if it is in flight already."""
+        if uid in self._starts:
+            return False
         self._starts[uid] = self._base + len(self._events)
-        self._tell(POD_POPPED, 1)
+        if self._note is not None:
+            self._note(POD_POPPED, 1)
+        return True
 
     def record(self, events: Iterable[ClusterEvent], old: Any, new: Any) -> None:
         """Keep events, if there is anybody to keep them for."""
@@ -63,7 +67,8 @@ class InFlight:
             return
         for event in events:
             self._events.append(Happened(event, old, new))
-            self._tell(event.label, 1)
+            if self._note is not None:
+                self._note(event.label, 1)
 
     def since(self, uid: str) -> Sequence[Happened]:
         """What happened since a pod was taken out of the queue."""
@@ -73,15 +78,17 @@ class InFlight:
         """A pod's attempt is over. Does nothing if it was over already."""
         if self._starts.pop(uid, None) is None:
             return
+        if self._events:
+            self._forget_unneeded()
+        if self._note is not None:
+            self._note(POD_POPPED, -1)
+
+    def _forget_unneeded(self) -> None:
+        """Let go of the events before the oldest pod that is still in flight was taken out."""
         start = next(iter(self._starts.values()), self._base + len(self._events))
         unneeded = start - self._base
         if self._note is not None:
             for happened in self._events[:unneeded]:
-                self._tell(happened.event.label, -1)
+                self._note(happened.event.label, -1)
         del self._events[:unneeded]
         self._base = start
-        self._tell(POD_POPPED, -1)
-
-    def _tell(self, label: str, change: int) -> None:
-        if self._note is not None:
-            self._note(label, change)

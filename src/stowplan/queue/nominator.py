@@ -38,7 +38,8 @@ class Nominator:
 
     def add(self, pod: PodInfo, node: str | None = None) -> None:
         """Promise a node to a pod in place of any other; "" promises none, None what its status says."""
-        self.remove(pod.uid)
+        if pod.uid in self._nodes:
+            self.remove(pod.uid)
         promised = pod.pod.status.nominated_node_name if node is None else node
         if not promised or not self._may_be_promised(pod):
             return

@@ -97,7 +97,7 @@ class Places:
         if not (from_backoff and self._early):
             self._ask_pre_enqueue(queued)
         key = queued.key
-        if queued.gated:
+        if queued.gating_plugin:
             if key not in self.active and key not in self.backoff:
                 self._to_gate(queued, event)
             return False

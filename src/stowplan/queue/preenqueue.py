@@ -11,12 +11,21 @@ from stowplan.queue.queued import QueuedPod
 def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) -> None:
     """Ask plugins whether a pod may be tried, first the one that held it back last time.
 
-    The first that says no is noted with the pod as its gate and among the plugins that rejected it.
+    The first that says no is noted with the pod as its gate and among the plugins that rejected it. A plugin
+    that fails keeps the pod back, too.
     """
-    gating = queued.gating_plugin
-    ordered = sorted(plugins, key=lambda plugin: plugin.name != gating) if gating else plugins
-    for plugin in ordered:
-        status = _ask(plugin, queued, hooks)
+    gating, pod = queued.gating_plugin, queued.pod
+    before, after = hooks.before_pre_enqueue, hooks.after_pre_enqueue
+    for plugin in sorted(plugins, key=lambda plugin: plugin.name != gating) if gating else plugins:
+        if before is not None:
+            before(plugin.name, queued)
+        try:
+            answer: object = plugin.pre_enqueue(pod)  # type: ignore[attr-defined]
+        except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
+            answer = error(f"{type(cause).__name__}: {cause}")
+        status = SUCCESS if answer is None else _read(answer)
+        if after is not None:
+            after(plugin.name, queued, status)
         if status is not SUCCESS and not status.is_success:
             _gate(plugin.name, status, queued, hooks)
             return
@@ -34,23 +43,7 @@ def _gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:
     queued.gate = status.by(plugin)
 
 
-def _ask(plugin: Plugin, queued: QueuedPod, hooks: Hooks) -> Status:
-    if hooks.before_pre_enqueue is not None:
-        hooks.before_pre_enqueue(plugin.name, queued)
-    status = _answer(plugin, queued)
-    if hooks.after_pre_enqueue is not None:
-        hooks.after_pre_enqueue(plugin.name, queued, status)
-    return status
-
-
-def _answer(plugin: Plugin, queued: QueuedPod) -> Status:
-    """A plugin that fails keeps the pod back; an error says so."""
-    try:
-        answer: object = plugin.pre_enqueue(queued.pod)  # type: ignore[attr-defined]
-    except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
-        return error(f"{type(cause).__name__}: {cause}")
-    if answer is None:
-        return SUCCESS
+def _read(answer: object) -> Status:
     if isinstance(answer, Status):
         return answer
     return error(f"expected a Status or None, got {type(answer).__name__}")

@@ -22,6 +22,7 @@ class QueuedPod:
         "key",
         "pending_plugins",
         "pod",
+        "profile",
         "ticket",
         "timestamp",
         "uid",
@@ -66,11 +67,8 @@ class QueuedPod:
         self.pod = pod
         self.uid = pod.uid
         self.key = pod.key
-
-    @property
-    def profile(self) -> str:
+        self.profile = pod.pod.spec.scheduler_name
         """The profile that is to place it."""
-        return self.pod.spec.scheduler_name
 
     @property
     def gated(self) -> bool:

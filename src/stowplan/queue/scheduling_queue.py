@@ -149,7 +149,7 @@ class SchedulingQueue:
 
     def add(self, pod: Pod) -> None:
         """Take in a new pod."""
-        self._places.to_active(self._fresh(pod), UNSCHEDULED_POD_ADD.label)
+        self._places.to_active(QueuedPod(self._info(pod), self._clock.now()), UNSCHEDULED_POD_ADD.label)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Take in a pod's new state.
@@ -164,7 +164,8 @@ class SchedulingQueue:
         places = self._places
         queued = places.get(new.key)
         if queued is None:
-            places.to_active(self._fresh(new), UNSCHEDULED_POD_UPDATE.label)
+            fresh = QueuedPod(self._info(new), self._clock.now())
+            places.to_active(fresh, UNSCHEDULED_POD_UPDATE.label)
             return
         queued.become(self._info(new))
         self.nominator.update(old, queued.pod)
@@ -178,10 +179,10 @@ class SchedulingQueue:
     def delete(self, pod: Pod) -> None:
         """Forget a pod. One in flight is not looked for."""
         self.nominator.remove(pod.metadata.uid)
-        places = self._places
-        if places.active.remove(pod.key) or places.backoff.remove(pod.key):
+        places, key = self._places, pod.key
+        if places.active.remove(key) or places.backoff.remove(key):
             return
-        queued = places.unschedulable.remove(pod.key)
+        queued = places.unschedulable.remove(key)
         if queued is not None:
             self._count_rejectors(queued, -1)
 
@@ -250,7 +251,7 @@ class SchedulingQueue:
 
         `excluding` is the uid of a pod that is left where it is.
         """
-        if self._waker.concerns_anybody(event):
+        if (self._places.unschedulable or self.in_flight) and self._waker.concerns_anybody(event):
             self._waker.wake_all(event, old, new, at_most_priority, excluding)
             self.in_flight.record((event,), old, new)
 
@@ -287,19 +288,15 @@ class SchedulingQueue:
 
     # In detail
 
-    def _fresh(self, pod: Pod) -> QueuedPod:
-        return QueuedPod(self._info(pod), self._clock.now())
-
     def _take_off(self, queued: QueuedPod) -> bool:
         """A pod goes into flight. False if it is there already, which makes this one superfluous."""
         queued.attempts += 1
-        if queued.uid in self.in_flight:
+        if not self.in_flight.begin(queued.uid):
             if self._hooks.problem is not None:
                 self._hooks.problem(
                     f"the same pod is tracked in multiple places in the scheduler: {queued.key}"
                 )
             return False
-        self.in_flight.begin(queued.uid)
         self.cycle += 1
         self._count_rejectors(queued, -1)
         return True
@@ -340,9 +337,10 @@ class SchedulingQueue:
         return queued is not None and places.to_active(queued, FORCE_ACTIVATE.label, from_backoff=True)
 
     def _count_rejectors(self, queued: QueuedPod, change: int) -> None:
-        if self._hooks.rejected is not None:
+        rejected = self._hooks.rejected
+        if rejected is not None and queued.rejected:
             for plugin in sorted(queued.rejectors):
-                self._hooks.rejected(plugin, queued.profile, change)
+                rejected(plugin, queued.profile, change)
 
     def _tell(self, queued: QueuedPod, event: str) -> None:
         if self._hooks.incoming is not None:
