@@ -1,8 +1,12 @@
 """What the news of an object means for the queue and the table."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.storage import StorageClass
 from stowplan.framework.events import (
@@ -16,20 +20,7 @@ from stowplan.framework.events import (
     ClusterEvent,
     Resource,
 )
-from stowplan.queue.handlers import (
-    Abandon,
-    AddToQueue,
-    Call,
-    DeleteFromQueue,
-    Handlers,
-    MoveAll,
-    PutNode,
-    PutPod,
-    RemoveNode,
-    RemovePod,
-    UpdateInQueue,
-    object_changed,
-)
+from stowplan.queue.handlers import Handlers, event_of
 from stowplan.testing import PodBuilder, node, pod
 
 
@@ -38,14 +29,33 @@ def versioned(builder: PodBuilder, version: str) -> Pod:
     return replace(made, metadata=replace(made.metadata, resource_version=version))
 
 
-def handlers(*assumed: Pod, gangs: bool = False, declared_features: bool = True) -> Handlers:
-    by_uid = {each.metadata.uid: each for each in assumed}
-    return Handlers(
-        lambda pod: pod.spec.scheduler_name == "default-scheduler",
-        lambda pod: by_uid.get(pod.metadata.uid),
-        gangs=gangs,
-        declared_features=declared_features,
-    )
+Call = tuple[object, ...]
+
+
+class Notebook:
+    """A host that does nothing but note what it is to do."""
+
+    def __init__(self, *assumed: Pod, gangs: bool = False, declared_features: bool = True) -> None:
+        by_uid = {each.metadata.uid: each for each in assumed}
+        self.noted: list[Call] = []
+        self.handlers = Handlers(
+            self,
+            ("default-scheduler",),
+            lambda pod: by_uid.get(pod.metadata.uid),
+            gangs=gangs,
+            declared_features=declared_features,
+        )
+
+    def __getattr__(self, call: str) -> Callable[..., None]:
+        return lambda *args: self.noted.append((call, *args))
+
+
+def calls(handler: str, *objects: Object, **about: Any) -> list[Call]:
+    """What the news for a handler have done; `assumed` is a pod that is."""
+    assumed = about.pop("assumed", None)
+    notebook = Notebook(*([assumed] if assumed else []), **about)
+    getattr(notebook.handlers, handler)(*objects)
+    return notebook.noted
 
 
 NODE = node("n").obj()
@@ -58,109 +68,136 @@ DYING = versioned(pod("p").terminating(), "2")
 
 
 def test_nodes_come_change_and_go() -> None:
-    h = handlers()
-    assert h.node_added(NODE) == [PutNode(NODE), MoveAll(NODE_ADD, None, NODE)]
-    assert h.node_updated(NODE, NODE) == [PutNode(NODE)]
+    assert calls("node_added", NODE) == [("put_node", NODE), ("move_all", NODE_ADD, None, NODE)]
+    assert calls("node_updated", NODE, NODE) == [("put_node", NODE)]
     tainted = node("n").taint("gpu").labels(a="b").obj()
-    assert h.node_updated(NODE, tainted) == [
-        PutNode(tainted),
-        MoveAll(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL), NODE, tainted),
-        MoveAll(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), NODE, tainted),
+    assert calls("node_updated", NODE, tainted) == [
+        ("put_node", tainted),
+        ("move_all", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL), NODE, tainted),
+        ("move_all", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), NODE, tainted),
     ]
-    assert h.node_deleted(NODE) == [MoveAll(NODE_DELETE, NODE), RemoveNode(NODE)]
+    assert calls("node_deleted", NODE) == [("move_all", NODE_DELETE, NODE, None), ("remove_node", NODE)]
 
 
 def test_features_of_nodes_are_no_news_without_their_gate() -> None:
     able = node("n").features("X").obj()
-    assert len(handlers().node_updated(NODE, able)) == 2
-    assert handlers(declared_features=False).node_updated(NODE, able) == [PutNode(able)]
+    assert len(calls("node_updated", NODE, able)) == 2
+    assert calls("node_updated", NODE, able, declared_features=False) == [("put_node", able)]
 
 
 @pytest.mark.parametrize(
-    ("added", "calls"),
+    ("added", "expected"),
     [
-        (PLACED, [PutPod(PLACED), MoveAll(ASSIGNED_POD_ADD, None, PLACED)]),
-        (WAITING, [AddToQueue(WAITING)]),
+        (PLACED, [("put_pod", PLACED), ("move_all", ASSIGNED_POD_ADD, None, PLACED)]),
+        (WAITING, [("add_to_queue", WAITING)]),
         (FOREIGN, []),
     ],
 )
 def test_a_new_pod_goes_to_the_table_or_to_the_queue_or_is_none_of_ours(
-    added: Pod, calls: list[Call]
+    added: Pod, expected: list[Call]
 ) -> None:
-    assert handlers().pod_added(added) == calls
+    assert calls("pod_added", added) == expected
 
 
 def test_with_gangs_a_new_pod_may_help_others() -> None:
-    expected = [AddToQueue(WAITING), MoveAll(UNSCHEDULED_POD_ADD, None, WAITING)]
-    assert handlers(gangs=True).pod_added(WAITING) == expected
+    expected = [("add_to_queue", WAITING), ("move_all", UNSCHEDULED_POD_ADD, None, WAITING)]
+    assert calls("pod_added", WAITING, gangs=True) == expected
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "calls"),
+    ("old", "new", "expected"),
     [
-        (PLACED, PLACED, [PutPod(PLACED), MoveAll(ASSIGNED_POD_UPDATE, PLACED, PLACED)]),
+        (PLACED, PLACED, [("put_pod", PLACED), ("move_all", ASSIGNED_POD_UPDATE, PLACED, PLACED)]),
         (
             WAITING,
             PLACED,
-            [PutPod(PLACED), MoveAll(ASSIGNED_POD_ADD, None, PLACED), DeleteFromQueue(WAITING)],
+            [
+                ("put_pod", PLACED),
+                ("move_all", ASSIGNED_POD_ADD, None, PLACED),
+                ("delete_from_queue", WAITING),
+            ],
         ),
-        (FOREIGN, PLACED, [PutPod(PLACED), MoveAll(ASSIGNED_POD_ADD, None, PLACED)]),
-        (WAITING, CHANGED, [UpdateInQueue(WAITING, CHANGED)]),
+        (FOREIGN, PLACED, [("put_pod", PLACED), ("move_all", ASSIGNED_POD_ADD, None, PLACED)]),
+        (WAITING, CHANGED, [("update_in_queue", WAITING, CHANGED)]),
         (WAITING, WAITING, []),
         (FOREIGN, FOREIGN, []),
         (
             NOMINATED,
             CHANGED,
-            [UpdateInQueue(NOMINATED, CHANGED), MoveAll(ASSIGNED_POD_DELETE, NOMINATED, None, 7)],
+            [
+                ("update_in_queue", NOMINATED, CHANGED),
+                ("move_all", ASSIGNED_POD_DELETE, NOMINATED, None, 7),
+            ],
         ),
     ],
 )
-def test_an_updated_pod(old: Pod, new: Pod, calls: list[Call]) -> None:
-    assert handlers().pod_updated(old, new) == calls
+def test_an_updated_pod(old: Pod, new: Pod, expected: list[Call]) -> None:
+    assert calls("pod_updated", old, new) == expected
 
 
 @pytest.mark.parametrize(
-    ("new", "calls"),
-    [(CHANGED, []), (DYING, [Abandon(PLACED), MoveAll(ASSIGNED_POD_DELETE, PLACED)])],
-)
-def test_of_an_assumed_pod_only_the_beginning_of_its_end_is_news(new: Pod, calls: list[Call]) -> None:
-    assert handlers(PLACED).pod_updated(WAITING, new) == calls
-
-
-@pytest.mark.parametrize(
-    ("gone", "assumed", "calls"),
+    ("new", "expected"),
     [
-        (PLACED, None, [RemovePod(PLACED), MoveAll(ASSIGNED_POD_DELETE, PLACED)]),
-        (WAITING, None, [DeleteFromQueue(WAITING)]),
-        (NOMINATED, None, [DeleteFromQueue(NOMINATED), MoveAll(ASSIGNED_POD_DELETE, NOMINATED, None, 7)]),
+        (CHANGED, []),
+        (
+            DYING,
+            [
+                ("abandon", PLACED),
+                ("move_all", ASSIGNED_POD_DELETE, PLACED, None),
+            ],
+        ),
+    ],
+)
+def test_of_an_assumed_pod_only_the_beginning_of_its_end_is_news(new: Pod, expected: list[Call]) -> None:
+    assert calls("pod_updated", WAITING, new, assumed=PLACED) == expected
+
+
+@pytest.mark.parametrize(
+    ("gone", "assumed", "expected"),
+    [
+        (PLACED, None, [("remove_pod", PLACED), ("move_all", ASSIGNED_POD_DELETE, PLACED, None)]),
+        (WAITING, None, [("delete_from_queue", WAITING)]),
+        (
+            NOMINATED,
+            None,
+            [
+                ("delete_from_queue", NOMINATED),
+                ("move_all", ASSIGNED_POD_DELETE, NOMINATED, None, 7),
+            ],
+        ),
         (
             NOMINATED,
             PLACED,
-            [DeleteFromQueue(NOMINATED), Abandon(PLACED), MoveAll(ASSIGNED_POD_DELETE, PLACED)],
+            [
+                ("delete_from_queue", NOMINATED),
+                ("abandon", PLACED),
+                ("move_all", ASSIGNED_POD_DELETE, PLACED, None),
+            ],
         ),
         (FOREIGN, None, []),
     ],
 )
-def test_a_deleted_pod(gone: Pod, assumed: Pod | None, calls: list[Call]) -> None:
-    assert handlers(*([assumed] if assumed else [])).pod_deleted(gone) == calls
+def test_a_deleted_pod(gone: Pod, assumed: Pod | None, expected: list[Call]) -> None:
+    assert calls("pod_deleted", gone, assumed=assumed) == expected
 
 
 def test_a_pod_that_vanished_unnoticed_is_taken_away_wherever_it_may_be() -> None:
-    assert handlers().pod_vanished(WAITING) == [
-        RemovePod(WAITING),
-        MoveAll(ASSIGNED_POD_DELETE, WAITING),
-        DeleteFromQueue(WAITING),
+    assert calls("pod_vanished", WAITING) == [
+        ("remove_pod", WAITING),
+        ("move_all", ASSIGNED_POD_DELETE, WAITING, None),
+        ("delete_from_queue", WAITING),
     ]
-    assert handlers().pod_vanished(FOREIGN) == [RemovePod(FOREIGN), MoveAll(ASSIGNED_POD_DELETE, FOREIGN)]
+    assert calls("pod_vanished", FOREIGN) == [
+        ("remove_pod", FOREIGN),
+        ("move_all", ASSIGNED_POD_DELETE, FOREIGN, None),
+    ]
 
 
 def test_other_objects_are_news_if_somebody_registered_for_what_happened() -> None:
     fast = StorageClass()
     kind = Resource.STORAGE_CLASS
     watched = {str(kind): Action.ADD | Action.UPDATE}
-    assert object_changed(kind, None, fast, watched) == [MoveAll(ClusterEvent(kind, Action.ADD), None, fast)]
-    assert object_changed(kind, fast, fast, watched) == [
-        MoveAll(ClusterEvent(kind, Action.UPDATE), fast, fast)
-    ]
-    assert object_changed(kind, fast, None, watched) == []
-    assert object_changed("foos.v1.example.com", None, fast, watched) == []
+    assert event_of(kind, None, fast, watched) is ClusterEvent(kind, Action.ADD)
+    assert event_of(kind, fast, fast, watched) is ClusterEvent(kind, Action.UPDATE)
+    assert event_of(kind, fast, None, watched) is None
+    assert event_of("foos.v1.example.com", None, fast, watched) is None

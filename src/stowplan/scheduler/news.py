@@ -1,27 +1,14 @@
 """Taking in what the API server tells: the table and the queue follow, pods are woken."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
-from stowplan.framework.events import UNSCHEDULED_POD_ADD, Action
-from stowplan.queue.handlers import (
-    Abandon,
-    AddToQueue,
-    Call,
-    DeleteFromQueue,
-    Handlers,
-    MoveAll,
-    PutNode,
-    PutPod,
-    RemoveNode,
-    RemovePod,
-    UpdateInQueue,
-    object_changed,
-)
+from stowplan.framework.events import UNSCHEDULED_POD_ADD, Action, ClusterEvent
+from stowplan.framework.gates import FeatureGates
+from stowplan.queue.handlers import Handlers, event_of
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.sampler import Sampler
 from stowplan.scheduler.telling import NewsTelling
@@ -34,11 +21,17 @@ class News:
     """
 
     def __init__(
-        self, handlers: Handlers, context: Context, sampler: Sampler, watched: Mapping[str, Action]
+        self, context: Context, sampler: Sampler, watched: Mapping[str, Action], gates: FeatureGates
     ) -> None:
-        self.handlers = handlers
-        self._cache = cache = context.cache
-        self._queue = queue = context.queue
+        self.handlers = Handlers(
+            self,
+            context.profiles,
+            context.cache.assumed_pod,
+            gangs=gates["GangScheduling"],
+            declared_features=gates["NodeDeclaredFeatures"],
+        )
+        self._cache = context.cache
+        self._queue = context.queue
         self._waiting = context.waiting
         self._sampler = sampler
         self._still = context.still
@@ -47,78 +40,80 @@ class News:
         self._watched = watched
         self._stir = context.stir
         self._journal = context.journal
-        self._telling = NewsTelling(handlers, context.journal)
-        self._doing: dict[type[Call], Callable[[Any], None]] = {
-            PutNode: self._put_node,
-            RemoveNode: self._remove_node,
-            PutPod: lambda call: cache.put_pod(call.pod),
-            RemovePod: lambda call: cache.remove_pod(call.pod),
-            Abandon: self._abandon,
-            AddToQueue: self._add,
-            UpdateInQueue: self._update,
-            DeleteFromQueue: lambda call: queue.delete(call.pod),
-            MoveAll: self._move_all,
-        }
+        self._telling = NewsTelling(self.handlers, context.journal)
+        self.put_pod = context.cache.put_pod
+        self.remove_pod = context.cache.remove_pod
+        self.delete_from_queue = context.queue.delete
 
-    def take(self, calls: Callable[..., list[Call]], *objects: Any) -> None:
-        """Work out what news mean, and do it."""
+    def take(self, handler: Callable[..., None], *objects: object) -> None:
+        """Have a handler work out what news mean, and do it."""
         if self._journal.shows(3):
-            self._telling.tell(calls, objects)
+            self._telling.tell(handler, objects)
         if self._still.held:
-            self._still.do(lambda: self._do(calls(*objects)))
+            self._still.do(lambda: self._handle(handler, objects))
         else:
-            self._do(calls(*objects))
+            handler(*objects)
+            self._stir()
+
+    def _handle(self, handler: Callable[..., None], objects: tuple[object, ...]) -> None:
+        handler(*objects)
+        self._stir()
 
     def other_changed(self, resource: str, old: Object | None, new: Object | None) -> None:
         """News of an object that is neither a pod nor a node."""
         self.take(self._other_changed, resource, old, new)
 
-    def _other_changed(self, resource: str, old: Object | None, new: Object | None) -> list[Call]:
+    def _other_changed(self, resource: str, old: Object | None, new: Object | None) -> None:
         if new is not None:
             self._cache.put(new)
         elif old is not None:
             self._cache.remove(old)
-        return object_changed(resource, old, new, self._watched)
+        event = event_of(resource, old, new, self._watched)
+        if event is not None:
+            self.move_all(event, old, new)
 
-    def _do(self, calls: list[Call]) -> None:
-        for call in calls:
-            self._doing[type(call)](call)
-        self._stir()
+    # What handlers have done
 
-    def _put_node(self, call: PutNode) -> None:
-        self._cache.put_node(call.node)
-        if self._cache.table.row_of(call.node.name) is not None:
-            self._sampler.put(call.node)
+    def put_node(self, node: Node) -> None:
+        self._cache.put_node(node)
+        if self._cache.table.row_of(node.name) is not None:
+            self._sampler.put(node)
 
-    def _remove_node(self, call: RemoveNode) -> None:
-        self._cache.remove_node(call.node)
-        self._sampler.remove(call.node)
+    def remove_node(self, node: Node) -> None:
+        self._cache.remove_node(node)
+        self._sampler.remove(node)
 
-    def _abandon(self, call: Abandon) -> None:
-        waiting = self._waiting.get(call.pod.metadata.uid)
+    def abandon(self, pod: Pod) -> None:
+        waiting = self._waiting.get(pod.metadata.uid)
         if waiting is not None:
             waiting.reject("", "removed")
         else:
-            self._cache.forget(call.pod.metadata.uid)
+            self._cache.forget(pod.metadata.uid)
 
-    def _add(self, call: AddToQueue) -> None:
+    def add_to_queue(self, pod: Pod) -> None:
         began = self._timer()
         try:
-            self._queue.add(call.pod)
+            self._queue.add(pod)
         except QuantityError as error:
-            self._cache.skip(f"pod {call.pod.key}: {error}")
+            self._cache.skip(f"pod {pod.key}: {error}")
         self._metrics.event_handled(UNSCHEDULED_POD_ADD.label, self._timer() - began)
 
-    def _update(self, call: UpdateInQueue) -> None:
+    def update_in_queue(self, old: Pod, new: Pod) -> None:
         try:
-            self._queue.update(call.old, call.new)
+            self._queue.update(old, new)
         except QuantityError as error:
-            self._cache.skip(f"pod {call.new.key}: {error}")
+            self._cache.skip(f"pod {new.key}: {error}")
 
-    def _move_all(self, call: MoveAll) -> None:
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: Object | None,
+        new: Object | None,
+        at_most_priority: int | None = None,
+    ) -> None:
         began = self._timer()
-        self._queue.move_all(call.event, call.old, call.new, call.at_most_priority)
-        self._metrics.event_handled(call.event.label, self._timer() - began)
+        self._queue.move_all(event, old, new, at_most_priority)
+        self._metrics.event_handled(event.label, self._timer() - began)
 
 
 class PodNews:

@@ -19,7 +19,6 @@ from stowplan.framework.waiting import WaitingPods
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.build import queue_for, rules_of
-from stowplan.queue.handlers import Handlers
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.algorithm import Algorithm
 from stowplan.scheduler.attempt import SchedulingCycle
@@ -134,20 +133,9 @@ class Scheduler:
         metrics.watch_cache(context.cache.sizes)
         sampler = Sampler(table, journal)
         watched = self._events_of_interest(frameworks)
-        news = News(
-            Handlers(
-                lambda pod: pod.spec.scheduler_name in context.profiles,
-                context.cache.assumed_pod,
-                gangs=gates["GangScheduling"],
-                declared_features=gates["NodeDeclaredFeatures"],
-            ),
-            context,
-            sampler,
-            watched,
-        )
         self.informers = Informers(
             client,
-            news,
+            News(context, sampler, watched, gates),
             kinds_to_watch(watched, plugins_that_look_around(frameworks), groups=gates["GenericWorkload"]),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
