@@ -104,6 +104,35 @@ def test_the_table_grows_with_its_nodes_and_keeps_what_it_had() -> None:
     assert disk.populations[1:] == [100, 100, 100]
 
 
+def test_pods_count_on_as_the_table_grows_in_both_directions() -> None:
+    table = ClusterTable()
+    for number in range(200):
+        name = f"n{number}"
+        table.put_node(node(name).obj())
+        table.put_pod(running(number, name).requests({f"example.com/{number}": "2"}).obj())
+    assert table.pod_count[:200].tolist() == [1] * 200
+    assert table.requested[0, :200].tolist() == [100 + number for number in range(200)]
+    assert table.non_zero[:, 199].tolist() == [299, 2**30]
+    assert table.requested[-1, 199] == 2
+    for uid in list(table.pods):
+        table.remove_pod(uid)
+    assert not np.any(table.requested)
+    assert not np.any(table.non_zero)
+    assert not np.any(table.pod_count)
+
+
+def test_amounts_past_64_bits_wrap_around_and_come_back() -> None:
+    table = ClusterTable()
+    table.put_node(node("a").obj())
+    for name in ("p", "q", "r"):
+        table.put_pod(pod(name).requests(memory="6Ei").on("a").obj())
+    assert table.requested[1, 0] == 18 * 2**60 - 2**64
+    for uid in list(table.pods):
+        table.remove_pod(uid)
+    assert not np.any(table.requested)
+    assert not np.any(table.non_zero)
+
+
 def test_a_resource_nobody_had_before_gets_a_line_of_its_own() -> None:
     table = ClusterTable()
     table.put_node(node("a").obj())

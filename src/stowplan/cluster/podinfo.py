@@ -32,6 +32,7 @@ class PodTemplate:
         "__weakref__",
         "accounted",
         "class_keys",
+        "counted_like",
         "facts",
         "groups",
         "kind",
@@ -54,6 +55,8 @@ class PodTemplate:
         self.taken: tuple[tuple[int, int], ...] = tuple(request_lines(self.accounted, resources))
         self.volumes: tuple[Volume, ...] = storage_volumes(pod)
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
+        self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
+        """Whether pods of other templates are counted like pods of this one (relabelling.py)."""
         self.facts: dict[str, object] = {}
 
     def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:
@@ -166,13 +169,14 @@ class Templates:
     def __len__(self) -> int:
         return len(self._templates)
 
-    def info(self, pod: Pod) -> PodInfo:
+    def of(self, pod: Pod) -> PodTemplate:
+        """The template of a pod. Raises QuantityError."""
         key = _template_key(pod)
         template = self._templates.get(key)
         if template is None:
             kind = self._kinds.kind(pod.metadata.namespace, pod.metadata.labels)
             template = self._templates[key] = PodTemplate(pod, kind, self._resources, self._groups)
-        return PodInfo(pod, template)
+        return template
 
 
 def _template_key(pod: Pod) -> bytes:

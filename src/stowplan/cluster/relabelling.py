@@ -4,16 +4,24 @@ An API server gives a pod the zone and the region of its node when it is bound. 
 putting it back would have everything about the row worked out anew, for every pod that is bound.
 """
 
+from typing import Final
+
 from stowplan.cluster.podinfo import PodTemplate
 
-_FACT = "counted like"
+_MOST: Final = 64
+"""For so many templates a verdict is kept: those of one template in all zones of a large cluster."""
 
 
 def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
-    """Whether pods of two templates take the same of a node and are chosen by the same selectors."""
-    kept = old.facts.get(_FACT)
-    if isinstance(kept, _Kept) and kept.holds_for(old, new):
-        return kept.verdict
+    """Whether pods of two templates take the same of a node and are chosen by the same selectors.
+
+    A verdict is kept for as long as nothing else chooses the one or the other.
+    """
+    versions = (old.kind.version, new.kind.version)
+    known = old.counted_like
+    kept = known.get(new)
+    if kept is not None and kept[0] == versions:
+        return kept[1]
     verdict = (
         old.taken == new.taken
         and old.accounted.non_zero_milli_cpu == new.accounted.non_zero_milli_cpu
@@ -24,19 +32,7 @@ def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
         and not new.volumes
         and {id(matcher) for matcher in old.kind.matchers} == {id(matcher) for matcher in new.kind.matchers}
     )
-    old.facts[_FACT] = _Kept(old, new, verdict)
+    if len(known) >= _MOST:
+        known.clear()
+    known[new] = (versions, verdict)
     return verdict
-
-
-class _Kept:
-    """A verdict, and what it rests on."""
-
-    __slots__ = ("_new", "_versions", "verdict")
-
-    def __init__(self, old: PodTemplate, new: PodTemplate, verdict: bool) -> None:
-        self._new = new
-        self._versions = (old.kind.version, new.kind.version)
-        self.verdict = verdict
-
-    def holds_for(self, old: PodTemplate, new: PodTemplate) -> bool:
-        return self._new is new and self._versions == (old.kind.version, new.kind.version)
