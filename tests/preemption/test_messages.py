@@ -94,7 +94,7 @@ def test_a_rejection_behind_the_first_is_given_where_room_alone_does_not_help() 
 
 def test_without_any_candidate_left_to_choose_from_it_is_said_so() -> None:
     world = cluster(nodes=[small("n")])
-    result = plugin_of(framework_of(world)).chosen(world.table, NO_CANDIDATES)
+    result = plugin_of(framework_of(world)).chosen(world.table, NO_CANDIDATES, lambda rows: [])
     assert result == PostFilterResult(unschedulable("preemption: no candidate node for preemption"))
 
 

@@ -1,18 +1,20 @@
 """What holds for every preemption, on random small clusters, and both ways of trying nodes come to the same.
 
 Pods come one after the other. Who fits is placed; who preempts is promised its node, or placed there at once.
-So what is kept between attempts is put to the test, too: the cluster where nodes are tried together is not
-the one where they are tried one by one, which would touch them.
+So what is kept between attempts is put to the test, too: pods ask for the same as one before them, budgets
+change, pods go, and the cluster where nodes are tried together is not the one where they are tried one by
+one, which would touch them.
 """
 
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from plugins.answers import profile_with
-from preemption.preempting import fresh_chance, plugin_of, told
-from preemption.random_clusters import World, wanting, worlds
+from preemption.preempting import budget, fresh_chance, plugin_of, told
+from preemption.random_clusters import World, budgets, wanting, worlds
 from stowplan.api.pod import PodAffinityTerm
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
@@ -22,9 +24,27 @@ from stowplan.framework.postfilter import PostFilterResult
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, cluster
+from stowplan.testing.values import uid_of
 
 LIMITED = {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 2}
 CONFIGS = [None, profile_with("DefaultPreemption", LIMITED)]
+
+
+Happening = list[tuple[str, Any]]
+
+
+def happenings() -> SearchStrategy[Happening]:
+    one = budgets().flatmap(lambda made: st.sampled_from(made or [budget("none", None)]))
+    return st.lists(
+        st.one_of(
+            st.tuples(
+                st.just("gone"), st.integers(0, 19).map(lambda number: uid_of("Pod", f"default/r{number}"))
+            ),
+            st.tuples(st.just("put"), one),
+            st.tuples(st.just("no budget"), one),
+        ),
+        max_size=2,
+    )
 
 
 class Side:
@@ -41,6 +61,16 @@ class Side:
 
     def evaluate(self, builder: PodBuilder) -> Evaluation:
         return self.framework.evaluate(self.table.info(builder.obj()), self.promised)
+
+    def happens(self, news: Happening) -> None:
+        """Something changes between two attempts: a pod goes, or a budget is put or is gone."""
+        for kind, what in news:
+            if kind == "gone" and what in self.table.pods:
+                self.table.remove_pod(what)
+            elif kind == "put":
+                self.table.budgets.put(what)
+            elif kind == "no budget":
+                self.table.budgets.remove(what)
 
     def preempt(self, evaluation: Evaluation, seed: int) -> PostFilterResult:
         before = picture(self.table)
@@ -124,8 +154,15 @@ def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
         Side(world, config, one_by_one=True),
         Side(world, config, one_by_one=True, reuse=False),
     ]
-    for number in range(data.draw(st.integers(1, 4), label="pods")):
-        wanted = data.draw(wanting(f"w{number}"), label="wanted")
+    wishes: list[PodBuilder] = []
+    for number in range(data.draw(st.integers(1, 5), label="pods")):
+        again = [st.sampled_from(wishes)] if wishes else []
+        wanted = data.draw(st.one_of(*again, wanting(f"w{number}")), label="wanted").uid(f"w{number}")
+        wishes.append(wanted)
+        if number:
+            news = data.draw(happenings(), label="meanwhile")
+            for side in sides:
+                side.happens(news)
         evaluations = [side.evaluate(wanted) for side in sides]
         if evaluations[0].feasible_count:
             node = sides[0].table.name_of(evaluations[0].pick(0))

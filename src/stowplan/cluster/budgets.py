@@ -33,12 +33,21 @@ class Budget:
 class DisruptionBudgets:
     """All budgets, and which of them a pod is under.
 
-    `version` changes with the latter, not with what is left of a budget. A selector that is absent, empty or
-    cannot be read selects nothing, and a pod without labels is under no budget. `allowed` has what is left of
-    every budget by its number, and `untouched` whether no pod has been taken off it yet.
+    `version` changes with the latter, `allowances_version` with what is left of a budget. A selector that is
+    absent, empty or cannot be read selects nothing, and a pod without labels is under no budget. `allowed`
+    has what is left of every budget by its number, and `untouched` whether no pod has been taken off it yet.
     """
 
-    __slots__ = ("_budgets", "_by_label", "_free", "_unindexed", "allowed", "untouched", "version")
+    __slots__ = (
+        "_budgets",
+        "_by_label",
+        "_free",
+        "_unindexed",
+        "allowances_version",
+        "allowed",
+        "untouched",
+        "version",
+    )
 
     def __init__(self) -> None:
         self._budgets: dict[tuple[str, str], Budget] = {}
@@ -48,6 +57,7 @@ class DisruptionBudgets:
         self.allowed: IntArray = np.zeros(0, dtype=np.int64)
         self.untouched: BoolColumn = np.zeros(0, dtype=np.bool_)
         self.version = 0
+        self.allowances_version = 0
 
     def __bool__(self) -> bool:
         return bool(self._budgets)
@@ -59,6 +69,7 @@ class DisruptionBudgets:
         if budget is None or budget.selector != selector:
             self.remove(pdb)
             budget = self._add(pdb, selector)
+        self.allowances_version += 1
         budget.allowed = pdb.status.disruptions_allowed
         budget.disrupted = pdb.status.disrupted_pods.keys()
         self.allowed[budget.number] = budget.allowed

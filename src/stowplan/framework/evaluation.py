@@ -11,6 +11,7 @@ from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.feasibility import NOT_ASKED_FOR, OVERRULED, PASSED
 from stowplan.framework.filtercolumn import FilterColumn
+from stowplan.framework.plugin import Codes
 from stowplan.framework.podclass import PodClass
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
@@ -171,7 +172,7 @@ class Evaluation:
             rows = rejected[by_whom == column.index]
             assert column.codes is not None
             codes = column.codes[rows]
-            for code in np.unique(codes).tolist():
+            for code in _distinct(codes):
                 status = column.status(self.cycle, self.cycle.pod, code)
                 _extend(found, status, rows[codes == code])
         return found
@@ -181,8 +182,11 @@ class Evaluation:
         outright = self.rejected_outright
         if outright is not None:
             return np.flatnonzero(self.cycle.table.valid) if outright.code is code else NO_ROWS
-        found = [rows for status, rows in self.rejections().items() if status.code is code]
-        return np.sort(np.concatenate(found)) if found else NO_ROWS
+        chosen = np.zeros(self.cycle.table.rows_in_use, dtype=np.bool_)
+        for status, rows in self.rejections().items():
+            if status.code is code:
+                chosen[rows] = True
+        return np.flatnonzero(chosen)
 
     def filters(self) -> list[FilterColumn]:
         """The filters that were asked, in the order they run, with their codes by row."""
@@ -266,6 +270,15 @@ class Evaluation:
             for column in self._class.feasibility.columns
             if column.active and column.codes is not None
         }
+
+
+def _distinct(codes: Codes) -> list[int]:
+    """The different codes, in ascending order; mostly there is one."""
+    lowest = int(codes.min())
+    if lowest == codes.max():
+        return [lowest]
+    distinct: list[int] = np.unique(codes).tolist()
+    return distinct
 
 
 def _extend(found: dict[Status, Rows], status: Status, rows: Rows) -> None:

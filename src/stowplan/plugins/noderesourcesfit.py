@@ -126,6 +126,11 @@ class NodeResourcesFit(Plugin):
 
     # For preemption, which takes pods away and puts them back in numbers only
 
+    def asked_for(self, cycle: Cycle) -> Hashable:
+        """The same for all pods that this filter cannot tell apart."""
+        request: _Request = cycle.read(self)
+        return request.listed
+
     def limited_lines(self, cycle: Cycle) -> list[int]:
         """The lines of the resource columns that the pod asks for some of."""
         request: _Request = cycle.read(self)

@@ -1,65 +1,58 @@
-"""Nodes where preemption would help, and the pods that would have to go from each.
+"""Nodes where preemption would help, and what it would cost on each.
 
-Candidates are kept as columns: with thousands of nodes the choice among them is made by comparing arrays,
-and only the chosen one is ever looked at pod by pod.
+Candidates are kept as columns of numbers: with thousands of nodes the choice among them is made by comparing
+arrays, and only the pods of the chosen one are ever asked for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.cluster.changes import NO_ROWS, Rows
+from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.postfilter import Victims
-from stowplan.plugins.defaultpreemption.importance import start_of
+from stowplan.plugins.defaultpreemption.importance import NOT_STARTED, start_of
 from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 
-_NONE: IntArray = np.zeros(0, dtype=np.int64)
+VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS = range(5)
+"""Lines of what a node's victims cost, in the order in which they are compared: less is better.
+
+The budgets they exceed; the priority of the most important one; the sum of their priorities; how many they
+are; and how long ago the first of the most important ones started."""
+
+_LOWEST_PRIORITY = -(2**31)
+"""Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
+
+VictimsOf = Callable[[Sequence[int]], Sequence[Sequence[PodInfo]]]
+"""Who would have to go from each of some rows, the most important first; while the table stands still."""
 
 
 @dataclass(slots=True)
 class Candidates:
-    """One entry per node: its row, when its turn came, and the budgets its victims exceed.
-
-    The victims of entry i are `pods[bounds[i]:bounds[i + 1]]`, the most important first; `priorities` and
-    `starts` are theirs.
-    """
+    """One entry per node: its row, when its turn came, and what its victims cost, a line per criterion."""
 
     rows: Rows
     turns: IntArray
-    violations: IntArray
-    bounds: IntArray
-    pods: list[PodInfo]
-    priorities: IntArray
-    starts: IntArray
+    costs: IntArray
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def victims(self, entry: int) -> Victims:
-        first, last = self.bounds[entry : entry + 2].tolist()
-        return Victims(tuple(info.pod for info in self.pods[first:last]), int(self.violations[entry]))
+    @property
+    def violations(self) -> IntArray:
+        line: IntArray = self.costs[VIOLATIONS]
+        return line
 
     def take(self, entries: Rows) -> "Candidates":
         """Some of the entries, in the order asked for."""
-        counts = np.diff(self.bounds)[entries]
-        bounds = bounds_of(counts)
-        places = np.repeat(self.bounds[:-1][entries] - bounds[:-1], counts) + np.arange(bounds[-1])
-        return Candidates(
-            self.rows[entries],
-            self.turns[entries],
-            self.violations[entries],
-            bounds,
-            [self.pods[place] for place in places.tolist()],
-            self.priorities[places],
-            self.starts[places],
-        )
+        return Candidates(self.rows[entries], self.turns[entries], self.costs[:, entries])
 
 
-NO_CANDIDATES = Candidates(NO_ROWS, _NONE, _NONE, np.zeros(1, dtype=np.int64), [], _NONE, _NONE)
+NO_CANDIDATES = Candidates(NO_ROWS, np.zeros(0, dtype=np.int64), np.zeros((len(COSTS), 0), dtype=np.int64))
 
 
 def from_sacrifices(found: Sequence[tuple[int, int, Sacrifice]]) -> Candidates:
@@ -67,15 +60,29 @@ def from_sacrifices(found: Sequence[tuple[int, int, Sacrifice]]) -> Candidates:
     if not found:
         return NO_CANDIDATES
     pods = [info for _, _, sacrifice in found for info in sacrifice.victims]
-    return Candidates(
-        np.array([row for _, row, _ in found], dtype=np.intp),
-        _ints(turn for turn, _, _ in found),
+    costs = costs_of(
         _ints(sacrifice.violations for _, _, sacrifice in found),
         bounds_of(_ints(len(sacrifice.victims) for _, _, sacrifice in found)),
-        pods,
         _ints(info.priority for info in pods),
         _ints(start_of(info.pod) for info in pods),
     )
+    rows = np.array([row for _, row, _ in found], dtype=np.intp)
+    return Candidates(rows, _ints(turn for turn, _, _ in found), costs)
+
+
+def costs_of(violations: IntArray, bounds: IntArray, priorities: IntArray, starts: IntArray) -> IntArray:
+    """What victims cost. Those of entry i, at least one, are `bounds[i]` up to `bounds[i + 1]`, the most
+    important first; `priorities` and `starts` are theirs."""
+    begins, counts = bounds[:-1], np.diff(bounds)
+    highest = priorities[begins]
+    of_the_highest = priorities == np.repeat(highest, counts)
+    costs = np.empty((len(COSTS), len(counts)), dtype=np.int64)
+    costs[VIOLATIONS] = violations
+    costs[HIGHEST_PRIORITY] = highest
+    costs[SUM_OF_PRIORITIES] = np.add.reduceat(priorities - _LOWEST_PRIORITY, begins)
+    costs[NUMBER_OF_VICTIMS] = counts
+    costs[AGE] = -np.minimum.reduceat(np.where(of_the_highest, starts, NOT_STARTED), begins)
+    return costs
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
@@ -88,11 +95,7 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
     whole = Candidates(
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.turns for part in parts]),
-        np.concatenate([part.violations for part in parts]),
-        bounds_of(np.concatenate([np.diff(part.bounds) for part in parts])),
-        [info for part in parts for info in part.pods],
-        np.concatenate([part.priorities for part in parts]),
-        np.concatenate([part.starts for part in parts]),
+        np.concatenate([part.costs for part in parts], axis=1),
     )
     return whole.take(np.argsort(whole.turns, kind="stable"))
 
@@ -101,32 +104,40 @@ def _ints(values: Iterator[int]) -> IntArray:
     return np.fromiter(values, dtype=np.int64)
 
 
-def bounds_of(counts: IntArray) -> IntArray:
+def bounds_of(counts: IntArray | BoolColumn) -> IntArray:
     """Where the parts of a list begin and end, given how long they are."""
-    bounds: IntArray = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
+    bounds = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=bounds[1:])
     return bounds
 
 
 class VictimsByNode(Mapping[str, Victims]):
-    """Candidates by node name, put into words only where somebody looks."""
+    """Candidates by node name, put into words only where somebody looks, while the table stands still."""
 
-    __slots__ = ("_candidates", "_entries", "_nodes")
+    __slots__ = ("_candidates", "_found", "_nodes", "_victims_of")
 
-    def __init__(self, nodes: Sequence[Node | None], candidates: Candidates) -> None:
-        self._nodes = [nodes[row] for row in candidates.rows.tolist()]
+    def __init__(self, nodes: Sequence[Node | None], candidates: Candidates, victims_of: VictimsOf) -> None:
+        self._nodes = nodes
         self._candidates = candidates
-        self._entries: dict[str, int] | None = None
+        self._victims_of = victims_of
+        self._found: dict[str, Victims] | None = None
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self._candidates)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name())
 
     def __getitem__(self, name: str) -> Victims:
-        return self._candidates.victims(self._by_name()[name])
+        return self._by_name()[name]
 
-    def _by_name(self) -> dict[str, int]:
-        if self._entries is None:
-            self._entries = {node.name: entry for entry, node in enumerate(self._nodes) if node is not None}
-        return self._entries
+    def _by_name(self) -> dict[str, Victims]:
+        if self._found is None:
+            rows = self._candidates.rows.tolist()
+            violations = self._candidates.violations.tolist()
+            self._found = {
+                node.name: Victims(tuple(info.pod for info in victims), violated)
+                for row, victims, violated in zip(rows, self._victims_of(rows), violations, strict=True)
+                if (node := self._nodes[row]) is not None
+            }
+        return self._found

@@ -1,6 +1,7 @@
 """The pods of many rows side by side, and the reprieve of those that need not go, all rows in step."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,10 +9,12 @@ from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
-from stowplan.plugins.defaultpreemption.candidates import Candidates, bounds_of
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.plugins.defaultpreemption.candidates import bounds_of, costs_of
 from stowplan.plugins.defaultpreemption.lineups import (
     AMOUNTS,
     BUDGET,
+    NO_BUDGET,
     PRIORITY,
     SEVERAL_BUDGETS,
     START,
@@ -34,10 +37,15 @@ class Crowd:
         self._priorities, self._starts, self._budget = numbers[[PRIORITY, START, BUDGET]]
         self._amounts: IntArray = numbers[[AMOUNTS + limit for limit in limits]]
         self._bounds = bounds_of(np.array([len(lineup.pods) for lineup in lineups], dtype=np.int64))
-        less = bounds_of((self._priorities < priority).astype(np.int64))
         self.end = self._bounds[1:]
-        self.lower: IntArray = less[self.end] - less[self._bounds[:-1]]
+        self.lower = self._count(self._priorities < priority, self._bounds[:-1])
         self.first = self.end - self.lower
+
+    def _count(self, chosen: BoolColumn, first: IntArray) -> IntArray:
+        """How many pods are chosen of each entry, from a first one on."""
+        before = bounds_of(chosen)
+        counts: IntArray = before[self.end] - before[first]
+        return counts
 
     def removable(self) -> IntArray:
         """What all less important pods of each row take together, a line per thing that is limited."""
@@ -46,28 +54,26 @@ class Crowd:
         taken: IntArray = sums[:, self.end] - sums[:, self.first]
         return taken
 
-    def candidates(
-        self, rows: Rows, turns: IntArray, entries: Rows, left: IntArray, budgets: DisruptionBudgets
-    ) -> Candidates:
-        """Entries as candidates, once all have been put back who can be.
+    def guarded(self) -> BoolColumn:
+        """Whether any of the less important pods of a row is under a budget."""
+        return self._count(self._budget != NO_BUDGET, self.first) > 0
+
+    def sacrifices(
+        self, entries: Rows, left: IntArray, budgets: DisruptionBudgets
+    ) -> tuple[IntArray, list[list[PodInfo]]]:
+        """Who has to go of each of some entries because he cannot be put back, and what that costs.
 
         `left` is what each of the entries has left when all its less important pods are gone and the
         preemptor is there. That it is less than they take together must be known.
         """
-        victims, violations = self._without_reprieved(entries, left.copy(), budgets)
-        before = bounds_of(victims.astype(np.int64))
+        victims, violations = self._without_reprieved(entries, left, budgets)
         places = np.flatnonzero(victims)
+        bounds = bounds_of(self._count(victims, self.first)[entries])
+        costs = costs_of(violations, bounds, self._priorities[places], self._starts[places])
         owners = np.searchsorted(self.end, places, side="right")
         at = zip(owners.tolist(), (places - self._bounds[owners]).tolist(), strict=True)
-        return Candidates(
-            rows[entries],
-            turns[entries],
-            violations,
-            bounds_of(before[self.end[entries]] - before[self.first[entries]]),
-            [self._lineups[owner].pods[place] for owner, place in at],
-            self._priorities[places],
-            self._starts[places],
-        )
+        pods = [self._lineups[owner].pods[place] for owner, place in at]
+        return costs, [pods[begin:end] for begin, end in pairwise(bounds.tolist())]
 
     def _without_reprieved(
         self, entries: Rows, left: IntArray, budgets: DisruptionBudgets
@@ -86,16 +92,18 @@ class Crowd:
         nobody = len(self._priorities)
         places = np.append(places, nobody)
         amounts = np.concatenate((self._amounts, np.zeros((len(left), 1), dtype=np.int64)), axis=1)
+        steps = np.arange(int(lower.max()))[:, None]
+        pods = places[np.where(steps < lower, bounds[:-1] + steps, -1)]
+        taken = amounts[:, pods]
+        goes = np.empty(pods.shape, dtype=np.bool_)
+        for step in range(len(pods)):
+            after = left - taken[:, step]
+            stays = after.min(axis=0) >= 0
+            left = np.where(stays, after, left)
+            np.logical_not(stays, out=goes[step])
         victims = np.zeros(nobody + 1, dtype=np.bool_)
-        violations = np.zeros(len(entries), dtype=np.int64)
-        for step in range(int(lower.max())):
-            pods = places[np.where(step < lower, bounds[:-1] + step, -1)]
-            after = left - amounts[:, pods]
-            stays = (after >= 0).all(axis=0)
-            np.copyto(left, after, where=stays)
-            victims[pods] = ~stays
-            violations += protected[pods] & ~stays
-        return victims[:-1], violations
+        victims[pods[goes]] = True
+        return victims[:-1], (protected[pods] & goes).sum(axis=0)
 
     def _protected(
         self, entries: Rows, places: IntArray, owners: IntArray, budgets: DisruptionBudgets

@@ -1,12 +1,14 @@
 """Trying node after node: where would preemption help, and whom would it cost?"""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from stowplan.api.fielderrors import quote
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.counts import IntArray
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.trials import Trials
 from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
@@ -29,6 +31,7 @@ class DryRun:
         self._limit = limit
         self._many = many
         self._parts: list[Candidates] = []
+        self._sacrificed: dict[int, list[PodInfo]] = {}
         self._found = 0
         self._clean = 0
         self.reasons: Counter[str] = Counter()
@@ -44,6 +47,14 @@ class DryRun:
             if self._is_enough(self._found, self._clean):
                 break
         return self._remembered(joined(self._parts))
+
+    def victims(self, rows: Sequence[int]) -> Sequence[Sequence[PodInfo]]:
+        """Who would have to go from each of some candidates, the most important first."""
+        known = self._sacrificed
+        others = [row for row in rows if row not in known]
+        if self._many is not None and others:
+            known = known | dict(zip(others, self._many.victims(others), strict=True))
+        return [known[row] for row in rows]
 
     def _try(self, rows: Rows, turns: IntArray) -> None:
         parts: list[Candidates] = []
@@ -79,6 +90,7 @@ class DryRun:
                 self._note(error(f"expected at least one victim pod on node {name}"), 1)
             elif isinstance(outcome, Sacrifice):
                 found.append((turn, row, outcome))
+                self._sacrificed[row] = outcome.victims
                 own_clean += not outcome.violations
             else:
                 self._note(outcome, 1)

@@ -18,12 +18,18 @@ from stowplan.framework.plugin import Handle, Plugin
 from stowplan.framework.postfilter import PostFilterResult, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
-from stowplan.plugins.defaultpreemption.candidates import Candidates, VictimsByNode, from_sacrifices
+from stowplan.plugins.defaultpreemption.candidates import (
+    Candidates,
+    VictimsByNode,
+    VictimsOf,
+    from_sacrifices,
+)
 from stowplan.plugins.defaultpreemption.choice import equally_good
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
 from stowplan.plugins.defaultpreemption.eligibility import objection
 from stowplan.plugins.defaultpreemption.lineups import Lineups
 from stowplan.plugins.defaultpreemption.manyrows import judging_many
+from stowplan.plugins.defaultpreemption.prospects import KeptProspects
 from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 
 PREFIX = "preemption: "
@@ -48,6 +54,7 @@ class DefaultPreemption(Plugin):
         super().__init__(args, handle)
         self._groups_preempt = handle.gates["WorkloadAwarePreemption"]
         self._lineups = Lineups(handle.table)
+        self._prospects = KeptProspects(handle.table)
         self.under_way: dict[str, Pod | None] = {}
         self.one_by_one = False
 
@@ -96,13 +103,13 @@ class DefaultPreemption(Plugin):
     def _among(self, evaluation: Evaluation, rows: Rows) -> PostFilterResult:
         """What can be done on rows where removing pods might help."""
         table = evaluation.cycle.table
-        many = None if self.one_by_one else judging_many(evaluation, self._lineups)
+        many = None if self.one_by_one else judging_many(evaluation, self._lineups, self._prospects)
         start = self.handle.rng.randrange(len(rows))
         with evaluation.trials() as trials:
             dry_run = DryRun(trials, self.candidates_wanted(len(rows)), many)
             candidates = dry_run.run(np.roll(rows, -start))
         if len(candidates):
-            return self.chosen(table, candidates)
+            return self.chosen(table, candidates, dry_run.victims)
         if dry_run.errors:
             return PostFilterResult(error(PREFIX + aggregate(dry_run.errors)))
         return _hopeless(table, dry_run.reasons, dry_run.explained)
@@ -122,20 +129,23 @@ class DefaultPreemption(Plugin):
             pods = [table.pods[pod.metadata.uid] for pod in sacrificed.pods if pod.metadata.uid in table.pods]
             if row is not None and pods:
                 found.append((turn, row, Sacrifice(pods, sacrificed.violations)))
-        return self.chosen(table, from_sacrifices(found))
+        by_row = {row: sacrifice.victims for _, row, sacrifice in found}
+        return self.chosen(table, from_sacrifices(found), lambda rows: [by_row[row] for row in rows])
 
-    def chosen(self, table: ClusterTable, candidates: Candidates) -> PostFilterResult:
+    def chosen(self, table: ClusterTable, candidates: Candidates, victims_of: VictimsOf) -> PostFilterResult:
         """The best candidate; one of the best at random if there are several."""
         best = equally_good(candidates)
         if not len(best):
             return PostFilterResult(_rejected(REASON_NO_CANDIDATE))
         nth = self.handle.rng.randrange(len(best))
-        ties = tuple(table.name_of(row) for row in candidates.rows[best].tolist())
+        rows = candidates.rows[best].tolist()
+        ties = tuple(table.name_of(row) for row in rows)
+        (victims,) = victims_of([rows[nth]])
         return PostFilterResult(
             SUCCESS,
             ties[nth],
-            candidates.victims(int(best[nth])).pods,
-            VictimsByNode(table.nodes, candidates),
+            tuple(info.pod for info in victims),
+            VictimsByNode(table.nodes, candidates, victims_of),
             ties,
         )
 
