@@ -1,5 +1,6 @@
 """Pods that a node is promised to: room is kept for them, and one's own promise is looked at first."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,20 +44,23 @@ def beside_nominated(
 ) -> dict[int, Status]:
     """Rows that could not take the pod beside pods promised to them, with the reason; they are taken out."""
     feasibility = pod_class.feasibility
-    concerned = [
-        row
+    concerned = {
+        row: pods
         for row in nominations
-        if (row == nominated_row or feasibility.asks_for(row)) and promised(nominations, row, cycle.pod)
-    ]
+        if (row == nominated_row or feasibility.asks_for(row))
+        and (pods := promised(nominations, row, cycle.pod))
+    }
     if not concerned:
         return {}
-    if all(column.traits.filter_beside for column in feasibility.columns if column.matters_to_pods):
-        verdicts = {
-            row: feasibility.verdict_beside(cycle, row, promised(nominations, row, cycle.pod))
-            for row in concerned
-        }
-    else:
+    asked = [column for column in feasibility.columns if column.active]
+    if not all(column.traits.filter_beside for column in asked if column.traits.watches):
         verdicts = _tried(framework, cycle, nominations, concerned)
+    else:
+        kept = pod_class.beside.verdicts(framework.table, asked)
+        for row, pods in concerned.items():
+            if row not in kept or kept[row][0] != pods:
+                kept[row] = (pods, feasibility.verdict_beside(cycle, row, pods))
+        verdicts = {row: kept[row][1] for row in concerned}
     overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
     if overruled:
         rows = np.array(sorted(overruled), dtype=np.intp)
@@ -66,7 +70,7 @@ def beside_nominated(
 
 
 def _tried(
-    framework: "Framework", cycle: Cycle, nominations: Nominations, rows: list[int]
+    framework: "Framework", cycle: Cycle, nominations: Nominations, rows: Iterable[int]
 ) -> dict[int, Status | None]:
     """Put the promised pods on each row in turn, and ask."""
     verdicts: dict[int, Status | None] = {}

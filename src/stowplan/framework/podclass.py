@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from stowplan.framework.beside import BesideVerdicts
 from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.preference import Preference
@@ -33,6 +34,7 @@ class PodClass:
 
     __slots__ = (
         "asked",
+        "beside",
         "capacity",
         "feasibility",
         "funnel",
@@ -50,6 +52,7 @@ class PodClass:
         self.unsigned = unsigned
         self.capacity = capacity
         self.feasibility = feasibility
+        self.beside = BesideVerdicts()
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False

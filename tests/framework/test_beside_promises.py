@@ -1,0 +1,55 @@
+"""What was found of a row beside promised pods serves the next pod of the class, as far as it still holds."""
+
+from collections.abc import Callable
+
+import pytest
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.framework import Framework
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.testing import PodBuilder, cluster, node, pod
+
+Change = Callable[[ClusterTable, list[PodInfo]], object]
+
+
+def promise(table: ClusterTable, name: str, cpu: int, priority: int = 5) -> PodInfo:
+    return table.info(pod(name).requests(cpu=cpu).priority(priority).obj())
+
+
+CHANGES: dict[str, Change] = {
+    "nothing": lambda table, promised: None,
+    "a pod comes": lambda table, promised: table.put_pod(pod("new").requests(cpu=2).on("n").obj()),
+    "a pod goes": lambda table, promised: table.remove_pod(pod("old").obj().metadata.uid),
+    "the node grows": lambda table, promised: table.put_node(node("n").capacity(cpu=9).obj()),
+    "the node is tainted": lambda table, promised: table.put_node(node("n").capacity(cpu=6).taint("t").obj()),
+    "one more promise": lambda table, promised: promised.append(promise(table, "more", 2)),
+    "no promise": lambda table, promised: promised.clear(),
+    "the promised pod changes": lambda table, promised: promised.__setitem__(0, promise(table, "p", 1)),
+    "the promised pod moves in": lambda table, promised: table.assume(promised[0], "n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("cpu", [1, 2, 3])
+def test_after_any_change_it_is_as_if_nothing_had_been_kept(change: str, cpu: int) -> None:
+    old = pod("old").requests(cpu=1).on("n")
+    world = cluster(nodes=[node("n").capacity(cpu=6), node("m").capacity(cpu=6)], pods=[old])
+    table, keeping = world.table, world.frameworks["default-scheduler"]
+    row = table.row_of("n")
+    assert row is not None
+    promised = [promise(table, "p", 3)]
+    wanting = pod("w").requests(cpu=cpu)
+    said(keeping, wanting, {row: promised})
+    CHANGES[change](table, promised)
+    fresh = Framework(keeping.profile, table, in_tree_registry(), reuse=False)
+    for priority in (0, 9, 0):
+        asking = wanting.priority(priority)
+        nominations = {row: promised}
+        assert said(keeping, asking, nominations) == said(fresh, asking, nominations)
+
+
+def said(framework: Framework, asking: PodBuilder, promised: dict[int, list[PodInfo]]) -> object:
+    """The verdict on every node, and the nodes that are left."""
+    evaluation = framework.evaluate(framework.table.info(asking.obj()), promised)
+    return [evaluation.status(row) for row in range(2)], evaluation.feasible_rows.tolist()
