@@ -157,9 +157,12 @@ class Evaluation:
         feasibility = self._class.feasibility
         used = table.rows_in_use
         first, valid = feasibility.first[:used], table.valid[:used]
-        found: dict[Status, Rows] = {}
+        overruled: dict[Status, list[int]] = {}
         for row, status in self.overruled.items():
-            _extend(found, status, np.array([row], dtype=np.intp))
+            overruled.setdefault(status, []).append(row)
+        found: dict[Status, Rows] = {
+            status: np.array(rows, dtype=np.intp) for status, rows in overruled.items()
+        }
         rejected = np.flatnonzero((first != PASSED) & valid)
         by_whom = first[rejected]
         counted = np.bincount(by_whom - OVERRULED).tolist()

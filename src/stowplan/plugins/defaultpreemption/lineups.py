@@ -6,7 +6,7 @@ import numpy as np
 
 from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo, PodTemplate
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.defaultpreemption.importance import start_of
 
@@ -98,17 +98,11 @@ class Lineups:
         numbers[:, START] = [start_of(info.pod) for info in pods]
         numbers[:, BUDGET] = NO_BUDGET
         numbers[:, AMOUNTS] = 1
-        templates: dict[PodTemplate, int] = {}
-        which = [templates.setdefault(info.template, len(templates)) for info in pods]
-        amounts = [_amounts(template, self._resources) for template in templates]
-        if amounts:
-            numbers[:, AMOUNTS + 1 :] = np.array(amounts, dtype=np.int64)[which]
+        templates = [info.template for info in pods]
+        places = {template: place for place, template in enumerate(dict.fromkeys(templates))}
+        amounts = np.zeros((len(places), self._resources), dtype=np.int64)
+        for template, place in places.items():
+            for line, amount in template.taken:
+                amounts[place, line] = amount
+        numbers[:, AMOUNTS + 1 :] = amounts[[places[template] for template in templates]]
         return numbers
-
-
-def _amounts(template: PodTemplate, resources: int) -> list[int]:
-    """What a pod takes of every resource."""
-    amounts = [0] * resources
-    for line, amount in template.taken:
-        amounts[line] = amount
-    return amounts

@@ -107,7 +107,7 @@ class DefaultPreemption(Plugin):
         start = self.handle.rng.randrange(len(rows))
         with evaluation.trials() as trials:
             dry_run = DryRun(trials, self.candidates_wanted(len(rows)), many)
-            candidates = dry_run.run(np.roll(rows, -start))
+            candidates = dry_run.run(np.concatenate((rows[start:], rows[:start])))
         if len(candidates):
             return self.chosen(table, candidates, dry_run.victims)
         if dry_run.errors:
