@@ -165,7 +165,7 @@ def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
                 side.happens(news)
         evaluations = [side.evaluate(wanted) for side in sides]
         if evaluations[0].feasible_count:
-            node = sides[0].table.name_of(evaluations[0].pick(0))
+            node = sides[0].table.name_of(evaluations[0].choose(lambda _: 0)[0])
             for side, evaluation in zip(sides, evaluations, strict=True):
                 side.table.assume(evaluation.cycle.pod, node)
             continue

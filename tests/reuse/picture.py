@@ -91,7 +91,7 @@ def _codes(
 def _scores(table: ClusterTable, evaluation: Evaluation) -> dict[str, Any]:
     rows = evaluation.feasible_rows
     names = [table.name_of(int(row)) for row in rows]
-    top, ties = evaluation.best()
+    top, ties = evaluation.pod_class.preference.ranking.best()
     return {
         "skipped scores": evaluation.cycle.skipped_score,
         "scores": {
@@ -101,7 +101,7 @@ def _scores(table: ClusterTable, evaluation: Evaluation) -> dict[str, Any]:
         "totals": dict(zip(names, evaluation.totals()[rows].tolist(), strict=True)),
         "best": (top, ties),
         "best nodes": {table.name_of(int(row)) for row in evaluation.best_rows()},
-        "picks": {table.name_of(evaluation.pick(nth)) for nth in range(ties)},
+        "picks": {table.name_of(evaluation.choose(lambda _, nth=nth: nth)[0]) for nth in range(ties)},
     }
 
 

@@ -89,8 +89,7 @@ def _place(
             times.append(perf_counter_ns() - started)
             unschedulable += 1
             continue
-        ties = evaluation.best()[1] if evaluation.scored else 1
-        name = table.name_of(evaluation.pick(rng.randrange(ties)))
+        name = table.name_of(evaluation.choose(rng.randrange)[0])
         lifecycle.reserve(evaluation.cycle, info, name)
         table.assume(info, name)
         assumed = perf_counter_ns()

@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Plugin, StaleRows, Traits
+from stowplan.framework.plugin import ALL_ROWS, AllRows, Plugin, StaleRows, Traits
+from stowplan.framework.probe import Probe
 from stowplan.framework.rows import merge_stale, rows_read
 from stowplan.framework.status import Code
 
@@ -19,10 +20,10 @@ class PluginColumn:
     """The part that filters and scores have in common: asking the plugin, and knowing which rows are stale.
 
     `state` is what the plugin had found when its kept answers were computed, so that it can say which rows
-    changed since. `few` are the rows to ask about again when they are few.
+    changed since. `stale_rows` are those it named last, because of what it had `found` by then.
     """
 
-    __slots__ = ("active", "few", "plugin", "reusable", "state", "traits")
+    __slots__ = ("active", "found", "plugin", "reusable", "stale_rows", "state", "traits")
 
     point: ClassVar[str]
     """The extension point, as metrics name it."""
@@ -33,7 +34,8 @@ class PluginColumn:
         self.reusable = reusable
         self.active = False
         self.state: Any = None
-        self.few: list[int] = []
+        self.found: Any = None
+        self.stale_rows: Rows = NO_ROWS
 
     def basis(self, cycle: Cycle) -> Any:
         """What the plugin's answers of this attempt rest on, beside the rows themselves."""
@@ -54,17 +56,13 @@ class PluginColumn:
         rows = rows_read(self.traits, node_rows, usage_rows)
         return rows if self.traits.row_local else merge_stale(rows, self.named_stale(cycle, now))
 
-    def find_few(self, cycle: Cycle, usage_rows: list[int]) -> bool:
-        """Set `few` to the stale rows after nothing but usage changed; False if they are too many."""
-        traits = self.traits
-        self.few = usage_rows if traits.reads_usage else []
-        if traits.row_local:
-            return True
-        stale = self.named_stale(cycle, self.basis(cycle))
-        if isinstance(stale, AllRows) or len(stale) > FEW_ROWS:
+    def find_stale(self, cycle: Cycle) -> bool:
+        """Have the plugin name the rows that changed with others; False if it cannot say."""
+        self.found = self.basis(cycle)
+        stale = self.named_stale(cycle, self.found)
+        if isinstance(stale, AllRows):
             return False
-        if len(stale):
-            self.few = [*self.few, *stale.tolist()]
+        self.stale_rows = stale
         return True
 
     def call(self, ask: Callable[..., Any], cycle: Cycle, *about: Any, node: str | None = None) -> Any:
@@ -74,7 +72,11 @@ class PluginColumn:
         except PluginError:
             raise
         except Exception as cause:
-            raise self.error(f"{type(cause).__name__}: {cause}", node) from cause
+            raise self.raised(cause, node) from cause
+
+    def raised(self, cause: Exception, node: str | None = None) -> PluginError:
+        """The error that stands for whatever the plugin raised."""
+        return self.error(f"{type(cause).__name__}: {cause}", node)
 
     def judge(self, ask: Callable[..., Any], cycle: Cycle, *about: Any, node: str | None = None) -> Any:
         """Ask the plugin about nodes, one or many; in a sampled attempt that is timed."""
@@ -85,6 +87,17 @@ class PluginColumn:
         answer = self.call(ask, cycle, *about, node=node)
         watch.plugin(self.plugin.name, self.point, _SUCCESS, watch.timer() - began)
         return answer
+
+    def timed(self, ask: Callable[..., int], watch: Probe) -> Callable[..., int]:
+        """The same question, with a watch on how long each answer takes."""
+
+        def timed(*about: Any) -> int:
+            began = watch.timer()
+            answer = ask(*about)
+            watch.plugin(self.plugin.name, self.point, _SUCCESS, watch.timer() - began)
+            return answer
+
+        return timed
 
     def checked(self, answer: Any, count: int, what: str) -> Any:
         """An answer by column, refused unless it is an array of so many whole numbers."""

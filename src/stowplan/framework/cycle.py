@@ -1,6 +1,8 @@
 """What is known while one pod is being placed."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from stowplan.framework.plugin import Plugin
     from stowplan.framework.probe import Probe
 
+NOBODY: Final[frozenset[str]] = frozenset()
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
 
 class Cycle:
     """The scratch pad of one attempt.
@@ -27,6 +32,8 @@ class Cycle:
     `evaluation` is what an attempt that found no node came to, for PostFilter plugins. `as_if` says how the
     row at hand differs from what it is, where it is tried with other pods on it than there are. Pods that a
     plugin adds to `pods_to_activate` are tried again once this pod has its node, or is bound.
+
+    `skipped` and `skipped_score` name the plugins that have nothing to say of the pod at Filter and at Score.
 
     `watch` is told how long every single plugin takes; it is there in a few attempts only, for a sample.
     """
@@ -52,8 +59,8 @@ class Cycle:
     def __init__(self, table: ClusterTable, pod: PodInfo, memos: "dict[str, Any]") -> None:
         self.table = table
         self.pod = pod
-        self.skipped: set[str] = set()
-        self.skipped_score: set[str] = set()
+        self.skipped: frozenset[str] = NOBODY
+        self.skipped_score: frozenset[str] = NOBODY
         self.feasible: BoolColumn | None = None
         self.feasible_count = 0
         self.feasible_version = 0
@@ -62,31 +69,31 @@ class Cycle:
         self.evaluation: Evaluation | None = None
         self.pods_to_activate: list[Pod] = []
         self.watch: Probe | None = None
-        self._states: dict[str, Any] = {}
-        self._score_states: dict[str, Any] = {}
+        self._states: Mapping[str, Any] = NOTHING
+        self._score_states: Mapping[str, Any] = NOTHING
         self._rows: Rows | None = None
 
     def write(self, plugin: "Plugin", state: Any) -> None:
-        self._states[plugin.name] = state
+        self._states = {**self._states, plugin.name: state}
 
     def read(self, plugin: "Plugin") -> Any:
         """What the plugin found in this attempt's PreFilter, None if nothing."""
         return self._states.get(plugin.name)
 
     def write_score(self, plugin: "Plugin", state: Any) -> None:
-        self._score_states[plugin.name] = state
+        self._score_states = {**self._score_states, plugin.name: state}
 
     def read_score(self, plugin: "Plugin") -> Any:
         """What the plugin found in this attempt's PreScore, None if nothing."""
         return self._score_states.get(plugin.name)
 
-    def adopt(self, states: dict[str, Any]) -> None:
-        """Take over PreFilter findings that hold for the whole class."""
-        self._states = dict(states)
+    def adopt(self, states: Mapping[str, Any]) -> None:
+        """Take over PreFilter findings that hold for the whole class; they are never written to."""
+        self._states = states
 
-    def adopt_score(self, states: dict[str, Any]) -> None:
-        """Take over PreScore findings that hold for the whole class."""
-        self._score_states = dict(states)
+    def adopt_score(self, states: Mapping[str, Any]) -> None:
+        """Take over PreScore findings that hold for the whole class; they are never written to."""
+        self._score_states = states
 
     def remember(self, plugin: "Plugin", memo: Any) -> None:
         self.memos[plugin.name] = memo

@@ -5,7 +5,7 @@ keeps: events, conditions, explanations and tests all read it. It is also plain 
 is what JSON shows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.fiterror import fit_error
+from stowplan.framework.preference import Share
 from stowplan.framework.status import Status
 
 EXAMPLES = 3
@@ -99,10 +100,10 @@ class Record:
         "nominated",
         "old_names",
         "pod",
-        "scores",
+        "shares",
         "ties",
         "totals",
-        "weights",
+        "varying",
     )
 
     def __init__(self, evaluation: Evaluation, row: int | None, ties: int, top: int) -> None:
@@ -115,10 +116,11 @@ class Record:
         self.nominated = evaluation.only_row is not None
         self.message = ""
         self.funnel: tuple[Rejection, ...] = ()
-        self.names: list[str] = []
-        self.totals: list[int] = []
-        self.scores: dict[str, list[int]] = {}
-        self.weights: Mapping[str, int] = {}
+        self.names: Sequence[str] = ()
+        self.totals: Sequence[int] = ()
+        self.shares: tuple[Share, ...] = ()
+        self.varying: Sequence[list[int]] = ()
+        """By plugin that does not give every node the same, the scores of the best rows."""
         self.old_names = evaluation.profile.old_names
         if row is None:
             self.message = fit_error(evaluation)
@@ -129,11 +131,11 @@ class Record:
         if row is not None and top and evaluation.scored:
             # The next best total is wanted for the margin, however few nodes are kept.
             rows = evaluation.top_rows(min(max(top, 2), self.feasible), row)
-            self.names = [table.name_of(best) for best in rows[:top]]
-            total_of = evaluation.totals().item
-            self.totals = [total_of(best) for best in rows]
-            self.scores = evaluation.scores_of(rows)
-            self.weights = evaluation.weights()
+            preference = evaluation.pod_class.preference
+            self.names = [table.names[best] for best in rows[:top]]
+            self.totals = list(map(preference.ranking.totals.item, rows))
+            self.shares = preference.shares
+            self.varying = [list(map(final.item, rows)) for final, _ in preference.varying]
 
     def decision(self) -> Decision:
         totals = self.totals
@@ -141,13 +143,10 @@ class Record:
         if totals:
             margin = 0 if self.ties > 1 else totals[0] - totals[1]
         best = tuple(
-            Candidate(
-                node=name,
-                total=totals[place],
-                scores={plugin: values[place] for plugin, values in self.scores.items()},
-            )
+            Candidate(node=name, total=totals[place], scores=self._scores(place))
             for place, name in enumerate(self.names)
         )
+        weights = {share.plugin: share.weight for share in self.shares}
         return Decision(
             pod=self.pod,
             node=self.node,
@@ -159,9 +158,17 @@ class Record:
             nominated=self.nominated,
             funnel=self.funnel,
             best=best,
-            weights=dict(self.weights),
-            old_names={plugin: name for plugin, name in self.old_names.items() if plugin in self.weights},
+            weights=weights,
+            old_names={plugin: name for plugin, name in self.old_names.items() if plugin in weights},
         )
+
+    def _scores(self, place: int) -> dict[str, int]:
+        """What each plugin added to the total of one of the best nodes."""
+        varying = iter(self.varying)
+        return {
+            share.plugin: next(varying)[place] * share.weight if share.points is None else share.points
+            for share in self.shares
+        }
 
 
 def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -> Decision:
@@ -173,8 +180,7 @@ def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -
     """
     if not evaluation.feasible_count:
         return Record(evaluation, None, 0, top).decision()
-    ties = evaluation.best()[1] if evaluation.scored else 1
-    row = evaluation.pick(choose(ties) if ties > 1 else 0)
+    row, ties = evaluation.choose(choose)
     return Record(evaluation, row, ties, top).decision()
 
 

@@ -1,14 +1,13 @@
 """What an evaluation found, readable while the table stands still."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle import NOBODY, Cycle
 from stowplan.framework.feasibility import NOT_ASKED_FOR, OVERRULED, PASSED
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.plugin import Codes
@@ -24,14 +23,16 @@ if TYPE_CHECKING:
 _NOT_LOOKED_AT: Final = unresolvable()
 
 
-@dataclass(slots=True)
-class PreFiltering:
+class PreFiltering(NamedTuple):
     """What PreFilter plugins said together: a rejection, or the only nodes to look at."""
 
     status: Status | None = None
     node_names: frozenset[str] | None = None
-    rejectors: set[str] = field(default_factory=set)
+    rejectors: frozenset[str] = NOBODY
     """Plugins that narrowed the choice, for the text about nodes left out."""
+
+
+NOTHING_SAID: Final = PreFiltering()
 
 
 class Evaluation:
@@ -42,20 +43,18 @@ class Evaluation:
     """
 
     __slots__ = (
-        "_class",
         "_framework",
         "_rejections",
-        "class_key",
         "cycle",
         "ended",
         "nominations",
         "only_row",
         "overruled",
+        "pod_class",
         "pre_filtering",
         "rejected_outright",
         "scored",
         "unexamined",
-        "unsigned",
     )
 
     def __init__(
@@ -68,7 +67,7 @@ class Evaluation:
         nominations: Nominations = NO_NOMINATIONS,
     ) -> None:
         self._framework = framework
-        self._class = pod_class
+        self.pod_class = pod_class
         self._rejections: dict[Status, Rows] | None = None
         self.cycle = cycle
         self.pre_filtering = pre_filtering
@@ -82,12 +81,6 @@ class Evaluation:
         """Whether scoring is over, or there was nothing to score."""
         self.unexamined = 0
         """How many nodes were not looked at, because enough had been found."""
-        self.class_key: Hashable = None
-        self.unsigned: Sequence[str] = ()
-
-    @property
-    def pod_class(self) -> PodClass:
-        return self._class
 
     @property
     def profile(self) -> ProfileSpec:
@@ -99,7 +92,7 @@ class Evaluation:
     def feasible_count(self) -> int:
         if self.rejected_outright is not None:
             return 0
-        return 1 if self.only_row is not None else self._class.feasibility.count
+        return 1 if self.only_row is not None else self.pod_class.feasibility.count
 
     @property
     def feasible_rows(self) -> Rows:
@@ -107,13 +100,13 @@ class Evaluation:
             return np.empty(0, dtype=np.intp)
         if self.only_row is not None:
             return np.array([self.only_row], dtype=np.intp)
-        return np.flatnonzero(self._class.feasibility.feasible)
+        return np.flatnonzero(self.pod_class.feasibility.feasible)
 
     def status(self, row: int) -> Status:
         """What the filters say of a row: success, or the first rejection with its reasons."""
         if self.rejected_outright is not None:
             return self.rejected_outright
-        feasibility = self._class.feasibility
+        feasibility = self.pod_class.feasibility
         if row in self.overruled:
             return self.overruled[row]
         first = int(feasibility.first[row])
@@ -133,8 +126,7 @@ class Evaluation:
         Those with a verdict count as rejected, the others as not looked at.
         """
         if len(rows):
-            self._class.feasibility.overrule_many(rows)
-            self._class.preference.note(rows)
+            self.pod_class.feasibility.overrule_many(rows)
         self.overruled.update(verdicts or {})
         self._rejections = None
         self.unexamined += len(rows) - len(verdicts or ())
@@ -154,7 +146,7 @@ class Evaluation:
 
     def _find_rejections(self) -> dict[Status, Rows]:
         table = self.cycle.table
-        feasibility = self._class.feasibility
+        feasibility = self.pod_class.feasibility
         used = table.rows_in_use
         first, valid = feasibility.first[:used], table.valid[:used]
         overruled: dict[Status, list[int]] = {}
@@ -195,11 +187,11 @@ class Evaluation:
         """The filters that were asked, in the order they run, with their codes by row."""
         if self.rejected_outright is not None:
             return []
-        return [column for column in self._class.feasibility.columns if column.active]
+        return [column for column in self.pod_class.feasibility.columns if column.active]
 
     def trials(self) -> Trials:
         """For trying the pod on rows as if other pods stood there; to be used in a `with` block."""
-        memos = {} if self._class.released else self.cycle.memos
+        memos = {} if self.pod_class.released else self.cycle.memos
         return self._framework.trials(self.cycle, memos, self.nominations)
 
     def reason_counts(self) -> Counter[str]:
@@ -214,63 +206,48 @@ class Evaluation:
 
     def totals(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """Total score by row, -1 for rows that are not feasible. Only after scoring."""
-        return self._class.preference.ranking.totals
+        return self.pod_class.preference.ranking.totals
 
     def scores(self, rows: Rows) -> dict[str, list[int]]:
         """Score times weight of some rows, by plugin that scored."""
         found: dict[str, list[int]] = {}
-        for column in self._class.preference.columns:
+        for column in self.pod_class.preference.columns:
             if column.active:
                 final = column.final
                 values = [column.constant] * len(rows) if final is None else final[rows].tolist()
                 found[column.plugin.name] = [value * column.weight for value in values]
         return found
 
-    def weights(self) -> Mapping[str, int]:
-        """The weight of every plugin that scored."""
-        return self._class.preference.weights
-
-    def best(self) -> tuple[int, int]:
-        """The highest total and how many rows have it."""
-        return self._class.preference.ranking.best()
-
     def best_rows(self) -> Rows:
         """Every row with the highest total; the only feasible row where nothing was scored."""
         if not self.scored:
             return self.feasible_rows
-        ranking = self._class.preference.ranking
+        ranking = self.pod_class.preference.ranking
         return ranking.ties(ranking.best()[0])
 
     def top_rows(self, count: int, chosen: int) -> list[int]:
         """So many of the best rows: the chosen one, then the next best, equal ones in row order."""
-        others = [row for row in self._class.preference.ranking.top_rows(count) if row != chosen]
-        return [chosen, *others[: count - 1]]
+        rows = self.pod_class.preference.ranking.top_rows(count)
+        if chosen in rows:
+            rows.remove(chosen)
+        return [chosen, *rows[: count - 1]]
 
-    def scores_of(self, rows: Sequence[int]) -> dict[str, list[int]]:
-        """The same as `scores`, for a handful of rows."""
-        found: dict[str, list[int]] = {}
-        for column in self._class.preference.columns:
-            if column.active:
-                final, weight = column.final, column.weight
-                if final is None:
-                    found[column.plugin.name] = [column.constant * weight] * len(rows)
-                else:
-                    item = final.item
-                    found[column.plugin.name] = [item(row) * weight for row in rows]
-        return found
+    def choose(self, pick: Callable[[int], int]) -> tuple[int, int]:
+        """One of the best rows, and how many are as good. `pick(n)` says which of n, by its number from 0.
 
-    def pick(self, nth: int) -> int:
-        """The nth (from 0) of the best rows."""
+        Only if there is a feasible row.
+        """
         if not self.scored:
-            return int(self.feasible_rows[nth])
-        ranking = self._class.preference.ranking
-        return ranking.pick(ranking.best()[0], nth)
+            return (int(self.feasible_rows[0]) if self.only_row is None else self.only_row), 1
+        ranking = self.pod_class.preference.ranking
+        top, ties = ranking.best()
+        return ranking.pick(top, pick(ties) if ties > 1 else 0), ties
 
     def codes(self) -> dict[str, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
         """Every filter's codes by row, also of filters that came after the first to reject."""
         return {
             column.plugin.name: column.codes
-            for column in self._class.feasibility.columns
+            for column in self.pod_class.feasibility.columns
             if column.active and column.codes is not None
         }
 

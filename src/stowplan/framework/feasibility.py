@@ -31,13 +31,14 @@ class Feasibility:
 
     __slots__ = (
         "_by_one",
+        "_coupled",
         "_fallible",
+        "_local",
         "_node_position",
         "_revisit",
         "_skipped",
         "_table",
         "_usage_position",
-        "_watching",
         "asked_for",
         "columns",
         "count",
@@ -59,9 +60,10 @@ class Feasibility:
         self._revisit: list[int] = []
         self._node_position = -1
         self._usage_position = -1
-        self._skipped: set[str] | None = None
+        self._skipped: frozenset[str] | None = None
         self._by_one = False
-        self._watching: list[FilterColumn] = []
+        self._local: list[FilterColumn] = []
+        self._coupled: list[FilterColumn] = []
         self._fallible: list[FilterColumn] = []
 
     def start(self, columns: list[FilterColumn]) -> None:
@@ -70,19 +72,16 @@ class Feasibility:
         self._by_one = all(column.reusable and not column.by_node for column in columns)
         self._fallible = [column for column in columns if column.plugin.can_fail]
 
-    def sync(self, cycle: Cycle) -> StaleRows | list[int]:
-        """Bring codes up to date for this attempt; returns the rows that were looked at again."""
-        few = self._few_stale(cycle) if self._by_one else None
-        if few is not None:
-            self._usage_position = self._table.usage_log.position
-            self._sync_few(cycle, few)
+    def sync(self, cycle: Cycle) -> None:
+        """Bring codes up to date for this attempt."""
+        if not self._by_one or not self._sync_usage(cycle):
+            self._merge(self._sync_many(cycle))
+            self._skipped = cycle.skipped
+            watching = [column for column in self.columns if column.active and column.traits.watches]
+            self._local = [column for column in watching if column.traits.row_local]
+            self._coupled = [column for column in watching if not column.traits.row_local]
+        if self._fallible:
             self._heed_failures(cycle)
-            return few
-        touched = self._sync_many(cycle)
-        self._skipped = cycle.skipped
-        self._watching = [column for column in self.columns if column.active and column.traits.watches]
-        self._heed_failures(cycle)
-        return touched
 
     def _heed_failures(self, cycle: Cycle) -> None:
         """Raise the error of a plugin that failed on rows where nobody before it said no."""
@@ -94,31 +93,40 @@ class Feasibility:
                 if codes:
                     raise column.failure(cycle, codes[min(codes)], *sorted(codes))
 
-    def _few_stale(self, cycle: Cycle) -> list[int] | None:
-        """The stale rows if they are few and nothing but usage changed, else None."""
-        table = self._table
-        if self._node_position != table.node_log.position or self._skipped != cycle.skipped:
-            return None
-        rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
-        if rows is None:
-            return None
-        touched = set(rows)
-        touched.update(self._revisit)
-        for column in self._watching:
-            if not column.find_few(cycle, rows):
-                return None
-            if column.few is not rows:
-                touched.update(column.few)
-        return list(touched) if len(touched) <= FEW_ROWS else None
+    def _sync_usage(self, cycle: Cycle) -> bool:
+        """The usual case: nothing changed but the usage of a few rows, and what follows from it elsewhere.
 
-    def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:
-        self._revisit = []
-        for column in self._watching:
-            if column.few:
-                column.compute_few(self._table, cycle, column.few)
-            column.state = cycle.read(column.plugin)
-        for row in rows:
+        False if it is not that; then nothing was done.
+        """
+        table = self._table
+        if (
+            self._node_position != table.node_log.position
+            or (self._skipped is not cycle.skipped and self._skipped != cycle.skipped)
+            or len(self._revisit) > FEW_ROWS
+        ):
+            return False
+        rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
+        if rows is None or not all(column.find_stale(cycle) for column in self._coupled):
+            return False
+        self._usage_position = table.usage_log.position
+        revisit: list[int] = []
+        if self._revisit:
+            revisit, self._revisit = self._revisit, revisit
+        for column in self._local:
+            revisit += column.compute_few(table, cycle, rows)
+        for column in self._coupled:
+            stale = column.stale_rows
+            if len(stale) > FEW_ROWS:
+                column.compute(table, cycle, stale)
+                self._merge_rows(stale)
+            else:
+                revisit += column.compute_few(table, cycle, stale.tolist())
+            if column.traits.reads_usage:
+                revisit += column.compute_few(table, cycle, rows)
+            column.state = column.found
+        for row in revisit:
             self._merge_one(row)
+        return True
 
     def _sync_many(self, cycle: Cycle) -> StaleRows:
         table = self._table
@@ -151,13 +159,10 @@ class Feasibility:
                 touched = ALL_ROWS
             else:
                 touched = merge_rows(rows, touched)
-        self._merge(touched)
         return touched
 
     def restrict(self, rows: BoolColumn | None) -> None:
         """Only these rows are worth looking at for the pod at hand; None: all are."""
-        if rows is None and self.asked_for is None:
-            return
         before, now = (
             np.ones(self._table.capacity, dtype=np.bool_) if asked is None else asked
             for asked in (self.asked_for, rows)
@@ -244,7 +249,7 @@ class Feasibility:
     def _merge_one(self, row: int) -> None:
         found = PASSED
         for column in self.columns:
-            if column.codes is not None and column.codes[row]:
+            if column.codes is not None and column.codes.item(row):
                 found = column.index
                 break
         if self.asked_for is not None and not self.asked_for[row]:

@@ -31,11 +31,6 @@ class FilterColumn(PluginColumn):
         self.known: BoolColumn | None = None
         self.statuses: list[Status] = []
 
-    @property
-    def matters_to_pods(self) -> bool:
-        """Whether the plugin's word on a row may change with the pods on it, or on other rows."""
-        return self.active and self.traits.watches
-
     def basis(self, cycle: Cycle) -> Any:
         return cycle.read(self.plugin)
 
@@ -79,20 +74,31 @@ class FilterColumn(PluginColumn):
             self.codes = np.zeros(table.capacity, dtype=np.int64)
         self.codes[rows] = 0 if codes is None else codes
 
-    def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> None:
-        """Ask the plugin again about a few rows."""
+    def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> list[int]:
+        """Ask the plugin again about a few rows; returns those of which it says something else now."""
         ask = self.traits.filter_row
         if ask is None:
-            self.compute(table, cycle, np.array(rows, dtype=np.intp))
-            return
-        judge = self.call if cycle.watch is None else self.judge
-        for row in rows:
-            code = judge(ask, cycle, row)
-            if self.codes is None:
-                if not code:
-                    continue
-                self.codes = np.zeros(table.capacity, dtype=np.int64)
-            self.codes[row] = code
+            if rows:
+                self.compute(table, cycle, np.array(rows, dtype=np.intp))
+            return rows
+        if cycle.watch is not None:
+            ask = self.timed(ask, cycle.watch)
+        pod, codes, changed = cycle.pod, self.codes, []
+        try:
+            for row in rows:
+                code = ask(cycle, pod, row)
+                if codes is None:
+                    if not code:
+                        continue
+                    self.codes = codes = np.zeros(table.capacity, dtype=np.int64)
+                if codes.item(row) != code:
+                    codes[row] = code
+                    changed.append(row)
+        except PluginError:
+            raise
+        except Exception as cause:
+            raise self.raised(cause) from cause
+        return changed
 
     def ask_row(self, table: ClusterTable, cycle: Cycle, row: int) -> int:
         """The plugin's code for one row as it is now, kept nowhere."""

@@ -1,15 +1,15 @@
 """One profile at work: its plugins, run at their extension points over the cluster table."""
 
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Hashable, Mapping
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
@@ -32,6 +32,14 @@ from stowplan.framework.status import Code
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
 _serials = count()
+
+
+class _Latest(NamedTuple):
+    """The class of the last pod, where its template says it all: most pods come right after one like them."""
+
+    template: PodTemplate
+    version: int
+    pod_class: PodClass
 
 
 class Framework:
@@ -69,6 +77,7 @@ class Framework:
         if any(self._traits[name].reads_usage for name in self.plugins.keys() - self._trusted):
             table.pods_are_read = True
         self._classes = PodClasses(self.plugins, class_memory)
+        self._latest: _Latest | None = None
         self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
         self._pre_filters = self.at(Point.PRE_FILTER)
         self._filters = self.at(Point.FILTER)
@@ -96,6 +105,7 @@ class Framework:
 
     def forget_classes(self) -> None:
         """Let go of everything kept for reuse, as before a profile is replaced."""
+        self._latest = None
         self._classes.clear()
 
     # The scheduling of one pod, up to the choice
@@ -117,7 +127,7 @@ class Framework:
         that are at least as important. `nominated_row` is a row promised to this pod: if it passes, it is the
         only one considered. Raises PluginError if a plugin fails.
         """
-        key, pod_class, unsigned = self._class_of(pod)
+        pod_class = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
         probe = self.probe
         if probe is not None and probe.begins():
@@ -125,9 +135,8 @@ class Framework:
         try:
             evaluation = self._screen(cycle, pod_class, nominations, nominated_row)
         except BaseException:
-            self._classes.drop(key)
+            self._classes.drop(pod_class)
             raise
-        evaluation.class_key, evaluation.unsigned = key, unsigned
         if not evaluation.feasible_count:
             cycle.evaluation = evaluation
             self._let_go(evaluation)
@@ -145,7 +154,7 @@ class Framework:
             if evaluation.only_row is None:
                 self._score(cycle, pod_class, evaluation)
         except BaseException:
-            self._classes.drop(evaluation.class_key)
+            self._classes.drop(pod_class)
             raise
         if not evaluation.feasible_count:
             cycle.evaluation = evaluation
@@ -176,8 +185,8 @@ class Framework:
         """Keep of an evaluation that is over only what the next pod of the class can use."""
         evaluation.ended = True
         if not self._reuse:
-            self._classes.drop(evaluation.class_key)
-        elif evaluation.unsigned:
+            self._classes.drop(evaluation.pod_class)
+        elif evaluation.pod_class.unsigned:
             self._let_go_unsigned(evaluation.pod_class)
 
     def _screen(
@@ -187,8 +196,11 @@ class Framework:
         began = probe.timer() if probe is not None else 0.0
         pre_filtering = pre_filter(self._pre_filters, cycle, pod_class)
         if probe is not None:
-            self._tell_pre_filter(probe, cycle, pod_class, pre_filtering, began)
-            began = probe.timer()
+            code = Code.SUCCESS if pre_filtering.status is None else pre_filtering.status.code
+            now = probe.timer()
+            probe.took["PreFilter", code.label](now - began)
+            _count(probe, pod_class, "PreFilter", self._pre_filter_names, cycle.skipped, 1)
+            began = now
         if pre_filtering.status is not None:
             return Evaluation(self, cycle, pod_class, pre_filtering, nominations=nominations)
         evaluation = self._filter(cycle, pod_class, pre_filtering, nominations, nominated_row)
@@ -208,27 +220,22 @@ class Framework:
         feasibility = pod_class.feasibility
         if not feasibility.columns:
             feasibility.start(self._filter_columns(pod_class))
-        feasibility.restrict(self._rows_named(pre_filtering.node_names))
-        touched = feasibility.sync(cycle)
-        pod_class.preference.note(touched)
-        overruled = beside_nominated(self, cycle, pod_class, nominations, nominated_row)
+        if pre_filtering.node_names is not None or feasibility.asked_for is not None:
+            feasibility.restrict(self._rows_named(pre_filtering.node_names))
+        feasibility.sync(cycle)
+        overruled = None
+        if nominations:
+            overruled = beside_nominated(self, cycle, pod_class, nominations, nominated_row)
         evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled, nominations)
         if nominated_row is not None:
             status = try_nominated(self, evaluation, nominated_row)
             if status is None:
                 evaluation.only_row = nominated_row
             else:
-                pre_filtering.rejectors.add(status.plugin)
+                evaluation.pre_filtering = pre_filtering._replace(
+                    rejectors=pre_filtering.rejectors | {status.plugin}
+                )
         return evaluation
-
-    # Watching
-
-    def _tell_pre_filter(
-        self, probe: Probe, cycle: Cycle, pod_class: PodClass, found: PreFiltering, began: float
-    ) -> None:
-        code = Code.SUCCESS if found.status is None else found.status.code
-        probe.took["PreFilter", code.label](probe.timer() - began)
-        _count(probe, pod_class, "PreFilter", self._pre_filter_names, cycle.skipped, 1)
 
     # Classes
 
@@ -239,8 +246,17 @@ class Framework:
             if memo is not None:
                 self.plugins[name].release(memo)
 
-    def _class_of(self, pod: PodInfo) -> tuple[Hashable, PodClass, list[str]]:
-        """The class of a pod, and the plugins that could not say what they read of it."""
+    def _class_of(self, pod: PodInfo) -> PodClass:
+        """The class of a pod, found or begun."""
+        latest = self._latest
+        if (
+            latest is not None
+            and pod.template is latest.template
+            and self.table.lookups.groups_version == latest.version
+            and self.table.capacity == latest.pod_class.capacity
+            and not latest.pod_class.released
+        ):
+            return latest.pod_class
         key, by_template = self._template_key(pod)
         unsigned = list(by_template)
         signing = self._by_pod if pod.template.volumes else self._by_plain_pod
@@ -255,12 +271,14 @@ class Framework:
             key = (key, tuple(fragments), tuple(unsigned))
         pod_class = self._classes.get(key) if self._reuse else None
         if pod_class is not None and pod_class.capacity != self.table.capacity:
-            self._classes.drop(key)
+            self._classes.drop(pod_class)
             pod_class = None
         if pod_class is None:
-            pod_class = self._new_class(frozenset(unsigned))
-            self._classes.put(key, pod_class)
-        return key, pod_class, unsigned
+            pod_class = self._new_class(key, frozenset(unsigned))
+            self._classes.put(pod_class)
+        elif not signing:
+            self._latest = _Latest(pod.template, self.table.lookups.groups_version, pod_class)
+        return pod_class
 
     def _template_key(self, pod: PodInfo) -> tuple[Hashable, tuple[str, ...]]:
         """The part of the signature that all pods of a template share, worked out once for them, and the
@@ -279,7 +297,7 @@ class Framework:
         pod.template.class_keys[self._serial] = (version, (key, unsigned))
         return key, unsigned
 
-    def _new_class(self, unsigned: frozenset[str]) -> PodClass:
+    def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> PodClass:
         table = self.table
         scores = [
             ScoreColumn(
@@ -291,7 +309,7 @@ class Framework:
             )
             for plugin in self._scores
         ]
-        return PodClass(unsigned, table.capacity, Feasibility(table), Preference(table, scores))
+        return PodClass(key, unsigned, table.capacity, Feasibility(table), Preference(table, scores))
 
     def _filter_columns(self, pod_class: PodClass) -> list[FilterColumn]:
         """Columns for the filters that take part: those that skip every pod of the class need none."""
@@ -323,14 +341,14 @@ class Framework:
 
 
 def _count(
-    probe: Probe, pod_class: PodClass, point: str, names: tuple[str, ...], skipped: Set[str], times: int
+    probe: Probe, pod_class: PodClass, point: str, names: tuple[str, ...], skipped: frozenset[str], times: int
 ) -> None:
     """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
     they are the same."""
     kept = pod_class.asked.get(point)
-    if kept is None or kept[0] != skipped:
+    if kept is None or (kept[0] is not skipped and kept[0] != skipped):
         asked = tuple(name for name in names if name not in skipped)
-        kept = pod_class.asked[point] = (frozenset(skipped), probe.tally(point, asked))
+        kept = pod_class.asked[point] = (skipped, probe.tally(point, asked))
     kept[1].times += times
 
 

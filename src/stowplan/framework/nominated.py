@@ -65,7 +65,6 @@ def beside_nominated(
     if overruled:
         rows = np.array(sorted(overruled), dtype=np.intp)
         feasibility.overrule_many(rows)
-        pod_class.preference.note(rows)
     return overruled
 
 

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from stowplan.framework.beside import BesideVerdicts
+from stowplan.framework.cycle import NOBODY
 from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.preference import Preference
@@ -28,8 +29,8 @@ class Settled(NamedTuple):
 class PodClass:
     """Kept results for pods with one signature.
 
-    `memos` is what plugins keep for the class; nothing is kept for `unsigned` ones. Once the class is
-    `released` they are no longer kept current.
+    `key` stands for the signature. `memos` is what plugins keep for the class; nothing is kept for `unsigned`
+    ones. Once the class is `released` they are no longer kept current.
     """
 
     __slots__ = (
@@ -38,17 +39,26 @@ class PodClass:
         "capacity",
         "feasibility",
         "funnel",
+        "key",
         "memos",
         "preference",
         "released",
         "settled_pre_filters",
         "settled_pre_scores",
+        "skipped",
+        "skipped_score",
         "unsigned",
     )
 
     def __init__(
-        self, unsigned: frozenset[str], capacity: int, feasibility: Feasibility, preference: Preference
+        self,
+        key: Hashable,
+        unsigned: frozenset[str],
+        capacity: int,
+        feasibility: Feasibility,
+        preference: Preference,
     ) -> None:
+        self.key = key
         self.unsigned = unsigned
         self.capacity = capacity
         self.feasibility = feasibility
@@ -56,6 +66,9 @@ class PodClass:
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False
+        self.skipped: frozenset[str] = NOBODY
+        self.skipped_score: frozenset[str] = NOBODY
+        """Who skipped the last pod: the very same sets while it is the same plugins."""
         self.asked: dict[str, tuple[frozenset[str], Tally]] = {}
         """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None
@@ -67,7 +80,7 @@ class PodClass:
     def bytes(self) -> int:
         """Memory that may be held, near enough: what grows with the number of rows."""
         columns = len(self.feasibility.columns) + 2 * len(self.preference.columns)
-        return self.capacity * (11 + 8 * columns // 2) + 4096
+        return self.capacity * (20 + 8 * columns // 2) + 4096
 
 
 _FRESH = 16
@@ -104,8 +117,9 @@ class PodClasses:
             self._keep(key, found)
         return found
 
-    def put(self, key: Hashable, pod_class: PodClass) -> None:
+    def put(self, pod_class: PodClass) -> None:
         """Take in a class that `get` did not know."""
+        key = pod_class.key
         if key in self._met:
             del self._met[key]
             self._keep(key, pod_class)
@@ -114,8 +128,11 @@ class PodClasses:
         if len(self._fresh) > _FRESH:
             self._let_go(next(iter(self._fresh)))
 
-    def drop(self, key: Hashable) -> None:
+    def drop(self, pod_class: PodClass) -> None:
         """Forget a class, if it is known at all."""
+        self._drop(pod_class.key)
+
+    def _drop(self, key: Hashable) -> None:
         pod_class = self._fresh.pop(key, None) or self._kept.pop(key, None)
         if pod_class is not None:
             self._held -= self._sizes.pop(key, 0)
@@ -123,7 +140,7 @@ class PodClasses:
 
     def clear(self) -> None:
         for key in (*self._fresh, *self._kept):
-            self.drop(key)
+            self._drop(key)
 
     def _keep(self, key: Hashable, pod_class: PodClass) -> None:
         self._kept[key] = pod_class
@@ -134,7 +151,7 @@ class PodClasses:
 
     def _let_go(self, key: Hashable) -> None:
         """Drop a class to make room, and know it again if it comes back."""
-        self.drop(key)
+        self._drop(key)
         self._met[key] = None
         if len(self._met) > _REMEMBERED:
             self._met.popitem(last=False)

@@ -1,135 +1,166 @@
 """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give."""
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
+from stowplan.cluster.changes import NO_ROWS, Rows
+from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import (
-    ALL_ROWS,
-    FEW_ROWS,
-    AllRows,
-    StaleRows,
-)
+from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Scores, StaleRows
 from stowplan.framework.ranking import INFEASIBLE, Ranking
-from stowplan.framework.rows import merge_rows, merge_stale
+from stowplan.framework.rows import merge_stale
 from stowplan.framework.scorecolumn import ScoreColumn
 
 
+class Share(NamedTuple):
+    """What one plugin adds to totals: `points` (score times weight) to all of them; None: it depends."""
+
+    plugin: str
+    weight: int
+    points: int | None
+
+
 class Preference:
-    """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give."""
+    """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
+
+    `_sums` are the totals of all rows, whether or not they are feasible, so that rows that become feasible
+    (as a whole zone may, with every other pod) have theirs at once. `ranking` has those of feasible rows.
+    """
 
     __slots__ = (
         "_by_one",
+        "_constant",
+        "_coupled",
         "_feasible",
+        "_feasible_version",
         "_live",
+        "_local",
         "_node_position",
+        "_normalizing",
         "_skipped",
+        "_sums",
         "_table",
         "_unproven",
-        "_unseen",
         "_usage_position",
-        "_watching",
         "columns",
         "ranking",
-        "weights",
+        "shares",
+        "varying",
     )
 
     def __init__(self, table: ClusterTable, columns: list[ScoreColumn]) -> None:
         self._table = table
         self.columns = columns
         self.ranking = Ranking(table.capacity)
+        self.shares: tuple[Share, ...] = ()
+        """What totals are made of, in the order of the plugins. A new tuple when that changes."""
+        self.varying: list[tuple[Scores, int]] = []
+        """Scores and weights of the plugins that do not give every row the same."""
+        self._constant = 0
+        self._sums: IntColumn = np.zeros(table.capacity, dtype=np.int64)
         self._feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
-        self._unseen: StaleRows | list[int] = ALL_ROWS
+        self._feasible_version = -1
         self._node_position = -1
         self._usage_position = -1
-        self._skipped: set[str] | None = None
+        self._skipped: frozenset[str] | None = None
         self._by_one = all(column.reusable and not column.by_node for column in columns)
         self._live: list[ScoreColumn] = []
-        self._watching: list[ScoreColumn] = []
-        self.weights: Mapping[str, int] = {}
-        """The weight of every plugin that scores pods of the class."""
+        self._local: list[ScoreColumn] = []
+        self._coupled: list[ScoreColumn] = []
+        self._normalizing: list[ScoreColumn] = []
         self._unproven = [column for column in columns if not column.trusted]
-
-    def note(self, touched: StaleRows | list[int]) -> None:
-        """Feasibility was looked at again in these rows."""
-        unseen = self._unseen
-        if isinstance(unseen, AllRows):
-            return
-        if isinstance(touched, AllRows):
-            self._unseen = ALL_ROWS
-        elif isinstance(touched, list) and isinstance(unseen, list):
-            self._unseen = touched if not unseen else [*unseen, *touched]
-        else:
-            self._unseen = merge_rows(_as_rows(touched), _as_rows(unseen))
 
     def sync(self, cycle: Cycle) -> None:
         """Bring scores and ranking up to date for this attempt."""
-        few = self._few_stale(cycle) if self._by_one else None
-        if few is not None:
-            self._usage_position = self._table.usage_log.position
-            self._sync_few(cycle, few)
-        else:
-            if isinstance(self._unseen, list):
-                self._unseen = _as_rows(self._unseen)
-            self._sync_many(cycle, self._unseen)
-            self._skipped = cycle.skipped_score
-            self._live = [column for column in self.columns if column.active]
-            self._watching = [column for column in self._live if column.traits.watches]
-            self.weights = {column.plugin.name: column.weight for column in self._live}
-        self._unseen = []
-
-    def _few_stale(self, cycle: Cycle) -> list[int] | None:
-        """The stale rows if they are few and nothing but usage changed, else None."""
-        table, unseen = self._table, self._unseen
-        if (
-            not isinstance(unseen, list)
-            or self._node_position != table.node_log.position
-            or self._skipped != cycle.skipped_score
-        ):
-            return None
-        rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
-        if rows is None:
-            return None
-        touched = set(rows)
-        touched.update(unseen)
-        for column in self._watching:
-            if not column.find_few(cycle, rows):
-                return None
-            if column.few is not rows:
-                touched.update(column.few)
-        return list(touched) if len(touched) <= FEW_ROWS else None
-
-    def _sync_few(self, cycle: Cycle, rows: list[int]) -> None:
-        """Go through a few changed rows one by one; rewrite all totals only if an extreme moved."""
         feasible = cycle.feasible
         assert feasible is not None
-        was = [self._feasible.item(row) for row in rows]
-        now = [feasible.item(row) for row in rows]
-        rewritten = False
-        for column in self._live:
-            before = None
-            if column.normalizes:
-                raw = column.raw
-                before = [0] * len(rows) if raw is None else [raw.item(row) for row in rows]
-            if column.traits.watches:
-                if column.few:
-                    column.compute_few(self._table, cycle, column.few)
-                column.state = column.basis(cycle)
-            if before is not None and (column.raw is not None or column.extremes is None):
-                if not column.adjust(rows, before, was, now):
-                    column.find_extremes(feasible)
-                rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten
-        if self._unproven:
-            few = [row for row, fits in zip(rows, now, strict=True) if fits]
-            self._check(feasible if rewritten else np.array(few, dtype=np.intp))
-        if rewritten:
+        flipped = NO_ROWS
+        if self._feasible_version != cycle.feasible_version:
+            flipped = (feasible != self._feasible).nonzero()[0]
+            self._feasible_version = cycle.feasible_version
+        if not self._by_one or not self._sync_usage(cycle, feasible, flipped):
+            self._sync_many(cycle, feasible, flipped)
+            self._skipped = cycle.skipped_score
+            self._live = live = [column for column in self.columns if column.active]
+            watching = [column for column in live if column.traits.watches]
+            self._local = [column for column in watching if column.traits.row_local]
+            self._coupled = [column for column in watching if not column.traits.row_local]
+            self._normalizing = [column for column in live if column.normalizes]
+
+    def _sync_usage(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> bool:
+        """The usual case: only the usage of a few rows changed, and whatever follows from it for feasibility.
+
+        False if it is not that; then nothing was done.
+        """
+        table = self._table
+        if self._node_position != table.node_log.position or (
+            self._skipped is not cycle.skipped_score and self._skipped != cycle.skipped_score
+        ):
+            return False
+        rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
+        if rows is None:
+            return False
+        for column in self._coupled:
+            if not column.find_stale(cycle) or len(column.stale_rows) > FEW_ROWS:
+                return False
+        self._usage_position = table.usage_log.position
+        many_flipped = len(flipped) > FEW_ROWS
+        touched = rows
+        if self._coupled or len(flipped):
+            touched = self._touched(rows, NO_ROWS if many_flipped else flipped)
+        if self._score_again(cycle, feasible, rows, touched, many_flipped):
             self._total_all(feasible)
-        else:
-            self._total_few(rows, now)
+            return True
+        self._total_few(feasible, touched)
+        if many_flipped:
+            self._feasible[flipped] = now = feasible[flipped]
+            self.ranking.totals[flipped] = np.where(now, self._sums[flipped], INFEASIBLE)
+            self.ranking.refresh(flipped)
+        return True
+
+    def _touched(self, rows: list[int], flipped: Rows) -> list[int]:
+        """The rows with changed usage, and the others whose total may change with them."""
+        others = flipped.tolist() if len(flipped) else []
+        for column in self._coupled:
+            if len(column.stale_rows):
+                others += column.stale_rows.tolist()
+        return list({*rows, *others}) if others else rows
+
+    def _score_again(
+        self, cycle: Cycle, feasible: BoolColumn, rows: list[int], touched: list[int], many_flipped: bool
+    ) -> bool:
+        """Ask about a few rows again, and make final scores of it; True if all rows have others now."""
+        table = self._table
+        scaled = [column for column in self._normalizing if column.raw is not None]
+        befores = [column.raw_scores(touched) for column in scaled]
+        rewritten = False
+        for column in self._local:
+            rewritten = column.compute_few(table, cycle, rows) or rewritten
+        for column in self._coupled:
+            again = rows if column.traits.reads_usage else []
+            if len(column.stale_rows):
+                again = [*again, *column.stale_rows.tolist()]
+            if again:
+                rewritten = column.compute_few(table, cycle, again) or rewritten
+            column.state = column.found
+        if scaled:
+            was = [self._feasible.item(row) for row in touched]
+            now = [feasible.item(row) for row in touched]
+            for column, before in zip(scaled, befores, strict=True):
+                if many_flipped or not column.adjust(touched, before, was, now):
+                    column.find_extremes(feasible)
+                rewritten = column.normalize(cycle, np.array(touched, dtype=np.intp)) or rewritten
+        if rewritten:
+            for column in self._normalizing:
+                if column.extremes is None:
+                    column.find_extremes(feasible)
+                    column.normalize(cycle, None)
+        if self._unproven:
+            some = [row for row in touched if feasible.item(row)]
+            self._check(feasible if rewritten or many_flipped else np.array(some, dtype=np.intp))
+        return rewritten
 
     def _check(self, rows: BoolColumn | Rows) -> None:
         """Refuse nonsense from plugins that are not our own."""
@@ -137,33 +168,25 @@ class Preference:
             if column.active:
                 column.check(rows)
 
-    def _total_few(self, rows: list[int], feasible: list[bool]) -> None:
-        constant = 0
-        parts = []
-        for column in self._live:
-            if column.final is None:
-                constant += column.constant * column.weight
-            else:
-                parts.append((column.final, column.weight))
-        for row, fits in zip(rows, feasible, strict=True):
-            total = INFEASIBLE
-            if fits:
-                total = constant
-                for final, weight in parts:
-                    total += final.item(row) * weight
-            self.ranking.put(row, total)
+    def _total_few(self, feasible: BoolColumn, rows: list[int]) -> None:
+        varying, constant = self.varying, self._constant
+        for row in rows:
+            total = constant
+            for final, weight in varying:
+                total += final.item(row) * weight
+            self._sums[row] = total
+            fits = feasible.item(row)
             self._feasible[row] = fits
+            self.ranking.put(row, total if fits else INFEASIBLE)
 
-    def _sync_many(self, cycle: Cycle, unseen: StaleRows) -> None:
+    def _sync_many(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> None:
         table = self._table
-        feasible = cycle.feasible
-        assert feasible is not None
         node_rows = table.node_log.since(self._node_position) if self._node_position >= 0 else None
         usage_rows = table.usage_log.since(self._usage_position) if self._usage_position >= 0 else None
         self._node_position = table.node_log.position
         self._usage_position = table.usage_log.position
-        everything = node_rows is None or usage_rows is None or isinstance(unseen, AllRows)
-        touched: StaleRows = unseen
+        everything = node_rows is None or usage_rows is None
+        touched: StaleRows = flipped
         befores: dict[int, tuple[Rows, list[int]]] = {}
         rewritten = everything
         for index, column in enumerate(self.columns):
@@ -236,42 +259,40 @@ class Preference:
         return [old.get(row, score) for row, score in zip(rows.tolist(), now, strict=True)]
 
     def _total_all(self, feasible: BoolColumn) -> None:
+        self._sort_out()
         used = self._table.rows_in_use
-        totals = np.zeros(used, dtype=np.int64)
-        for column in self.columns:
-            if not column.active:
-                continue
-            if column.final is None:
-                totals += column.constant * column.weight
-            elif column.weight == 1:
-                totals += column.final[:used]
-            else:
-                totals += column.final[:used] * column.weight
+        totals = np.full(used, self._constant, dtype=np.int64)
+        for final, weight in self.varying:
+            totals += final[:used] if weight == 1 else final[:used] * weight
+        self._sums[:used] = totals
         self._feasible[:used] = feasible[:used]
         self.ranking.totals[:used] = np.where(feasible[:used], totals, INFEASIBLE)
         self.ranking.refresh_all()
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:
+        self._sort_out()
         if not len(rows):
             return
-        constant = 0
-        totals = np.zeros(len(rows), dtype=np.int64)
-        for column in self.columns:
-            if not column.active:
-                continue
-            if column.final is None:
-                constant += column.constant * column.weight
-            elif column.weight == 1:
-                totals += column.final[rows]
-            else:
-                totals += column.final[rows] * column.weight
-        totals += constant
-        now = feasible[rows]
-        totals[~now] = INFEASIBLE
-        self._feasible[rows] = now
-        self.ranking.totals[rows] = totals
+        totals = np.full(len(rows), self._constant, dtype=np.int64)
+        for final, weight in self.varying:
+            totals += final[rows] if weight == 1 else final[rows] * weight
+        self._sums[rows] = totals
+        self._feasible[rows] = now = feasible[rows]
+        self.ranking.totals[rows] = np.where(now, totals, INFEASIBLE)
         self.ranking.refresh(rows)
 
-
-def _as_rows(rows: Rows | list[int]) -> Rows:
-    return np.array(sorted(set(rows)), dtype=np.intp) if isinstance(rows, list) else rows
+    def _sort_out(self) -> None:
+        """Tell the plugins that give every row the same from those that do not."""
+        active = [column for column in self.columns if column.active]
+        self.varying = [(column.final, column.weight) for column in active if column.final is not None]
+        shares = tuple(
+            Share(
+                column.plugin.name,
+                column.weight,
+                column.constant * column.weight if column.final is None else None,
+            )
+            for column in active
+        )
+        if shares != self.shares:
+            self.shares = shares
+        self._constant = sum(share.points or 0 for share in shares)

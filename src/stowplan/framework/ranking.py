@@ -51,6 +51,9 @@ class Ranking:
 
     def refresh(self, rows: Rows) -> None:
         """Totals of these rows were rewritten."""
+        if len(rows) > 2 * len(self._tops):
+            self.refresh_all()
+            return
         self._best = self._floor = None
         touched = set((rows // self._block).tolist())
         if len(touched) * 2 > len(self._tops):
@@ -64,8 +67,9 @@ class Ranking:
         old = self.totals.item(row)
         if old == total:
             return
-        self._best = None
         self.totals[row] = total
+        if self._best is not None:
+            self._best = self._best_after(*self._best, old, total)
         if self._floor is not None:
             self._follow(row, old, total, self._floor)
         block = row // self._block
@@ -85,6 +89,14 @@ class Ranking:
             else:
                 self._look_at(block)
 
+    @staticmethod
+    def _best_after(top: int, ties: int, old: int, new: int) -> tuple[int, int] | None:
+        """The best total and its ties after one row's total changed; None: they have to be looked for."""
+        if new > top:
+            return new, 1
+        ties += (new == top) - (old == top)
+        return (top, ties) if ties else None
+
     def best(self) -> tuple[int, int]:
         """The highest total and how many rows have it."""
         if self._best is None:
@@ -95,13 +107,11 @@ class Ranking:
 
     def pick(self, top: int, nth: int) -> int:
         """The nth (from 0) of the rows whose total is `top`, the highest."""
-        for block, here in enumerate(self._tops):
-            if here == top:
-                ties = self._ties[block]
-                if nth < ties:
-                    return self._rows_at_top(block)[nth]
-                nth -= ties
-        raise IndexError(f"fewer rows have the total {top}")
+        block = self._tops.index(top)
+        while nth >= self._ties[block]:
+            nth -= self._ties[block]
+            block = self._tops.index(top, block + 1)
+        return self._rows_at_top(block)[nth]
 
     def top_rows(self, count: int) -> list[int]:
         """So many rows with the highest totals, best first, equal ones in row order.
@@ -153,13 +163,12 @@ class Ranking:
 
     def _first_rows(self, top: int, count: int) -> list[int]:
         """The first rows that have the highest total; there are at least as many."""
-        found: list[int] = []
-        for block, here in enumerate(self._tops):
-            if here == top:
-                found += self._rows_at_top(block)[:count]
-                if len(found) >= count:
-                    break
-        return found[:count]
+        block = self._tops.index(top)
+        found = self._rows_at_top(block)[:count]
+        while len(found) < count:
+            block = self._tops.index(top, block + 1)
+            found += self._rows_at_top(block)[: count - len(found)]
+        return found
 
     def _rows_at_top(self, block: int) -> list[int]:
         """The best rows of a block, in row order."""

@@ -102,25 +102,36 @@ class ScoreColumn(PluginColumn):
             if not self.normalizes:
                 self.final = old
             else:
-                self.final = np.full(table.capacity, self.constant, dtype=np.int64)
+                self.final, self.extremes = None, None
         old[rows] = 0 if scores is None else scores
         return before
 
-    def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> None:
-        """Ask the plugin again about a few rows."""
-        ask = self.traits.score_row
+    def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> bool:
+        """Ask the plugin again about a few rows; True if only now rows have different scores."""
+        ask, raw = self.traits.score_row, self.raw
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
-            return
-        judge = self.call if cycle.watch is None else self.judge
-        for row in rows:
-            score = judge(ask, cycle, row)
-            if self.raw is None:
-                if not score:
-                    continue
-                self.compute(table, cycle, np.array(rows, dtype=np.intp))
-                return
-            self.raw[row] = score
+            return raw is not self.raw
+        if cycle.watch is not None:
+            ask = self.timed(ask, cycle.watch)
+        pod = cycle.pod
+        try:
+            for row in rows:
+                score = ask(cycle, pod, row)
+                if raw is not None:
+                    raw[row] = score
+                elif score:
+                    self.compute(table, cycle, np.array(rows, dtype=np.intp))
+                    return True
+        except PluginError:
+            raise
+        except Exception as cause:
+            raise self.raised(cause) from cause
+        return False
+
+    def raw_scores(self, rows: list[int]) -> list[int]:
+        raw = self.raw
+        return [0] * len(rows) if raw is None else [raw.item(row) for row in rows]
 
     def compute_by_node(self, table: ClusterTable, cycle: Cycle, stale: StaleRows) -> None:
         """Ask about feasible rows whose score is not known."""

@@ -46,6 +46,8 @@ class Status(NamedTuple):
 
 SUCCESS = Status(Code.SUCCESS)
 SKIP = Status(Code.SKIP)
+SKIP_CLASS = Status(Code.SKIP, ("nothing to do for any pod like this",))
+"""A skip of all pods with the same signature: the next ones are not asked about again."""
 
 
 def unschedulable(*reasons: str) -> Status:

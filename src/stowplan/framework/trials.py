@@ -92,7 +92,7 @@ class Trials:
         for plugin in self._asking:
             answer = ask_pre_filter(plugin, cycle)
             if isinstance(answer, Status) and answer.code is Code.SKIP:
-                cycle.skipped.add(plugin.name)
+                cycle.skipped |= {plugin.name}
         for column in self._columns:
             name = column.plugin.name
             if name in passed or name in cycle.skipped:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -66,7 +67,7 @@ class ScoredResources:
                         used[position] = table.non_zero[line, rows]
         return Figures(self.which, allocatable, used, used + self._amounts)
 
-    def look_at(self, table: ClusterTable, row: int, *, with_defaults: bool) -> list[Figure]:
+    def look_at(self, table: ClusterTable, row: int, with_defaults: bool) -> list[Figure]:
         """Figures of one row, without the resources the node does not have."""
         figures = []
         for index, line, amount in self._listed:
@@ -90,14 +91,14 @@ def strategy_scorers(strategy: ScoringStrategy) -> tuple[Scorer, RowScorer]:
         share = free_share if strategy.type == LEAST_ALLOCATED else used_share
         return (
             lambda figures: _average(figures, weights, share),
-            lambda figures: _average_one(figures, listed, share),
+            partial(_average_one, listed, share),
         )
     ratio = strategy.requested_to_capacity_ratio
     curve = utilization_scores(ratio.shape if ratio is not None else ())
     by_percent: list[int] = curve.tolist()
     return (
         lambda figures: _by_curve(figures, weights, curve),
-        lambda figures: _by_curve_one(figures, listed, by_percent),
+        partial(_by_curve_one, listed, by_percent),
     )
 
 
@@ -130,7 +131,7 @@ def _average(figures: Figures, weights: IntArray, share: Callable[[IntArray, Int
     return scores
 
 
-def _average_one(figures: list[Figure], weights: list[int], share: Callable[[int, int], int]) -> int:
+def _average_one(weights: list[int], share: Callable[[int, int], int], figures: list[Figure]) -> int:
     total = summed = 0
     for which, allocatable, _, requested in figures:
         summed += share(requested, allocatable) * weights[which]
@@ -148,7 +149,7 @@ def _by_curve(figures: Figures, weights: IntArray, curve: IntArray) -> Scores:
     return rounded((scores * counted).sum(axis=0) / np.maximum(total, 1))
 
 
-def _by_curve_one(figures: list[Figure], weights: list[int], curve: list[int]) -> int:
+def _by_curve_one(weights: list[int], curve: list[int], figures: list[Figure]) -> int:
     total = summed = 0
     for which, allocatable, _, requested in figures:
         score = curve[100 if requested > allocatable else requested * 100 // allocatable]

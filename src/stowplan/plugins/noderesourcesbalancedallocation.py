@@ -56,7 +56,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)
-        figures = resources.look_at(cycle.table, row, with_defaults=False)
+        figures = resources.look_at(cycle.table, row, False)
         half = MAX_NODE_SCORE // 2
         if len(figures) == 2:
             (_, cpu, cpu_used, cpu_then), (_, memory, memory_used, memory_then) = figures

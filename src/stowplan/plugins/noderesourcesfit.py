@@ -178,7 +178,7 @@ class NodeResourcesFit(Plugin):
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)
-        return self._score_one(resources.look_at(cycle.table, row, with_defaults=True))
+        return self._score_one(resources.look_at(cycle.table, row, True))
 
     def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
         return pod.template.asked(self._resources, non_zero=True, pod_level=False)

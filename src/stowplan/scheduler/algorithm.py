@@ -1,7 +1,7 @@
 """Finding a node for one pod: filters, extenders, scores, and the choice among the best."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
@@ -37,7 +37,7 @@ class Found:
     row: int | None = None
     ties: int = 0
     extender_scores: Sequence[ExtenderScores] = ()
-    shifts: emptynodes.Difference = field(default_factory=dict)
+    shifts: emptynodes.Difference | None = None
     totals: IntColumn | None = None
     extenders_rejected: bool = False
 
@@ -51,7 +51,7 @@ class Found:
     def scores(self, rows: Rows) -> dict[str, list[int]]:
         """What each plugin gave all the feasible rows, times its weight."""
         scores = self.evaluation.scores(rows)
-        for plugin, shifts in self.shifts.items():
+        for plugin, shifts in (self.shifts or {}).items():
             scores[plugin] = [score + shift for score, shift in zip(scores[plugin], shifts, strict=True)]
         return scores
 
@@ -93,7 +93,8 @@ class Algorithm:
     ) -> Found:
         """Search without asking extenders. Raises PluginError."""
         evaluation = framework.screen(pod, nominations, nominated_row)
-        self._sample(framework, evaluation)
+        if framework.profile.percentage_of_nodes_to_score is not None:
+            self._sample(framework, evaluation)
         if self._timer is not None and self._journal.shows(2):
             self.filtered_at = self._timer()
         framework.rank(evaluation)
@@ -130,10 +131,8 @@ class Algorithm:
     def _choose(self, evaluation: Evaluation) -> Found:
         if not evaluation.feasible_count:
             return Found(evaluation)
-        if not evaluation.scored:
-            return Found(evaluation, evaluation.pick(0), 1)
-        ties = evaluation.best()[1]
-        return Found(evaluation, evaluation.pick(self._rng.randrange(ties) if ties > 1 else 0), ties)
+        row, ties = evaluation.choose(self._rng.randrange)
+        return Found(evaluation, row, ties)
 
     # Extenders
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -48,9 +48,17 @@ class _FilterSums(NamedTuple):
     affinity: tuple[DomainSums, ...]
     anti_affinity: tuple[DomainSums, ...]
     existing: tuple[DomainSums, ...]
+    all: tuple[DomainSums, ...]
+    """The above together."""
 
-    def all(self) -> tuple[DomainSums, ...]:
-        return (*self.affinity, *self.anti_affinity, *self.existing)
+    @classmethod
+    def of(
+        cls,
+        affinity: tuple[DomainSums, ...],
+        anti_affinity: tuple[DomainSums, ...],
+        existing: tuple[DomainSums, ...],
+    ) -> Self:
+        return cls(affinity, anti_affinity, existing, (*affinity, *anti_affinity, *existing))
 
 
 class _FilterState(NamedTuple):
@@ -102,7 +110,7 @@ class InterPodAffinity(Plugin):
             memo.filter_sums = self._filter_sums(cycle, memo.own, pod)
             memo.filter_kind_version = kind.version
         own, sums = memo.own, memo.filter_sums
-        everything = sums.all()
+        everything = sums.all
         if not everything:
             return SKIP
         for entry in everything:
@@ -149,7 +157,7 @@ class InterPodAffinity(Plugin):
             return ALL_ROWS
         if before.positions == now.positions:
             return NO_ROWS
-        return changed_rows(now.sums.all(), before.positions, now.positions, cycle.table.rows_in_use)
+        return changed_rows(now.sums.all, before.positions, now.positions, cycle.table.rows_in_use)
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         """Yes, unless the pod wants to be near others: it may be their company that made a node pass."""
@@ -224,7 +232,7 @@ class InterPodAffinity(Plugin):
     def _filter_sums(cycle: Cycle, own: OwnTerms, pod: PodInfo) -> _FilterSums:
         table = cycle.table
         existing = groups_of(pod.template.kind, TermRole.REQUIRED_ANTI_AFFINITY)
-        return _FilterSums(
+        return _FilterSums.of(
             sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
             sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True),
             sums_by_key(table, ((group, 1) for group in existing), only_presence=True),

@@ -10,7 +10,7 @@ from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.events import EventRegistration
 from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
+from stowplan.framework.status import SKIP_CLASS, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import PodTopologySpreadArgs
 from stowplan.plugins.args.pod_topology_spread import SYSTEM_DEFAULTING
 from stowplan.plugins.nodeaffinity import node_demands
@@ -84,7 +84,7 @@ class PodTopologySpread(Plugin):
             except SelectorError as cause:
                 return error(f"get constraints from pod: {cause}")
         if not memo.hard:
-            return SKIP
+            return SKIP_CLASS
         topology = cycle.table.topology_version
         for position, counted in enumerate(memo.hard):
             version = (topology, counted.counter.counts.version)
@@ -126,7 +126,7 @@ class PodTopologySpread(Plugin):
         if memo is None:
             memo = self._start(cycle, pod)
         if not memo.soft:
-            return SKIP
+            return SKIP_CLASS
         requires_all = self._constraints(pod).requires_all
         topology = cycle.table.topology_version
         basis = (topology, cycle.feasible_version)
