@@ -15,21 +15,19 @@ class ChangeLog:
     fallen behind that far is told to look at everything again.
     """
 
-    __slots__ = ("_base", "_limit", "_rows")
+    __slots__ = ("_base", "_limit", "_rows", "position")
 
     def __init__(self, limit: int = 65536) -> None:
         self._rows: list[int] = []
         self._base = 0
         self._limit = limit
-
-    @property
-    def position(self) -> int:
+        self.position = 0
         """Where a reader who has seen everything stands."""
-        return self._base + len(self._rows)
 
     def append(self, row: int) -> None:
         rows = self._rows
         rows.append(row)
+        self.position += 1
         if len(rows) > self._limit:
             half = len(rows) // 2
             del rows[:half]

@@ -106,8 +106,11 @@ class Feasibility:
         ):
             return False
         rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
-        if rows is None or not all(column.find_stale(cycle) for column in self._coupled):
+        if rows is None:
             return False
+        for column in self._coupled:
+            if not column.find_stale(cycle):
+                return False
         self._usage_position = table.usage_log.position
         revisit: list[int] = []
         if self._revisit:

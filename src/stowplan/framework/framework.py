@@ -35,10 +35,14 @@ _serials = count()
 
 
 class _Latest(NamedTuple):
-    """The class of the last pod, where its template says it all: most pods come right after one like them."""
+    """The class of the last pod, and what made it one: most pods come right after another one like them.
+
+    `signatures` are those of the plugins that look beyond the template.
+    """
 
     template: PodTemplate
     version: int
+    signatures: tuple[Hashable, ...]
     pod_class: PodClass
 
 
@@ -249,9 +253,13 @@ class Framework:
     def _class_of(self, pod: PodInfo) -> PodClass:
         """The class of a pod, found or begun."""
         latest = self._latest
+        template = pod.template
+        signing = self._by_pod if template.volumes else self._by_plain_pod
+        signatures = tuple([_signature(plugin, pod) for plugin in signing])
         if (
             latest is not None
-            and pod.template is latest.template
+            and template is latest.template
+            and signatures == latest.signatures
             and self.table.lookups.groups_version == latest.version
             and self.table.capacity == latest.pod_class.capacity
             and not latest.pod_class.released
@@ -259,16 +267,11 @@ class Framework:
             return latest.pod_class
         key, by_template = self._template_key(pod)
         unsigned = list(by_template)
-        signing = self._by_pod if pod.template.volumes else self._by_plain_pod
         if signing:
-            fragments = []
-            for plugin in signing:
-                fragment = _signature(plugin, pod)
-                if isinstance(fragment, Unsigned):
-                    unsigned.append(plugin.name)
-                else:
-                    fragments.append((plugin.name, fragment))
-            key = (key, tuple(fragments), tuple(unsigned))
+            unsigned += [
+                plugin.name for plugin, part in zip(signing, signatures, strict=True) if part is UNSIGNED
+            ]
+            key = (key, signatures)
         pod_class = self._classes.get(key) if self._reuse else None
         if pod_class is not None and pod_class.capacity != self.table.capacity:
             self._classes.drop(pod_class)
@@ -276,8 +279,8 @@ class Framework:
         if pod_class is None:
             pod_class = self._new_class(key, frozenset(unsigned))
             self._classes.put(pod_class)
-        elif not signing:
-            self._latest = _Latest(pod.template, self.table.lookups.groups_version, pod_class)
+        else:
+            self._latest = _Latest(template, self.table.lookups.groups_version, signatures, pod_class)
         return pod_class
 
     def _template_key(self, pod: PodInfo) -> tuple[Hashable, tuple[str, ...]]:
@@ -356,6 +359,8 @@ def _signature(plugin: Plugin, pod: PodInfo) -> Hashable:
     """What a plugin reads of a pod, made sure that it can be looked up."""
     try:
         signature = plugin.sign(pod)
+        if isinstance(signature, Unsigned):
+            return UNSIGNED
         hash(signature)
     except Exception as cause:
         message = f'signing a pod with plugin "{plugin.name}": {type(cause).__name__}: {cause}'

@@ -5,7 +5,6 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from stowplan.framework.beside import BesideVerdicts
-from stowplan.framework.cycle import NOBODY
 from stowplan.framework.feasibility import Feasibility
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.preference import Preference
@@ -24,6 +23,14 @@ class Settled(NamedTuple):
     skipped: frozenset[str]
     states: dict[str, Any]
     asking: tuple[Plugin, ...]
+    unions: dict[tuple[str, ...], frozenset[str]]
+
+    def skipped_with(self, others: tuple[str, ...]) -> frozenset[str]:
+        """Who skips a pod if these do so beside; the very same set whenever it is the same plugins."""
+        found = self.unions.get(others)
+        if found is None:
+            found = self.unions[others] = self.skipped.union(others)
+        return found
 
 
 class PodClass:
@@ -45,8 +52,6 @@ class PodClass:
         "released",
         "settled_pre_filters",
         "settled_pre_scores",
-        "skipped",
-        "skipped_score",
         "unsigned",
     )
 
@@ -66,9 +71,6 @@ class PodClass:
         self.preference = preference
         self.memos: dict[str, Any] = {}
         self.released = False
-        self.skipped: frozenset[str] = NOBODY
-        self.skipped_score: frozenset[str] = NOBODY
-        """Who skipped the last pod: the very same sets while it is the same plugins."""
         self.asked: dict[str, tuple[frozenset[str], Tally]] = {}
         """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None

@@ -1,5 +1,6 @@
 """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,10 +36,9 @@ class Preference:
         "_coupled",
         "_feasible",
         "_feasible_version",
-        "_live",
         "_local",
         "_node_position",
-        "_normalizing",
+        "_scaled",
         "_skipped",
         "_sums",
         "_table",
@@ -66,10 +66,9 @@ class Preference:
         self._usage_position = -1
         self._skipped: frozenset[str] | None = None
         self._by_one = all(column.reusable and not column.by_node for column in columns)
-        self._live: list[ScoreColumn] = []
         self._local: list[ScoreColumn] = []
         self._coupled: list[ScoreColumn] = []
-        self._normalizing: list[ScoreColumn] = []
+        self._scaled: list[ScoreColumn] = []
         self._unproven = [column for column in columns if not column.trusted]
 
     def sync(self, cycle: Cycle) -> None:
@@ -83,11 +82,9 @@ class Preference:
         if not self._by_one or not self._sync_usage(cycle, feasible, flipped):
             self._sync_many(cycle, feasible, flipped)
             self._skipped = cycle.skipped_score
-            self._live = live = [column for column in self.columns if column.active]
-            watching = [column for column in live if column.traits.watches]
+            watching = [column for column in self.columns if column.active and column.traits.watches]
             self._local = [column for column in watching if column.traits.row_local]
             self._coupled = [column for column in watching if not column.traits.row_local]
-            self._normalizing = [column for column in live if column.normalizes]
 
     def _sync_usage(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> bool:
         """The usual case: only the usage of a few rows changed, and whatever follows from it for feasibility.
@@ -110,7 +107,14 @@ class Preference:
         touched = rows
         if self._coupled or len(flipped):
             touched = self._touched(rows, NO_ROWS if many_flipped else flipped)
-        if self._score_again(cycle, feasible, rows, touched, many_flipped):
+        befores = [column.raw_scores(touched) for column in self._scaled] if self._scaled else ()
+        rewritten = self._score_again(cycle, feasible, rows)
+        if befores:
+            rewritten = self._scale(cycle, feasible, touched, befores, many_flipped) or rewritten
+        if self._unproven:
+            some = [row for row in touched if feasible.item(row)]
+            self._check(feasible if rewritten or many_flipped else np.array(some, dtype=np.intp))
+        if rewritten:
             self._total_all(feasible)
             return True
         self._total_few(feasible, touched)
@@ -128,38 +132,45 @@ class Preference:
                 others += column.stale_rows.tolist()
         return list({*rows, *others}) if others else rows
 
-    def _score_again(
-        self, cycle: Cycle, feasible: BoolColumn, rows: list[int], touched: list[int], many_flipped: bool
-    ) -> bool:
-        """Ask about a few rows again, and make final scores of it; True if all rows have others now."""
+    def _score_again(self, cycle: Cycle, feasible: BoolColumn, rows: list[int]) -> bool:
+        """Ask about a few rows again; True if a plugin that gave every row the same does so no more."""
         table = self._table
-        scaled = [column for column in self._normalizing if column.raw is not None]
-        befores = [column.raw_scores(touched) for column in scaled]
-        rewritten = False
+        differs = False
         for column in self._local:
-            rewritten = column.compute_few(table, cycle, rows) or rewritten
+            differs = column.compute_few(table, cycle, rows) or differs
         for column in self._coupled:
             again = rows if column.traits.reads_usage else []
             if len(column.stale_rows):
                 again = [*again, *column.stale_rows.tolist()]
             if again:
-                rewritten = column.compute_few(table, cycle, again) or rewritten
+                differs = column.compute_few(table, cycle, again) or differs
             column.state = column.found
-        if scaled:
-            was = [self._feasible.item(row) for row in touched]
-            now = [feasible.item(row) for row in touched]
-            for column, before in zip(scaled, befores, strict=True):
-                if many_flipped or not column.adjust(touched, before, was, now):
-                    column.find_extremes(feasible)
-                rewritten = column.normalize(cycle, np.array(touched, dtype=np.intp)) or rewritten
-        if rewritten:
-            for column in self._normalizing:
-                if column.extremes is None:
+        if differs:
+            for column in (*self._local, *self._coupled):
+                if column.normalizes and column.extremes is None:
                     column.find_extremes(feasible)
                     column.normalize(cycle, None)
-        if self._unproven:
-            some = [row for row in touched if feasible.item(row)]
-            self._check(feasible if rewritten or many_flipped else np.array(some, dtype=np.intp))
+        return differs
+
+    def _scale(
+        self,
+        cycle: Cycle,
+        feasible: BoolColumn,
+        rows: list[int],
+        befores: Sequence[list[int]],
+        many_flipped: bool,
+    ) -> bool:
+        """Normalize scores again after some rows' changed; True if that gave all rows other ones.
+
+        `befores` are the rows' scores before that, by column.
+        """
+        rewritten = False
+        was = [self._feasible.item(row) for row in rows]
+        now = [feasible.item(row) for row in rows]
+        for column, before in zip(self._scaled, befores, strict=True):
+            if many_flipped or not column.adjust(rows, before, was, now):
+                column.find_extremes(feasible)
+            rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten
         return rewritten
 
     def _check(self, rows: BoolColumn | Rows) -> None:
@@ -285,6 +296,7 @@ class Preference:
         """Tell the plugins that give every row the same from those that do not."""
         active = [column for column in self.columns if column.active]
         self.varying = [(column.final, column.weight) for column in active if column.final is not None]
+        self._scaled = [column for column in active if column.normalizes and column.raw is not None]
         shares = tuple(
             Share(
                 column.plugin.name,

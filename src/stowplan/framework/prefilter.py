@@ -8,6 +8,7 @@ from stowplan.framework.plugin import Plugin, PreFilterResult
 from stowplan.framework.status import Code, Status
 
 PreFilterAnswer = Status | PreFilterResult | None
+_ANSWERS = (Status, PreFilterResult)
 
 
 def ask_pre_filter(plugin: Plugin, cycle: Cycle) -> PreFilterAnswer:
@@ -20,7 +21,7 @@ def ask_pre_filter(plugin: Plugin, cycle: Cycle) -> PreFilterAnswer:
         raise
     except Exception as cause:
         raise _failure(plugin, f"{type(cause).__name__}: {cause}") from cause
-    if answer is None or isinstance(answer, Status | PreFilterResult):
+    if answer is None or isinstance(answer, _ANSWERS):
         if watch is not None:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
             watch.plugin(plugin.name, "PreFilter", code.label, watch.timer() - began)

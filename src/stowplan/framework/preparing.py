@@ -18,39 +18,37 @@ from stowplan.framework.status import SKIP_CLASS, Code, Status, unresolvable
 def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> PreFiltering:
     """What PreFilter plugins say together. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_filters
-    if settled is None:
-        return _first_pre_filter(plugins, cycle, pod_class)
-    cycle.skipped = settled.skipped
-    cycle.adopt(settled.states)
+    asked = plugins
+    if settled is not None:
+        cycle.adopt(settled.states)
+        asked = settled.asking
     result = NOTHING_SAID
-    for plugin in settled.asking:
-        answer = ask_pre_filter(plugin, cycle)
-        if answer is not None:
-            result, go_on = _heed(plugin, answer, cycle, result)
-            if not go_on:
-                break
-    if cycle.skipped == pod_class.skipped:
-        cycle.skipped = pod_class.skipped
-    else:
-        pod_class.skipped = cycle.skipped
-    return result
-
-
-def _first_pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> PreFiltering:
-    """The same for the first pod of a class; what holds for the next ones too is kept with the class."""
-    result = NOTHING_SAID
-    complete = True
+    skipping: tuple[str, ...] = ()
     alike: list[Plugin] = []
-    for plugin in plugins:
+    complete = True
+    for plugin in asked:
         answer = ask_pre_filter(plugin, cycle)
-        if plugin.constant_pre_filter and isinstance(answer, PreFilterResult):
-            complete = False
-        if answer is SKIP_CLASS:
-            alike.append(plugin)
-        if answer is not None:
-            result, go_on = _heed(plugin, answer, cycle, result)
-            if not go_on:
-                return result
+        if answer is None:
+            continue
+        if isinstance(answer, PreFilterResult):
+            complete = complete and not plugin.constant_pre_filter
+            result = _narrowed(result, plugin, answer.node_names)
+            if result.status is not None:
+                break
+        elif answer.code is Code.SKIP:
+            skipping += (plugin.name,)
+            if answer is SKIP_CLASS:
+                alike.append(plugin)
+        elif answer.code.is_rejection:
+            result = result._replace(status=answer.by(plugin.name))
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                break
+        elif answer.code is not Code.SUCCESS:
+            raise PluginError(plugin.name, f'running PreFilter plugin "{plugin.name}": {answer.message}')
+    if settled is not None:
+        cycle.skipped = settled.skipped_with(skipping)
+        return result
+    cycle.skipped = frozenset(skipping)
     if complete and result.status is None:
         pod_class.settled_pre_filters = _settle(cycle, pod_class, plugins, alike, "constant_pre_filter")
     return result
@@ -61,9 +59,9 @@ def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> N
     settled = pod_class.settled_pre_scores
     asked = plugins
     if settled is not None:
-        cycle.skipped_score = settled.skipped
         cycle.adopt_score(settled.states)
         asked = settled.asking
+    skipping: tuple[str, ...] = ()
     alike: list[Plugin] = []
     for plugin in asked:
         answer = _ask_pre_score(plugin, cycle)
@@ -71,32 +69,14 @@ def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> N
             continue
         if answer.code is not Code.SKIP:
             raise PluginError(plugin.name, f'running PreScore plugin "{plugin.name}": {answer.message}')
+        skipping += (plugin.name,)
         if answer is SKIP_CLASS:
             alike.append(plugin)
-        cycle.skipped_score |= {plugin.name}
-    if settled is None:
-        pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score")
-    if cycle.skipped_score == pod_class.skipped_score:
-        cycle.skipped_score = pod_class.skipped_score
-    else:
-        pod_class.skipped_score = cycle.skipped_score
-
-
-def _heed(
-    plugin: Plugin, answer: Status | PreFilterResult, cycle: Cycle, result: PreFiltering
-) -> tuple[PreFiltering, bool]:
-    """Take a PreFilter plugin's answer into account; False if the others need not be asked."""
-    if isinstance(answer, PreFilterResult):
-        result = _narrowed(result, plugin, answer.node_names)
-        return result, result.status is None
-    if answer.code is Code.SKIP:
-        cycle.skipped |= {plugin.name}
-    elif answer.code.is_rejection:
-        result = result._replace(status=answer.by(plugin.name))
-        return result, answer.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    elif not answer.is_success:
-        raise PluginError(plugin.name, f'running PreFilter plugin "{plugin.name}": {answer.message}')
-    return result, True
+    if settled is not None:
+        cycle.skipped_score = settled.skipped_with(skipping)
+        return
+    cycle.skipped_score = frozenset(skipping)
+    pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score")
 
 
 def _narrowed(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> PreFiltering:
@@ -136,6 +116,7 @@ def _settle(
         frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
         {plugin.name: read(plugin) for plugin in fixed},
         tuple(plugin for plugin in plugins if plugin not in fixed),
+        {},
     )
 
 

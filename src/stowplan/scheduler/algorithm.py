@@ -95,7 +95,7 @@ class Algorithm:
         evaluation = framework.screen(pod, nominations, nominated_row)
         if framework.profile.percentage_of_nodes_to_score is not None:
             self._sample(framework, evaluation)
-        if self._timer is not None and self._journal.shows(2):
+        if self._journal.detail >= 2 and self._timer is not None:
             self.filtered_at = self._timer()
         framework.rank(evaluation)
         return self._choose(evaluation)
