@@ -12,20 +12,13 @@ from time import perf_counter
 from typing import Any, Final
 
 from stowplan.config.errors import ConfigError
-from stowplan.election import (
-    Announcer,
-    ElectionError,
-    ElectionHealth,
-    Elector,
-    LeaseLostError,
-    Timing,
-    identity,
-    lock_for,
-)
+from stowplan.election import ElectionHealth, Elector, LeaseLostError
 from stowplan.extenders.build import extenders_for
 from stowplan.logs import Journal
 from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients
+from stowplan.run.electing import set_up_election
+from stowplan.run.following import follow
 from stowplan.run.life import Life
 from stowplan.run.options import Options, reload, waiting_for_restart
 from stowplan.run.policymap import read_policy
@@ -36,16 +29,12 @@ from stowplan.run.strays import strays_caught
 from stowplan.scheduler import CacheCorruptedError, Scheduler, Settings
 from stowplan.scheduler.garbage import calm_collector
 from stowplan.serving import ServingError
-from stowplan.serving.stamps import FileStamps
 
 GRACE: Final = 3.0
 """Seconds that bindings under way are given when the process ends."""
 
 RELEASED_WITHIN: Final = 1.0
 """Seconds that giving back the lease may take."""
-
-LOOK_EVERY: Final = 1.0
-"""Seconds between two looks at the configuration file."""
 
 
 def run_process(launch: Launch, environ: Mapping[str, str] = os.environ) -> int:
@@ -155,7 +144,7 @@ class Process:
         async with AsyncExitStack() as stack:
             self._main = await stack.enter_async_context(self._clients.client("scheduler"))
             self._events = await stack.enter_async_context(self._clients.client("scheduler"))
-            await self._set_up_election(stack)
+            await self._take_part_in_election(stack)
             port = Port(self, self._clients)
             try:
                 await stack.enter_async_context(port.open())
@@ -171,7 +160,9 @@ class Process:
         """Schedule when it is our turn, until there is a reason to end."""
         course = asyncio.create_task(self._course(), name="course")
         stopped = asyncio.create_task(self._stop.wait(), name="stop")
-        following = asyncio.create_task(self._follow_file(), name="configuration file")
+        following = asyncio.create_task(
+            follow(lambda: self.options.files, self._reload, self._reload_now), name="configuration file"
+        )
         try:
             await asyncio.wait({course, stopped, following}, return_when=asyncio.FIRST_COMPLETED)
             if stopped.done():
@@ -316,37 +307,21 @@ class Process:
         self.metrics.show(scheduler.context.metrics)
         return life
 
-    async def _set_up_election(self, stack: AsyncExitStack) -> None:
-        election = self.options.election
-        if not election.leader_elect:
+    async def _take_part_in_election(self, stack: AsyncExitStack) -> None:
+        if not self.options.election.leader_elect:
             return
-        try:
-            timing = Timing.of(election)
-            client = await stack.enter_async_context(
-                self._clients.client("leader-election", timeout=timing.request_timeout)
-            )
-            me = identity(self._hostname, self._rng)
-            lock = lock_for(
-                election.resource_lock, client, election.resource_namespace, election.resource_name, me
-            )
-        except ElectionError as error:
-            raise ConfigError("election", str(error)) from None
         component = self.prepared.built.profiles[0].scheduler_name
-        announcer = Announcer(
-            self._main,
-            component,
+        self.elector = elector = await set_up_election(
+            stack,
+            self._clients,
+            self.options.election,
+            announced_by=component,
+            announced_with=self._main,
+            hostname=self._hostname,
             clock=self.clock,
-            rng=random.Random(self._rng.getrandbits(64)),
+            rng=self._rng,
             journal=self.journal,
-        )
-        stack.push_async_callback(announcer.drain, RELEASED_WITHIN)
-        self.elector = elector = Elector(
-            lock,
-            timing,
-            clock=self.clock,
-            rng=random.Random(self._rng.getrandbits(64)),
-            journal=self.journal,
-            announcer=announcer,
+            announcements_within=RELEASED_WITHIN,
         )
         self.election_health.watch(elector)
         self.metrics.watch_election(
@@ -358,31 +333,6 @@ class Process:
             self._life.scheduler.debugger.tell()
 
     # The configuration file
-
-    async def _follow_file(self) -> None:
-        """Read the file again when it changes, and when somebody asks for it."""
-        files = self.options.files
-        stamps = FileStamps(files)
-        while True:
-            try:
-                async with asyncio.timeout(LOOK_EVERY):
-                    await self._reload.wait()
-            except TimeoutError:
-                if not stamps.changed():
-                    continue
-                await self._until_calm(stamps)
-            self._reload.clear()
-            stamps.changed()
-            await self._reload_now()
-            if self.options.files != files:
-                files = self.options.files
-                stamps = FileStamps(files)
-
-    async def _until_calm(self, stamps: FileStamps) -> None:
-        """Whoever writes a file may not be done with it."""
-        await asyncio.sleep(LOOK_EVERY / 10)
-        while stamps.changed():
-            await asyncio.sleep(LOOK_EVERY / 10)
 
     async def _reload_now(self) -> None:
         """Have a new scheduler, set up as the file says, take over from the old one; or keep that."""
