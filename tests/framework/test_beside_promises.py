@@ -7,6 +7,7 @@ import pytest
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.framework import Framework
+from stowplan.plugins.nodedeclaredfeatures import USER_NAMESPACES_HOST_NETWORK
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, cluster, node, pod
 
@@ -53,3 +54,18 @@ def said(framework: Framework, asking: PodBuilder, promised: dict[int, list[PodI
     """The verdict on every node, and the nodes that are left."""
     evaluation = framework.evaluate(framework.table.info(asking.obj()), promised)
     return [evaluation.status(row) for row in range(2)], evaluation.feasible_rows.tolist()
+
+
+def test_a_node_that_changes_in_nothing_but_its_status_is_looked_at_again() -> None:
+    needing = pod("w").requests(cpu=1).spec(host_network=True, host_users=False)
+    world = cluster(nodes=[node("n").capacity(cpu=6), node("m").capacity(cpu=6)])
+    table, keeping = world.table, world.frameworks["default-scheduler"]
+    row = table.row_of("n")
+    assert row is not None
+    nominations = {row: [promise(table, "p", 3)]}
+    before = said(keeping, needing, nominations)
+    table.put_node(node("n").capacity(cpu=6).features(USER_NAMESPACES_HOST_NETWORK).obj())
+    after = said(keeping, needing, nominations)
+    assert before != after
+    fresh = Framework(keeping.profile, table, in_tree_registry(), reuse=False)
+    assert after == said(fresh, needing, nominations)
