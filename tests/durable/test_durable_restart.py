@@ -185,7 +185,7 @@ def test_whatever_happens_every_life_goes_on_from_the_state_and_the_history_of_t
 def _same(last: Life, life: Life, log: int) -> None:
     """The same state, and what is resumed from the log is as it was; the last `log` entries are there."""
     assert everything(life.store) == everything(last.store)
-    sure = last.store.version - log + len(life.store._past.gaps)
+    sure = last.store.version - log + len(life.store._collections.past.gaps)
     for resource in (PODS, CONFIG_MAPS):
         for version in range(max(0, last.store.version - 15), last.store.version + 1):
             now = seen_since(life.store, resource, version)

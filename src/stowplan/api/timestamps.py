@@ -22,7 +22,7 @@ def _of_second(second: int) -> str:
 def micro_timestamp(seconds: float) -> str:
     """A time in microseconds, such as `2026-11-15T19:41:23.466883Z`: events and leases have these."""
     second, fraction = divmod(round(seconds * 1e6), 1_000_000)
-    return f"{_of_second(second)}.{fraction:06d}Z"
+    return f"{_of_second(second)}.{str(fraction).zfill(6)}Z"
 
 
 def seconds_of(text: str) -> float:

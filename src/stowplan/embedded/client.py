@@ -114,7 +114,8 @@ class InProcessClient(Client):
         self._store.delete(resource, namespace, name, options)
 
     async def bind(self, binding: Binding) -> None:
-        self._store.bind(binding.namespace, binding.name, binding)
+        named = binding.metadata
+        self._store.bind(named.namespace, named.name, binding)
 
 
 class InProcessWatch(Generic[T]):

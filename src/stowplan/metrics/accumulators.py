@@ -40,7 +40,7 @@ class Distribution:
     __slots__ = ("_also", "_bounds", "_counts", "_total", "_unsorted")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
+        self._bounds = np.array(bounds, dtype=np.float64)
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
         self._unsorted: list[float] = []
@@ -81,7 +81,7 @@ class Distribution:
 
     def _sort(self, values: Sequence[float]) -> None:
         self._total = sum(values, self._total)
-        places = np.searchsorted(self._bounds, values)
+        places = self._bounds.searchsorted(values)
         found = np.bincount(places, minlength=len(self._counts))
         self._counts = [before + more for before, more in zip(self._counts, found.tolist(), strict=True)]
         if self._also is not None:

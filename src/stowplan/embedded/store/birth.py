@@ -25,10 +25,10 @@ _PHASES: Final = {
 def give_first_status(resource: Resource, obj: Json, stamp: str) -> None:
     """Give a new object the status that is the server's to give.
 
-    Kinds without a status subresource keep what they came with, and so do nodes, which register
+    Only for kinds with a status subresource: others keep what they came with. So do nodes, which register
     themselves with their capacity.
     """
-    if not resource.status or resource == NODES:
+    if resource == NODES:
         return
     obj.pop("status", None)
     phase = _PHASES.get(resource)

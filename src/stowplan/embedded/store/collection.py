@@ -1,11 +1,12 @@
 """All objects of one resource, the history of their changes, and who watches them."""
 
+import sys
 from collections import deque
 
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.api.timestamps import seconds_of
 from stowplan.embedded.store.changes import DELETED, NO_PAST, Change, History, Past
@@ -89,10 +90,15 @@ class Collection:
     def leave(self, watcher: Watcher) -> None:
         self.watchers = tuple(other for other in self.watchers if other is not watcher)
 
-    def expect_expiry(self, key: Key, uid: str, now: float) -> None:
-        """Remember when a new object is to be forgotten, if its kind is forgotten at all."""
-        if self.resource.lifetime is not None:
-            self._expiries.append(_Expiry(now + self.resource.lifetime, key, uid))
+    def expect_expiry(self, key: Key, uid: str, now: float, limit: int = sys.maxsize) -> bool:
+        """Remember when a new object is to be forgotten, if its kind is forgotten at all.
+
+        True if the time of any is over, or there are too many: see `expired`.
+        """
+        expiries, lifetime = self._expiries, self.resource.lifetime
+        if lifetime is not None:
+            expiries.append(_Expiry(now + lifetime, key, uid))
+        return len(expiries) > limit or (bool(expiries) and expiries[0].time <= now)
 
     def expect_all_to_expire(self) -> None:
         """Remember the same of everything there is, in the order in which it was created."""
@@ -110,3 +116,31 @@ class Collection:
             if obj is not None and obj["metadata"]["uid"] == entry.uid:
                 due.append(entry.key)
         return due
+
+
+class Collections(dict[Resource, Collection]):
+    """The collections by resource. One of a resource that the catalogue has comes into being when asked for.
+
+    Any other is an `ApiError` 404. Who only knows where a custom resource is served, and not the kind of its
+    objects, may read it too.
+    """
+
+    def __init__(self, catalogue: Catalogue, history: int) -> None:
+        super().__init__()
+        self._catalogue = catalogue
+        self._history = history
+        self.past = NO_PAST
+
+    def begin_after(self, past: Past) -> None:
+        """Start anew, after an earlier life."""
+        self.past = past
+        self.clear()
+
+    def __missing__(self, resource: Resource) -> Collection:
+        if resource.custom and not resource.kind:
+            resource = self._catalogue.named(resource.dotted) or resource
+        if resource not in self._catalogue:
+            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+        if resource not in self:
+            self[resource] = Collection(resource, self._history, self.past)
+        return self[resource]

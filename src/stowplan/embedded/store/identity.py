@@ -4,8 +4,12 @@ import random
 from math import inf
 from typing import Final
 
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
 from stowplan.api.timestamps import timestamp
 from stowplan.clock import Clock
+from stowplan.embedded.store.objects import Key
+from stowplan.embedded.store.replacing import NEVER_GIVEN
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX: Final = 5
@@ -37,15 +41,34 @@ class Registrar:
     def stamp(self) -> str:
         """The current time as objects carry it, written out once a second."""
         now = self._clock.now()
-        if now >= self._next_stamp:
-            self._stamp = timestamp(now)
-            self._next_stamp = now // 1 + 1
+        return self._stamp if now < self._next_stamp else self._stamp_of(now)
+
+    def _stamp_of(self, now: float) -> str:
+        self._stamp = timestamp(now)
+        self._next_stamp = now // 1 + 1
         return self._stamp
 
-    def uid(self) -> str:
-        """A random (version 4) UUID."""
-        digits = (self._rng.getrandbits(128) & _CHANCE | _VERSION_4).to_bytes(16).hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    def birth_certificate(self, resource: Resource, metadata: Json, key: Key) -> Json:
+        """The metadata of a new object: what its creator may say, and what is the server's to say.
+
+        Its uid is a random (version 4) UUID.
+        """
+        if NEVER_GIVEN.isdisjoint(metadata):
+            born = {**metadata}
+        else:
+            born = {field: value for field, value in metadata.items() if field not in NEVER_GIVEN}
+        namespace, born["name"] = key
+        if namespace:
+            born["namespace"] = namespace
+        else:
+            born.pop("namespace", None)
+        pairs = (self._rng.getrandbits(128) & _CHANCE | _VERSION_4).to_bytes(16).hex("-", 2)
+        born["uid"] = f"{pairs[:4]}{pairs[5:29]}{pairs[30:34]}{pairs[35:]}"
+        if resource.generation:
+            born["generation"] = 1
+        now = self._clock.now()
+        born["creationTimestamp"] = self._stamp if now < self._next_stamp else self._stamp_of(now)
+        return born
 
     def name(self, base: str) -> str:
         """A name that begins with `base`, cut to what names may be long, and ends by chance."""

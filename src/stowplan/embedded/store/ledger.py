@@ -1,14 +1,14 @@
 """The current state, its versions and its history: every change goes through here and is told from here."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import EVERY_OBJECT, Json, Selection
-from stowplan.embedded.store.changes import ADDED, DELETED, MODIFIED, NO_PAST, Change, bookmark
-from stowplan.embedded.store.collection import Collection
+from stowplan.embedded.store.changes import ADDED, DELETED, MODIFIED, Change, bookmark
+from stowplan.embedded.store.collection import Collection, Collections
 from stowplan.embedded.store.journal import Journal, Kept, change_of
 from stowplan.embedded.store.objects import Key, with_metadata
 from stowplan.embedded.store.selecting import Predicate, predicate
@@ -28,17 +28,15 @@ class Ledger:
         self.catalogue = catalogue
         self.version = 0
         self.journal: Journal | None = None
-        self._history = history
-        self._past = NO_PAST
-        self._collections: dict[Resource, Collection] = {}
+        self._collections = Collections(catalogue, history)
+        self._collection: Callable[[Resource], Collection] = self._collections.__getitem__
         self._untold: deque[tuple[Collection, Change]] = deque()
         self._telling = False
         self._rehearsing = False
 
     def restore(self, kept: Kept) -> None:
         """Go on where an earlier life ended. Only for a ledger in which nothing has been written."""
-        self._past = kept.past
-        self._collections.clear()
+        self._collections.begin_after(kept.past)
         for entry in kept.objects:
             if entry.object is not None:
                 self._collection(entry.resource).put_back(entry.key, entry.object)
@@ -106,22 +104,6 @@ class Ledger:
         if not self._telling:
             self._tell()
 
-    def _collection(self, resource: Resource) -> Collection:
-        """The collection of a resource. Raises `ApiError` 404 for one the catalogue does not have.
-
-        Who only knows where a custom resource is served, and not the kind of its objects, may read it too.
-        """
-        collection = self._collections.get(resource)
-        if collection is not None:
-            return collection
-        if resource.custom and not resource.kind:
-            resource = self.catalogue.named(resource.dotted) or resource
-        if resource not in self.catalogue:
-            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
-        if resource not in self._collections:
-            self._collections[resource] = Collection(resource, self._history, self._past)
-        return self._collections[resource]
-
     def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[Change]:
         """Everything there is, as if it were added now, and the bookmark that says that this was all."""
         added = [
@@ -129,16 +111,8 @@ class Ledger:
         ]
         return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
 
-    def _write(self, collection: Collection, key: Key, obj: Json, old: Json | None = None) -> None:
-        """Make an object the current one of its key, where `old` stood.
-
-        It must be the store's own, metadata and all, and not given out yet: it gets its version on the spot.
-        """
-        if not self._rehearsing:
-            self._change(collection, key, ADDED if old is None else MODIFIED, obj, old)
-
     def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json) -> Json:
-        """The same for an object that may share its metadata with others; gives back the one written."""
+        """Replace an object by one that may share its metadata with others; gives back the one written."""
         if not self._rehearsing:
             obj = with_metadata(obj)
             self._change(collection, key, MODIFIED, obj, old)
@@ -153,7 +127,10 @@ class Ledger:
         return gone
 
     def _change(self, collection: Collection, key: Key, type_: str, obj: Json, old: Json | None) -> None:
-        """Give an object the next version, keep what happened, and have it told."""
+        """Give an object the next version, keep what happened, and have it told. Not to be rehearsed.
+
+        The object must be the store's own, metadata and all, and not given out yet.
+        """
         journal = self.journal
         if journal is not None:
             journal.admit()

@@ -38,13 +38,8 @@ def owned(body: Body | Sequence[Any]) -> Any:
         raise status.bad_request(f"the object provided is not JSON: {error}") from None
 
 
-def owned_object(resource: Resource, body: Body, *, handed_over: bool = False) -> Json:
-    """The body as an object of one kind that belongs to the store alone.
-
-    Data that is `handed_over` is not copied: whoever gave it will not change it any more.
-    """
-    if handed_over and isinstance(body, dict):
-        return checked(resource, body)
+def owned_object(resource: Resource, body: Body) -> Json:
+    """The body as an object of one kind that belongs to the store alone."""
     return checked(resource, owned(body), typed=isinstance(body, Struct))
 
 
@@ -66,7 +61,14 @@ def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
     for section in _SECTIONS:
         if section in obj and not isinstance(obj[section], dict) and obj.pop(section) is not None:
             raise status.bad_request(f"{section}: expected a map")
-    obj["metadata"] = _checked_metadata(obj.get("metadata"), typed)
+    metadata = obj.get("metadata")
+    if type(metadata) is not dict or None in metadata.values() or not _NOT_KEPT.isdisjoint(metadata):
+        metadata = obj["metadata"] = _cleared(metadata)
+    if not typed:
+        try:
+            msgspec.convert(metadata, ObjectMeta)
+        except msgspec.ValidationError as error:
+            raise status.bad_request(f"metadata: {error}") from None
     return obj
 
 
@@ -79,21 +81,13 @@ def _wrong_kind(resource: Resource, obj: Json) -> status.ApiError:
     )
 
 
-def _checked_metadata(metadata: Any, typed: bool) -> Json:
+def _cleared(metadata: Any) -> Json:
+    """The metadata without what is not kept."""
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
         raise status.bad_request("metadata: expected a map")
-    kept: Json = metadata
-    if None in metadata.values() or not _NOT_KEPT.isdisjoint(metadata):
-        kept = {f: value for f, value in metadata.items() if value is not None and f not in _NOT_KEPT}
-    if typed:
-        return kept
-    try:
-        msgspec.convert(kept, ObjectMeta)
-    except msgspec.ValidationError as error:
-        raise status.bad_request(f"metadata: {error}") from None
-    return kept
+    return {f: value for f, value in metadata.items() if value is not None and f not in _NOT_KEPT}
 
 
 def key_of(resource: Resource, metadata: Json, namespace: str = "") -> Key:

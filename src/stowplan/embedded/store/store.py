@@ -23,16 +23,17 @@ from stowplan.embedded.store import binding as bindings
 from stowplan.embedded.store import eviction as evictions
 from stowplan.embedded.store.admission import Admission
 from stowplan.embedded.store.birth import give_first_status
+from stowplan.embedded.store.changes import ADDED, MODIFIED
 from stowplan.embedded.store.collection import Collection
 from stowplan.embedded.store.deletion import deletion_of, ends_with_update
 from stowplan.embedded.store.identity import Registrar
 from stowplan.embedded.store.journal import Kept
 from stowplan.embedded.store.ledger import Ledger
-from stowplan.embedded.store.objects import Body, Key, key_of, owned, owned_object, with_metadata
+from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.paging import FIRST_PAGE, Page, Place, page_of
 from stowplan.embedded.store.patching import patched
 from stowplan.embedded.store.preconditions import check_deletion, check_uid, check_version, other_uid
-from stowplan.embedded.store.replacing import NEVER_GIVEN, replaced
+from stowplan.embedded.store.replacing import replaced
 from stowplan.embedded.store.selecting import predicate
 
 NAME_ATTEMPTS: Final = 8
@@ -109,7 +110,9 @@ class Store(Ledger):
         self, resource: Resource, body: Body, namespace: str = "", *, handed_over: bool = False
     ) -> Json:
         """Create an object; `handed_over`: the body is JSON data that its giver will not change any more."""
-        return self._create(resource, owned_object(resource, body, handed_over=handed_over), namespace)
+        is_ours = handed_over and isinstance(body, dict)
+        obj = checked(resource, body) if is_ours else owned_object(resource, body)
+        return self._create(resource, obj, namespace)
 
     def _create(self, resource: Resource, obj: Json, namespace: str, managed: Sequence[Json] = ()) -> Json:
         collection = self._collection(resource)
@@ -117,20 +120,21 @@ class Store(Ledger):
         key = key_of(resource, metadata, namespace)
         if not key[1]:
             key = (key[0], self._free_name(collection, metadata, key[0]))
-        stamp = self._registrar.stamp()
-        obj["metadata"] = self._birth_certificate(resource, metadata, key, stamp)
+        obj["metadata"] = born = self._registrar.birth_certificate(resource, metadata, key)
         if managed:
-            obj["metadata"]["managedFields"] = managed
+            born["managedFields"] = managed
         if self._admission is not None:
             self._admission.creating(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        give_first_status(resource, obj, stamp)
-        self._write(collection, key, obj)
-        if resource.lifetime is not None and not self._rehearsing:
-            self._forget_expired(collection, key, obj)
+        if resource.status:
+            give_first_status(resource, obj, born["creationTimestamp"])
+        if not self._rehearsing:
+            self._change(collection, key, ADDED, obj, None)
+            if resource.lifetime is not None:
+                self._forget_expired(collection, key, obj)
         return obj
 
     def update(self, resource: Resource, body: Body, *, subresource: str = "", manager: str = "") -> Json:
@@ -237,7 +241,8 @@ class Store(Ledger):
         pod = pods.get(key)
         node = self._collection(NODES).objects.get(("", target))
         bound = bindings.bound(pod, given, target, node, self._registrar.stamp())
-        self._write(pods, key, bound, pod)
+        if not self._rehearsing:
+            self._change(pods, key, MODIFIED, bound, pod)
         return bound
 
     def evict(self, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION) -> Json:
@@ -265,23 +270,6 @@ class Store(Ledger):
             if (namespace, name) not in collection.objects:
                 return name
         raise status.no_free_name(collection.resource, name)
-
-    def _birth_certificate(self, resource: Resource, metadata: Json, key: Key, stamp: str) -> Json:
-        """The metadata of a new object: what its creator may say, and what is the server's to say."""
-        born = {**metadata}
-        if not NEVER_GIVEN.isdisjoint(metadata):
-            for field in NEVER_GIVEN & metadata.keys():
-                del born[field]
-        born["name"] = key[1]
-        if key[0]:
-            born["namespace"] = key[0]
-        else:
-            born.pop("namespace", None)
-        born["uid"] = self._registrar.uid()
-        if resource.generation:
-            born["generation"] = 1
-        born["creationTimestamp"] = stamp
-        return born
 
     def _update_of_nothing(self, resource: Resource, obj: Json, key: Key, subresource: str) -> Json:
         """An update whose object does not exist: some kinds are created that way."""
@@ -314,9 +302,9 @@ class Store(Ledger):
 
     def _forget_expired(self, collection: Collection, key: Key, created: Json) -> None:
         now = self._registrar.now()
-        collection.expect_expiry(key, created["metadata"]["uid"], now)
-        for due in collection.expired(now, self._event_limit):
-            self._remove(collection, due, collection.objects[due])
+        if collection.expect_expiry(key, created["metadata"]["uid"], now, self._event_limit):
+            for due in collection.expired(now, self._event_limit):
+                self._remove(collection, due, collection.objects[due])
 
     def _charge_budget(self, pod: Json, stamp: str) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
