@@ -8,24 +8,23 @@ from hypothesis import strategies as st
 
 from effort import examples
 from stowplan.reporting.aggregation import QUIET, Aggregation
-from stowplan.reporting.event import Event, Series
+from stowplan.reporting.event import Event, Key, Series
 
 
 def event(time: float = 0.0, **fields: Any) -> Event:
     known = {
-        "name": f"p.{time}",
-        "pod_namespace": "d",
-        "pod_name": "p",
         "uid": "u",
         "resource_version": "1",
-        "type": "Warning",
+        "pod_name": "p",
+        "pod_namespace": "d",
         "reason": "FailedScheduling",
         "action": "Scheduling",
-        "note": "no",
+        "type": "Warning",
         "controller": "mine",
-        "instance": "mine-vm",
     }
-    return Event(**{**known, **fields}, time=time)
+    name, note = fields.pop("name", f"p.{time}"), fields.pop("note", "no")
+    key = Key(**{**known, **fields})
+    return Event(key, namespace="d", name=name, note=note, instance="mine-vm", time=time)
 
 
 def count(written: Event | Series | None) -> int | None:
@@ -86,7 +85,7 @@ def test_of_too_many_series_the_one_that_was_quiet_longest_is_forgotten() -> Non
     aggregation.observe(event(uid="0"))
     aggregation.observe(event(uid="new"))
     aggregation.observe(event(uid="new"))
-    assert [series.event.uid for series in aggregation.series] == [*"23456789", "0", "new"]
+    assert [series.event.key.uid for series in aggregation.series] == [*"23456789", "0", "new"]
 
 
 def test_a_series_whose_end_could_not_be_written_goes_on() -> None:
@@ -115,7 +114,7 @@ def test_it_says_what_a_plain_list_of_events_says(steps: list[tuple[str, float, 
         if check:
             over = {key: times for key, times in known.items() if times[-1] < now - QUIET}
             known = {key: times for key, times in known.items() if key not in over}
-            ended = {series.event.uid: series for series in aggregation.end_quiet(now)}
+            ended = {series.event.key.uid: series for series in aggregation.end_quiet(now)}
             assert {key: (len(times), times[-1]) for key, times in over.items() if len(times) > 1} == {
                 key: (series.count, series.last) for key, series in ended.items()
             }

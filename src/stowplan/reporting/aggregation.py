@@ -47,9 +47,9 @@ class Aggregation:
             series.last = event.time
             self._series.move_to_end(key)
             return None
-        recent = self._once.get(event.reason)
+        recent = self._once.get(key.reason)
         if recent is None:
-            recent = self._once[event.reason] = _Recent(self._kept)
+            recent = self._once[key.reason] = _Recent(self._kept)
         first = recent.take_or_put(key, event)
         return event if first is None else self._begin_series(key, Series(first, 2, event.time))
 

@@ -18,62 +18,63 @@ DEFAULT_NAMESPACE: Final = "default"
 NOTE_LIMIT: Final = 1024
 """The longest note an API server takes, in bytes."""
 
+_KIND: Final = EVENTS.kind
 _API_VERSION: Final = EVENTS.api_version
+_POD: Final = PODS.kind
+_POD_VERSION: Final = PODS.api_version
 _CUT_MARK: Final = " ..."
 
 SHORT: Final = NOTE_LIMIT // 4
 """So many characters an API server always takes: none of them is longer than four bytes."""
 
-Key = tuple[str, ...]
+
+class Key(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What makes events the same: what happened, to which state of which pod, and who says so."""
+
+    uid: str
+    resource_version: str
+    pod_name: str
+    pod_namespace: str
+    reason: str
+    action: str
+    type: str
+    controller: str
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happened to a pod. It holds texts only, not the pod, so that it can be kept for long."""
+    """One thing that happened to a pod. It holds texts only, not the pod, so that it can be kept for long.
 
+    `namespace` is where it is written. Of events that are the same the note stays the first one's.
+    """
+
+    key: Key
+    namespace: str
     name: str
-    pod_namespace: str
-    pod_name: str
-    uid: str
-    resource_version: str
-    type: str
-    reason: str
-    action: str
     note: str
-    controller: str
     instance: str
     time: float
 
-    @property
-    def namespace(self) -> str:
-        return self.pod_namespace or DEFAULT_NAMESPACE
-
-    @property
-    def key(self) -> Key:
-        """What makes events the same. The note does not: it stays the first one's."""
-        return (
-            self.uid,
-            self.resource_version,
-            self.pod_name,
-            self.pod_namespace,
-            self.reason,
-            self.action,
-            self.type,
-            self.controller,
-        )
-
     def body(self) -> Json:
+        key = self.key
         return {
-            "kind": EVENTS.kind,
+            "kind": _KIND,
             "apiVersion": _API_VERSION,
-            "metadata": {"name": self.name, "namespace": self.pod_namespace or DEFAULT_NAMESPACE},
+            "metadata": {"name": self.name, "namespace": self.namespace},
             "eventTime": micro_timestamp(self.time),
-            "reportingController": self.controller,
+            "reportingController": key.controller,
             "reportingInstance": self.instance,
-            "action": self.action,
-            "reason": self.reason,
-            "regarding": _reference(self.pod_namespace, self.pod_name, self.uid, self.resource_version),
+            "action": key.action,
+            "reason": key.reason,
+            "regarding": {
+                "kind": _POD,
+                "namespace": key.pod_namespace,
+                "name": key.pod_name,
+                "uid": key.uid,
+                "apiVersion": _POD_VERSION,
+                "resourceVersion": key.resource_version,
+            },
             "note": self.note,
-            "type": self.type,
+            "type": key.type,
             "deprecatedSource": {},
             "deprecatedFirstTimestamp": None,
             "deprecatedLastTimestamp": None,
@@ -105,17 +106,13 @@ class Series(msgspec.Struct, gc=False):
 def reference(pod: Pod) -> Json:
     """A reference to a pod in the state in which it is known here."""
     meta = pod.metadata
-    return _reference(meta.namespace, meta.name, meta.uid, meta.resource_version)
-
-
-def _reference(namespace: str, name: str, uid: str, resource_version: str) -> Json:
     return {
-        "kind": PODS.kind,
-        "namespace": namespace,
-        "name": name,
-        "uid": uid,
-        "apiVersion": PODS.version,
-        "resourceVersion": resource_version,
+        "kind": _POD,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+        "apiVersion": _POD_VERSION,
+        "resourceVersion": meta.resource_version,
     }
 
 

@@ -13,7 +13,7 @@ from stowplan.api.status import ApiError
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.reporting.aggregation import KEPT, QUIET, Aggregation
-from stowplan.reporting.event import SHORT, TYPES, Event, Series, cut
+from stowplan.reporting.event import DEFAULT_NAMESPACE, SHORT, TYPES, Event, Key, Series, cut
 from stowplan.reporting.outbox import LIMIT, Outbox
 
 CHECK_EVERY: Final = QUIET
@@ -141,24 +141,16 @@ class EventRecorder:
         """An event with a name: the pod's and the nanosecond; where that is too long, chance makes it."""
         pod, type, reason, action, note, controller, time = reported
         meta = pod.metadata
+        namespace = meta.namespace
+        key = Key(meta.uid, meta.resource_version, meta.name, namespace, reason, action, type, controller)
         self._last_nanosecond = nanosecond = max(int(time * 1e9), self._last_nanosecond + 1)
         name = f"{meta.name}.{nanosecond:x}"
         if len(name) > LONGEST_NAME:
             name = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-        return Event(
-            name,
-            meta.namespace,
-            meta.name,
-            meta.uid,
-            meta.resource_version,
-            type,
-            reason,
-            action,
-            note if len(note) <= SHORT else cut(note),
-            controller,
-            f"{controller}-{self._hostname}",
-            time,
-        )
+        if len(note) > SHORT:
+            note = cut(note)
+        instance = f"{controller}-{self._hostname}"
+        return Event(key, namespace or DEFAULT_NAMESPACE, name, note, instance, time)
 
     async def _must_retry(self, wanted: Event | Series) -> bool:
         """Write an event or how far a series has come. True if that may work later."""
@@ -224,7 +216,7 @@ class EventRecorder:
     def _give_up(self, wanted: Event | Series, why: str) -> None:
         self.failed += 1
         event = wanted.event if isinstance(wanted, Series) else wanted
-        what = f"{event.reason} of pod {event.pod_namespace}/{event.pod_name}"
+        what = f"{event.key.reason} of pod {event.key.pod_namespace}/{event.key.pod_name}"
         self._report(f"event {event.name} ({what}) was not written: {why}")
 
     def _drop(self, reported: _Reported) -> None:
