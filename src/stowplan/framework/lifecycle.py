@@ -42,7 +42,9 @@ class Lifecycle:
         self._unreserve = list(reversed(self._having(Point.RESERVE, "unreserve")))
         self._permit = self._having(Point.PERMIT, "permit")
         self._pre_bind = self._having(Point.PRE_BIND, "pre_bind")
-        self._bind = self._having(Point.BIND, "bind")
+        self._bind = [
+            (plugin, inspect.iscoroutinefunction(plugin.bind)) for plugin in self._having(Point.BIND, "bind")
+        ]
         self._post_bind = self._having(Point.POST_BIND, "post_bind")
         self._holds_plain = bool(self._permit) or not _all_idle(self._reserve)
         self._prepares_plain = not _all_idle(self._pre_bind)
@@ -152,12 +154,23 @@ class Lifecycle:
         return status
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
-        """Have the first plugin that does not skip the pod bind it."""
+        """Have the first plugin that does not skip the pod bind it.
+
+        Every pod that is bound comes along here. So plugins whose answers are always waited for, as nearly
+        all are, are not put through `_waited_for`.
+        """
         probe = self._probe
         began = 0.0 if probe is None else probe.timer()
         status = SKIP
-        for plugin in self._bind:
-            status = await _waited_for("Bind", plugin, plugin.bind, cycle, pod, node)
+        for plugin, is_waited_for in self._bind:
+            if is_waited_for and cycle.watch is None:
+                try:
+                    answer = await plugin.bind(cycle, pod, node)
+                except Exception as cause:  # noqa: BLE001 - see _answer
+                    answer = error(_told(cause))
+                status = SUCCESS if answer is None else _judge("Bind", plugin, answer)
+            else:
+                status = await _waited_for("Bind", plugin, plugin.bind, cycle, pod, node)
             if status.code is not Code.SKIP:
                 break
         if probe is not None:
@@ -226,7 +239,7 @@ def _status(point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle
 async def _waited_for(
     point: str, plugin: Plugin, method: Callable[..., Any], cycle: Cycle, pod: PodInfo, node: str
 ) -> Status:
-    """What a plugin says that may have to be waited for. Every pod that is bound comes along here."""
+    """What a plugin says that may have to be waited for."""
     watch = cycle.watch
     asked = 0.0 if watch is None else watch.timer()
     try:
@@ -238,8 +251,6 @@ async def _waited_for(
             answer = await answer
         except Exception as cause:  # noqa: BLE001 - see _answer
             answer = error(_told(cause))
-    if answer is None and watch is None:
-        return SUCCESS
     status = _judge(point, plugin, answer)
     _tell(cycle, plugin, point, status, asked)
     return status

@@ -59,10 +59,9 @@ class SchedulerMetrics(QueueMetrics):
         self.pod_groups = PodGroupMetrics(families)
         self._attempts = families.counter("schedule_attempts_total")
         self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
-        self.algorithm: Callable[[float], None] = families.distribution(
-            "scheduling_algorithm_duration_seconds"
-        ).observe
-        """A node was looked for, found or not, in so many seconds."""
+        searches = Gathering(families.histogram("scheduling_algorithm_duration_seconds"))
+        self.algorithm = searches.into(UNLABELLED)
+        """A node was looked for, found or not, in so many seconds. Counted like what `taker` gives is."""
         self._events = families.histogram("event_handling_duration_seconds")
         self._preemptions = families.counter("preemption_attempts_total")
         self._victims = families.distribution("preemption_victims")
@@ -76,7 +75,8 @@ class SchedulerMetrics(QueueMetrics):
         """What `goroutines` counts; for who does it with every pod."""
         self._evaluated = families.counter("plugin_evaluation_total")
         self._evaluations = Evaluations(self._evaluated)
-        for put_aside in (bound, self._took, self._evaluations):
+        self._put_aside = (searches, self._took)
+        for put_aside in (bound, *self._put_aside, self._evaluations):
             families.before_showing(put_aside.settle)
         self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
         self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
@@ -128,8 +128,9 @@ class SchedulerMetrics(QueueMetrics):
         return self._took.into((point, status, profile))
 
     def settle(self) -> None:
-        """Count what was put aside at extension points."""
-        self._took.settle()
+        """Count what was put aside while nodes were looked for."""
+        for gathered in self._put_aside:
+            gathered.settle()
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin was run at an extension point; to be told in the cycles that are sampled."""

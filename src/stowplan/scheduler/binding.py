@@ -156,7 +156,7 @@ class BindingCycle:
         status = await self._bind_by_extender(chosen) if context.extenders else None
         if status is None:
             status = await chosen.profile.lifecycle.bind(chosen.cycle, queued.pod, chosen.node)
-        if not status.is_success:
+        if status.code is not Code.SUCCESS:
             context.journal.info(1, "Failed to bind pod", pod=Ref(queued.key))
             await self._failed(chosen, failed_late(status), announced)
             return

@@ -28,6 +28,8 @@ class Registrar:
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
+        self.latest = -inf
+        """When the last birth certificate was made out."""
         self._stamp = ""
         self._next_stamp = -inf
 
@@ -66,7 +68,7 @@ class Registrar:
         born["uid"] = f"{pairs[:4]}{pairs[5:29]}{pairs[30:34]}{pairs[35:]}"
         if resource.generation:
             born["generation"] = 1
-        now = self._clock.now()
+        self.latest = now = self._clock.now()
         born["creationTimestamp"] = self._stamp if now < self._next_stamp else self._stamp_of(now)
         return born
 

@@ -134,7 +134,9 @@ class Store(Ledger):
         if not self._rehearsing:
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
-                self._forget_expired(collection, key, obj)
+                now, limit = self._registrar.latest, self._event_limit
+                if collection.expect_expiry(key, born["uid"], now, limit):
+                    self._forget(collection, collection.expired(now, limit))
         return obj
 
     def update(self, resource: Resource, body: Body, *, subresource: str = "", manager: str = "") -> Json:
@@ -238,7 +240,9 @@ class Store(Ledger):
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
         given, target = bindings.read(body, name)
-        pod = pods.get(key)
+        pod = pods.objects.get(key)
+        if pod is None:
+            raise status.not_found(PODS, name)
         node = self._collection(NODES).objects.get(("", target))
         bound = bindings.bound(pod, given, target, node, self._registrar.stamp())
         if not self._rehearsing:
@@ -300,11 +304,9 @@ class Store(Ledger):
             new, managedFields=after_update(type_, old, new, manager or "stowplan", stamp, subresource)
         )
 
-    def _forget_expired(self, collection: Collection, key: Key, created: Json) -> None:
-        now = self._registrar.now()
-        if collection.expect_expiry(key, created["metadata"]["uid"], now, self._event_limit):
-            for due in collection.expired(now, self._event_limit):
-                self._remove(collection, due, collection.objects[due])
+    def _forget(self, collection: Collection, expired: Sequence[Key]) -> None:
+        for key in expired:
+            self._remove(collection, key, collection.objects[key])
 
     def _charge_budget(self, pod: Json, stamp: str) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
