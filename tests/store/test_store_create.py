@@ -232,6 +232,11 @@ def test_what_a_writer_does_to_its_body_afterwards_changes_nothing() -> None:
         (b"[]", 400, "the object provided is unrecognized: expected a map"),
         ({"metadata": []}, 400, "metadata: expected a map"),
         ({"metadata": {"name": 3}}, 400, "metadata: Expected `str`, got `int` - at `$.name`"),
+        (
+            {"metadata": {"name": "p", "namespace": 3}},
+            400,
+            "metadata: Expected `str`, got `int` - at `$.namespace`",
+        ),
         ({"metadata": {"name": "p", "labels": {"a": 1}}}, 400, "metadata: Expected `str`, got `int`"),
         ({"metadata": {"name": "p"}, "spec": 1}, 400, "spec: expected a map"),
         ({"kind": "Node"}, 400, "the kind in the data (Node) does not match the expected kind (Pod)"),

@@ -5,12 +5,13 @@ others (custom resources) are added with `Catalogue.register`.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
 
-class Resource(msgspec.Struct, frozen=True, cache_hash=True):
+class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     """One kind of object.
 
     `status`: it has a status subresource, so the main resource cannot change the status and vice versa.
@@ -33,7 +34,7 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True):
     lifetime: float | None = None
     fields: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version

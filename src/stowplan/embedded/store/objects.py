@@ -46,8 +46,9 @@ def owned_object(resource: Resource, body: Body) -> Json:
 def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
     """A new map with the data of an object of one kind, its metadata without nulls.
 
-    Metadata in which there is nothing to leave out is not copied. Of a `typed` object it is known to be as
-    it should. Raises `ApiError` 400 if it is another kind or its outline is not that of an object.
+    Metadata in which there is nothing to leave out is not copied. That of a `typed` object is known to be as
+    it should, and what is no more than a name in a namespace, as events have it, is seen to be.
+    Raises `ApiError` 400 if it is another kind or its outline is not that of an object.
     """
     if not isinstance(data, dict):
         raise status.bad_request("the object provided is unrecognized: expected a map")
@@ -64,6 +65,8 @@ def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
     metadata = obj.get("metadata")
     if type(metadata) is not dict or None in metadata.values() or not _NOT_KEPT.isdisjoint(metadata):
         metadata = obj["metadata"] = _cleared(metadata)
+    if len(metadata) == 2 and type(metadata.get("name")) is type(metadata.get("namespace")) is str:
+        return obj
     if not typed:
         try:
             msgspec.convert(metadata, ObjectMeta)
