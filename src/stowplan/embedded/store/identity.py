@@ -55,10 +55,9 @@ class Registrar:
 
         Its uid is a random (version 4) UUID.
         """
-        if NEVER_GIVEN.isdisjoint(metadata):
-            born = {**metadata}
-        else:
-            born = {field: value for field, value in metadata.items() if field not in NEVER_GIVEN}
+        born = {**metadata}
+        for field in NEVER_GIVEN.intersection(metadata):
+            del born[field]
         namespace, born["name"] = key
         if namespace:
             born["namespace"] = namespace
