@@ -63,8 +63,8 @@ class Registrar:
             born["namespace"] = namespace
         else:
             born.pop("namespace", None)
-        pairs = (self._rng.getrandbits(128) & _CHANCE | _VERSION_4).to_bytes(16).hex("-", 2)
-        born["uid"] = f"{pairs[:4]}{pairs[5:29]}{pairs[30:34]}{pairs[35:]}"
+        digits = (self._rng.getrandbits(128) & _CHANCE | _VERSION_4).to_bytes(16).hex("-", 6)
+        born["uid"] = f"{digits[:13]}-{digits[13:17]}-{digits[17:]}"
         if resource.generation:
             born["generation"] = 1
         self.latest = now = self._clock.now()
