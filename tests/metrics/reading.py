@@ -64,7 +64,6 @@ def touch_everything(metrics: SchedulerMetrics) -> None:
     metrics.permit_waited("Success", 1.0)
     metrics.goroutines("binding", 1)
     metrics.rejected("NodeName", "default-scheduler", 1)
-    metrics.in_flight("PodPopped", 1)
     touch_queue(metrics)
     touch_optional(metrics)
 

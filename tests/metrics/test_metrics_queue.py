@@ -5,7 +5,6 @@ from queueing.rig import Doorman, Patient, Rig, rig
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Hint
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.status import unresolvable
 from stowplan.metrics import SchedulerMetrics
 from stowplan.testing import node, pod
 
@@ -61,17 +60,6 @@ def test_a_pod_that_is_asked_about_twice_makes_two_runs() -> None:
     r.queue.move_all(NODE_ADD, None, NEW_NODE)
     assert scraped(metrics, f"{POINTS}_count") == {("PreEnqueue", PROFILE, "Success"): 3}
     assert scraped(metrics, f"{POINTS}_sum") == {("PreEnqueue", PROFILE, "Success"): 6.0}
-
-
-def test_a_run_ends_when_a_plugin_says_no_though_the_pod_comes_to_no_queue() -> None:
-    r, metrics = metered()
-    r.add(pod("p"))
-    queued = r.pop()
-    before = scraped(metrics, f"{POINTS}_count")["PreEnqueue", PROFILE, "Success"]
-    for _ in range(3):
-        metrics.before_pre_enqueue("Doorman", queued)
-        metrics.after_pre_enqueue("Doorman", queued, unresolvable("the door is closed"))
-    assert scraped(metrics, f"{POINTS}_count") == {("PreEnqueue", PROFILE, "Success"): before + 3}
 
 
 def test_in_a_sample_every_plugin_is_timed_with_what_it_said() -> None:

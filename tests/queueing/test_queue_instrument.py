@@ -1,6 +1,7 @@
 """What metrics and logs are told."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from queueing.rig import Doorman, Patient, Rig, rig
 from stowplan.framework.events import NODE_ADD, ClusterEvent, Hint
@@ -19,10 +20,10 @@ class Meters(QueueInstrument):
     def __init__(self) -> None:
         self.moves: list[tuple[str, str, str]] = []
         self.rejections: Counter[tuple[str, str]] = Counter()
-        self.flying: Counter[str] = Counter()
         self.hints: list[tuple[str, str, str]] = []
         self.asked: list[str] = []
         self.problems: list[str] = []
+        self.is_hasty = False
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self.moves.append((queued.pod.name, queue, event))
@@ -30,8 +31,8 @@ class Meters(QueueInstrument):
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         self.rejections[plugin, profile] += change
 
-    def in_flight(self, event: str, change: int) -> None:
-        self.flying[event] += change
+    def in_flight(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self.flying = counts
 
     def before_hint(self, plugin: str, event: ClusterEvent) -> None:
         self.asked.append(plugin)
@@ -39,7 +40,10 @@ class Meters(QueueInstrument):
     def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
         self.hints.append((plugin, event.label, answer.label))
 
-    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None:
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool:
+        return not self.is_hasty
+
+    def after_plugin(self, plugin: str, status: Status) -> None:
         if not status.is_success:
             self.asked.append(f"{plugin}: {status.message}")
 
@@ -106,14 +110,15 @@ def test_rejected_pods_are_counted_while_they_are_in_the_queue() -> None:
 
 def test_events_kept_for_pods_in_flight_are_counted_until_they_are_forgotten() -> None:
     r, meters = metered()
+    assert meters.flying() == {}
     r.add(pod("p"), pod("q"))
     first, second = r.pop(), r.pop()
     r.queue.move_all(NODE_ADD, None, NEW_NODE)
-    assert meters.flying == {"PodPopped": 2, "NodeAdd": 1}
+    assert meters.flying() == {"PodPopped": 2, "NodeAdd": 1}
     r.queue.done(first.uid)
-    assert meters.flying == {"PodPopped": 1, "NodeAdd": 1}
+    assert meters.flying() == {"PodPopped": 1, "NodeAdd": 1}
     r.queue.done(second.uid)
-    assert meters.flying == {"PodPopped": 0, "NodeAdd": 0}
+    assert meters.flying() == {"PodPopped": 0, "NodeAdd": 0}
 
 
 def test_hints_are_told_with_their_answers() -> None:
@@ -145,6 +150,15 @@ def test_gates_and_problems_are_told() -> None:
     r.add(pod("q"))
     assert r.queue.pop() is None
     assert meters.problems[1:] == ["the same pod is tracked in multiple places in the scheduler: default/q"]
+
+
+def test_single_plugins_are_told_of_only_to_those_who_want_to_know() -> None:
+    r, meters = metered()
+    meters.is_hasty = True
+    Doorman.closed.add("p")
+    r.add(pod("p"))
+    assert meters.asked == []
+    assert r.queue.place_of("default/p") == "gated"
 
 
 def test_methods_that_an_instrument_does_not_have_are_never_called() -> None:

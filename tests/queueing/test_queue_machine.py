@@ -1,6 +1,5 @@
 """Whatever happens in whatever order, every pod is where the plain rules say it is."""
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -18,7 +17,6 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import NODE_ADD, EventRegistration, Hint, queue_if
 from stowplan.framework.plugin import Plugin
 from stowplan.queue.build import queue_for
-from stowplan.queue.instrument import QueueInstrument
 from stowplan.queue.queued import QueuedPod
 from stowplan.testing import PodBuilder, cluster, node, pod
 
@@ -44,16 +42,6 @@ class ByPod(ByTemplate):
     by_template = False
 
 
-class InFlightMeter(QueueInstrument):
-    """Counts what is kept for pods in flight."""
-
-    def __init__(self) -> None:
-        self.kept: Counter[str] = Counter()
-
-    def in_flight(self, event: str, change: int) -> None:
-        self.kept[event] += change
-
-
 numbers = st.integers(0, 11)
 goods = st.sampled_from("xxy")
 REJECTIONS = [(), (), ("ByTemplate",), ("ByTemplate",), ("ByPod",), ("ByPod", "ByTemplate"), ("NodeName",)]
@@ -69,8 +57,7 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = StoppedClock()
-        self.meter = InFlightMeter()
-        self.queue = queue_for(PROFILES, self.clock, instrument=self.meter)
+        self.queue = queue_for(PROFILES, self.clock)
         self.plain = PlainQueue()
         self.plain.now = self.clock.now()
         self.objects: dict[str, Pod] = {}
@@ -278,8 +265,9 @@ class QueueMachine(RuleBasedStateMachine):
         needed = max((len(each.happened) for each in self.plain.at(FLYING).values()), default=0)
         assert len(kept.events) >= needed
         assert self.flying or not kept.events
-        assert self.meter.kept["PodPopped"] == len(kept)
-        assert sum(self.meter.kept.values()) == len(kept) + len(kept.events)
+        counts = kept.counts()
+        assert counts.get("PodPopped", 0) == len(kept)
+        assert sum(counts.values()) == len(kept) + len(kept.events)
 
     @invariant()
     def the_next_deadline_is_the_earliest(self) -> None:

@@ -20,7 +20,6 @@ from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNS
 from stowplan.framework.gates import DEFAULT_GATES
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.inflight import POD_POPPED
 from stowplan.queue.instrument import ACTIVE
 from stowplan.queue.queued import QueuedPod
 
@@ -109,10 +108,11 @@ class Touched(Protocol):
     @property
     def batches(self) -> Batching: ...
     def event_handled(self, label: str, seconds: float) -> None: ...
-    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None: ...
-    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None: ...
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool: ...
+    def before_plugin(self, plugin: str) -> None: ...
+    def after_plugin(self, plugin: str, status: Status) -> None: ...
+    def after_pre_enqueue(self, queued: QueuedPod) -> None: ...
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None: ...
-    def in_flight(self, event: str, change: int) -> None: ...
     def point(self, point: str, status: str, profile: str, seconds: float) -> None: ...
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None: ...
     def goroutines(self, operation: str, change: int) -> None: ...
@@ -159,12 +159,12 @@ def _seconds(metrics: Touched, count: Callable[[], None], queued: QueuedPod, pod
 def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sampled: bool) -> None:
     """Everything one pod touches; `count` counts the plugins that judge it."""
     metrics.event_handled(_ADD, _SECONDS)
-    for plugin in _PRE_ENQUEUE:
-        metrics.before_pre_enqueue(plugin, queued)
-        metrics.after_pre_enqueue(plugin, queued, SUCCESS)
+    if metrics.before_pre_enqueue(queued):
+        for plugin in _PRE_ENQUEUE:
+            metrics.before_plugin(plugin)
+            metrics.after_plugin(plugin, SUCCESS)
+    metrics.after_pre_enqueue(queued)
     metrics.incoming(queued, ACTIVE, _ADD)
-    metrics.in_flight(POD_POPPED, 1)
-    metrics.in_flight(_ASSIGNED, 1)
     _sign(metrics)
     for operation in ("Filter", "Score", "Score", "Score"):
         metrics.goroutines(operation, 16)
@@ -181,8 +181,6 @@ def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sample
         metrics.point(point, _OK, _PROFILE, _SECONDS)
     metrics.bound(_PROFILE, _SECONDS, 1, _SECONDS, False)
     metrics.goroutines("binding", -1)
-    metrics.in_flight(_ASSIGNED, -1)
-    metrics.in_flight(POD_POPPED, -1)
     metrics.event_handled(_DELETE, _SECONDS)
     metrics.event_handled(_ASSIGNED, _SECONDS)
     if sampled:

@@ -64,7 +64,6 @@ class ClientMetrics:
         self._random = rng.random
         self._events = make.histogram("event_handling_duration_seconds")
         self._incoming = make.counter("queue_incoming_pods_total")
-        self._in_flight = make.gauge("inflight_events")
         self._points = make.histogram("framework_extension_point_duration_seconds")
         self._plugins = make.histogram("plugin_execution_duration_seconds")
         self._evaluated = make.counter("plugin_evaluation_total")
@@ -75,36 +74,28 @@ class ClientMetrics:
         self._needed = make.histogram("pod_scheduling_attempts").family
         self._sli = make.histogram("pod_scheduling_sli_duration_seconds")
         self._after_flush = make.counter("pod_scheduled_after_flush_total").family
-        self._asked: QueuedPod | None = None
-        self._sampled = False
-        self._asked_at = self._plugin_asked_at = self._answered_at = 0.0
+        self._asked_at = self._plugin_asked_at = 0.0
 
     def event_handled(self, label: str, seconds: float) -> None:
         self._events[label,].observe(seconds)
 
-    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None:
-        if queued is not self._asked:
-            self._asked = queued
-            self._sampled = self._random() < SAMPLED_SHARE
-            self._asked_at = self._timer()
-        if self._sampled:
-            self._plugin_asked_at = self._timer()
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool:
+        self._asked_at = self._timer()
+        return self._random() < SAMPLED_SHARE
 
-    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None:
-        self._answered_at = self._timer()
-        if self._sampled:
-            seconds = self._answered_at - self._plugin_asked_at
-            self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+    def before_plugin(self, plugin: str) -> None:
+        self._plugin_asked_at = self._timer()
+
+    def after_plugin(self, plugin: str, status: Status) -> None:
+        seconds = self._timer() - self._plugin_asked_at
+        self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def after_pre_enqueue(self, queued: QueuedPod) -> None:
+        seconds = self._timer() - self._asked_at
+        self._points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self._incoming[queue, event].inc()
-        if queued is self._asked:
-            self._asked = None
-            seconds = self._answered_at - self._asked_at
-            self._points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)
-
-    def in_flight(self, event: str, change: int) -> None:
-        self._in_flight[event,].inc(change)
 
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         self._points[point, status, profile].observe(seconds)

@@ -1,12 +1,12 @@
 """What is counted and timed in the queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
 from stowplan.framework.events import ClusterEvent
 from stowplan.framework.hintmap import Answer
-from stowplan.framework.status import Code, Status
+from stowplan.framework.status import Status
 from stowplan.metrics.families import Families
 from stowplan.queue.instrument import QueueInstrument
 from stowplan.queue.queued import QueuedPod
@@ -15,15 +15,13 @@ SAMPLED_SHARE: Final = 0.1
 """Of so many scheduling cycles and PreEnqueue runs every single plugin is timed."""
 
 PRE_ENQUEUE: Final = "PreEnqueue"
-_SUCCESS: Final = Code.SUCCESS
 
 
 class QueueMetrics(QueueInstrument):
     """An instrument of the queue that counts.
 
-    The queue says when each PreEnqueue plugin is asked, not when all of them were. A run begins with the
-    first plugin that is asked about a pod, and ends when one says no or the pod comes to a queue. It is timed
-    up to the last answer, always under the status Success, as in kube-scheduler.
+    A run of PreEnqueue plugins is timed up to the last answer, always under the status Success, as in
+    kube-scheduler.
     """
 
     def __init__(self, families: Families, timer: Callable[[], float], rng: Random) -> None:
@@ -31,13 +29,11 @@ class QueueMetrics(QueueInstrument):
         self._random = rng.random
         self._incoming = families.counter("queue_incoming_pods_total")
         self._rejected = families.gauge("unschedulable_pods")
-        self._in_flight = families.gauge("inflight_events")
+        self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
         self.points = families.histogram("framework_extension_point_duration_seconds")
         self._plugins = families.histogram("plugin_execution_duration_seconds")
-        self._asked: QueuedPod | None = None
-        self._asked_at = self._plugin_asked_at = self._answered_at = self._hint_asked_at = 0.0
-        self._asked_sampled = False
+        self._asked_at = self._plugin_asked_at = self._hint_asked_at = 0.0
         self._event: ClusterEvent | None = None
         self._event_label = ""
 
@@ -47,14 +43,12 @@ class QueueMetrics(QueueInstrument):
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self._incoming[queue, event] += 1
-        if queued is self._asked:
-            self._end_run(queued)
 
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         self._rejected[plugin, profile] += change
 
-    def in_flight(self, event: str, change: int) -> None:
-        self._in_flight[event,] += change
+    def in_flight(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._in_flight.read_from(counts)
 
     def before_hint(self, plugin: str, event: ClusterEvent) -> None:
         self._hint_asked_at = self._timer()
@@ -66,25 +60,17 @@ class QueueMetrics(QueueInstrument):
             self._event_label = event.label
         self._hints[plugin, self._event_label, answer.label].observe(seconds)
 
-    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None:
-        if queued is not self._asked:
-            if self._asked is not None:
-                self._end_run(self._asked)
-            self._asked = queued
-            self._asked_sampled = self._random() < SAMPLED_SHARE
-            self._asked_at = self._timer()
-        if self._asked_sampled:
-            self._plugin_asked_at = self._timer()
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool:
+        self._asked_at = self._timer()
+        return self._random() < SAMPLED_SHARE
 
-    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None:
-        self._answered_at = self._timer()
-        if self._asked_sampled:
-            seconds = self._answered_at - self._plugin_asked_at
-            self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
-        if status.code is not _SUCCESS:
-            self._end_run(queued)
+    def before_plugin(self, plugin: str) -> None:
+        self._plugin_asked_at = self._timer()
 
-    def _end_run(self, queued: QueuedPod) -> None:
-        self._asked = None
-        seconds = self._answered_at - self._asked_at
+    def after_plugin(self, plugin: str, status: Status) -> None:
+        seconds = self._timer() - self._plugin_asked_at
+        self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def after_pre_enqueue(self, queued: QueuedPod) -> None:
+        seconds = self._timer() - self._asked_at
         self.points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)

@@ -4,7 +4,7 @@ An event that comes while a pod is being tried may be the very one that would ha
 kept as long as a pod is in flight that was taken out before them, and are looked at if it comes back.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from stowplan.framework.events import ClusterEvent
@@ -22,15 +22,13 @@ class Happened(NamedTuple):
 
 
 class InFlight:
-    """Pods in flight and the events since the oldest of them was taken out.
+    """Pods in flight and the events since the oldest of them was taken out."""
 
-    `note(label, change)` is told of every pod and event that is added or no longer needed.
-    """
+    __slots__ = ("_base", "_events", "_labels", "_starts")
 
-    __slots__ = ("_base", "_events", "_note", "_starts")
-
-    def __init__(self, note: Callable[[str, int], None] | None = None) -> None:
-        self._note = note
+    def __init__(self) -> None:
+        # Everything that was ever counted, in the order in which it came.
+        self._labels: dict[str, None] = {}
         self._events: list[Happened] = []
         self._base = 0
         # Positions only grow, so the first pod in the dict is the one that needs most of the events.
@@ -52,13 +50,25 @@ class InFlight:
         """The events that are kept."""
         return tuple(self._events)
 
+    def counts(self) -> dict[str, int]:
+        """How many events are kept, by label, and how many pods are in flight (`PodPopped`).
+
+        What was there once stays, if only as 0.
+        """
+        counts = dict.fromkeys(self._labels, 0)
+        for happened in self._events:
+            counts[happened.event.label] += 1
+        if counts:
+            counts[POD_POPPED] = len(self._starts)
+        return counts
+
     def begin(self, uid: str) -> bool:
         """A pod is taken out of the queue. False if it is in flight already."""
         if uid in self._starts:
             return False
+        if not self._labels:
+            self._labels[POD_POPPED] = None
         self._starts[uid] = self._base + len(self._events)
-        if self._note is not None:
-            self._note(POD_POPPED, 1)
         return True
 
     def record(self, events: Iterable[ClusterEvent], old: Any, new: Any) -> None:
@@ -66,9 +76,8 @@ class InFlight:
         if not self._starts:
             return
         for event in events:
+            self._labels[event.label] = None
             self._events.append(Happened(event, old, new))
-            if self._note is not None:
-                self._note(event.label, 1)
 
     def since(self, uid: str) -> Sequence[Happened]:
         """What happened since a pod was taken out of the queue."""
@@ -80,15 +89,10 @@ class InFlight:
             return
         if self._events:
             self._forget_unneeded()
-        if self._note is not None:
-            self._note(POD_POPPED, -1)
 
     def _forget_unneeded(self) -> None:
         """Let go of the events before the oldest pod that is still in flight was taken out."""
         start = next(iter(self._starts.values()), self._base + len(self._events))
         unneeded = start - self._base
-        if self._note is not None:
-            for happened in self._events[:unneeded]:
-                self._note(happened.event.label, -1)
         del self._events[:unneeded]
         self._base = start

@@ -1,6 +1,6 @@
 """Hook points of the queue: metrics, logs and traces hang on these; those nobody uses cost nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stowplan.framework.events import ClusterEvent
@@ -24,8 +24,8 @@ class QueueInstrument:
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         """One pod more (1) or less (-1) in the queue that a plugin rejected."""
 
-    def in_flight(self, event: str, change: int) -> None:
-        """Events kept for pods in flight, or such pods (`PodPopped`), became more or fewer."""
+    def in_flight(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Told once: whom to ask how many events are kept for pods in flight, and such pods (`PodPopped`)."""
 
     def before_hint(self, plugin: str, event: ClusterEvent) -> None:
         """A plugin is about to be asked for a hint."""
@@ -33,11 +33,21 @@ class QueueInstrument:
     def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
         """It answered; an error is in the answer."""
 
-    def before_pre_enqueue(self, plugin: str, queued: QueuedPod) -> None:
-        """A PreEnqueue plugin is about to be asked whether a pod may be tried."""
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool:
+        """PreEnqueue plugins are about to be asked whether a pod may be tried.
 
-    def after_pre_enqueue(self, plugin: str, queued: QueuedPod, status: Status) -> None:
+        Whether to tell of every single one of them is the answer: without it nobody is told.
+        """
+        return False
+
+    def before_plugin(self, plugin: str) -> None:
+        """One of them is about to be asked."""
+
+    def after_plugin(self, plugin: str, status: Status) -> None:
         """It answered."""
+
+    def after_pre_enqueue(self, queued: QueuedPod) -> None:
+        """All of them agreed, or one said no."""
 
     def problem(self, message: str) -> None:
         """Something that should not happen; the queue goes on."""
@@ -51,8 +61,10 @@ class Hooks:
 
     __slots__ = (
         "after_hint",
+        "after_plugin",
         "after_pre_enqueue",
         "before_hint",
+        "before_plugin",
         "before_pre_enqueue",
         "in_flight",
         "incoming",
@@ -67,6 +79,8 @@ class Hooks:
         self.before_hint = _hook(instrument, "before_hint")
         self.after_hint = _hook(instrument, "after_hint")
         self.before_pre_enqueue = _hook(instrument, "before_pre_enqueue")
+        self.before_plugin = _hook(instrument, "before_plugin")
+        self.after_plugin = _hook(instrument, "after_plugin")
         self.after_pre_enqueue = _hook(instrument, "after_pre_enqueue")
         self.problem = _hook(instrument, "problem")
 

@@ -15,22 +15,26 @@ def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) 
     that fails keeps the pod back, too.
     """
     gating, pod = queued.gating_plugin, queued.pod
-    before, after = hooks.before_pre_enqueue, hooks.after_pre_enqueue
+    queued.gating_plugin = ""
+    queued.gate = None
+    if not plugins:
+        return
+    each = hooks.before_pre_enqueue is not None and hooks.before_pre_enqueue(queued)
     for plugin in sorted(plugins, key=lambda plugin: plugin.name != gating) if gating else plugins:
-        if before is not None:
-            before(plugin.name, queued)
+        if each and hooks.before_plugin is not None:
+            hooks.before_plugin(plugin.name)
         try:
             answer: object = plugin.pre_enqueue(pod)  # type: ignore[attr-defined]
         except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
             answer = error(f"{type(cause).__name__}: {cause}")
         status = SUCCESS if answer is None else _read(answer)
-        if after is not None:
-            after(plugin.name, queued, status)
+        if each and hooks.after_plugin is not None:
+            hooks.after_plugin(plugin.name, status)
         if status is not SUCCESS and not status.is_success:
             _gate(plugin.name, status, queued, hooks)
-            return
-    queued.gating_plugin = ""
-    queued.gate = None
+            break
+    if hooks.after_pre_enqueue is not None:
+        hooks.after_pre_enqueue(queued)
 
 
 def _gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:

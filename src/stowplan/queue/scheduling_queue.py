@@ -67,7 +67,9 @@ class SchedulingQueue:
         self._early = early
         self._groups = groups
         self.nominator = Nominator(find)
-        self.in_flight = InFlight(self._hooks.in_flight)
+        self.in_flight = InFlight()
+        if self._hooks.in_flight is not None:
+            self._hooks.in_flight(self.in_flight.counts)
         self._places = Places(
             sort_key,
             backoff or (Backoff() if early else Backoff(window=1)),
@@ -298,7 +300,8 @@ class SchedulingQueue:
                 )
             return False
         self.cycle += 1
-        self._count_rejectors(queued, -1)
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._count_rejectors(queued, -1)
         return True
 
     def _note_failure(
