@@ -168,15 +168,17 @@ class Reflector(Generic[T]):
             raise status.unreachable("the watch ended before it had shown everything that exists")
 
     def _see(self, events: Sequence[WatchEvent[T]]) -> None:
-        picture = self._picture
+        picture, version = self._picture, self._version
         for event in events:
+            obj = event.object
             if event.problem:
                 self._see_unreadable(event)
             elif event.type == DELETED:
-                picture.remove(event.key, event.object)
-            elif event.object is not None:
-                picture.put(event.key, event.object)
-            self._version = event.resource_version or self._version
+                picture.remove(event.key, obj)
+            elif obj is not None:
+                picture.put(event.key, obj)
+            version = event.resource_version or version
+        self._version = version
         self._has_moved = True
         self._retries.reset()
 

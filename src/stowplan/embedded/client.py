@@ -1,7 +1,7 @@
 """The client interface over a store in this process: no network, no waiting, typed objects."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -136,11 +136,12 @@ class InProcessWatch(Generic[T]):
             if self._ended:
                 raise StopAsyncIteration
             self._stream = WatchStream(self._begin, self._buffer)
-        return self._event(await anext(self._stream))
+        [event] = self._events((await anext(self._stream),))
+        return event
 
     def ready(self, limit: int) -> Sequence[WatchEvent[T]]:
         """Events that need not be waited for, at most so many."""
-        return [] if self._stream is None else [self._event(change) for change in self._stream.ready(limit)]
+        return () if self._stream is None else self._events(self._stream.ready(limit))
 
     async def aclose(self) -> None:
         self.end()
@@ -151,16 +152,22 @@ class InProcessWatch(Generic[T]):
         if self._stream is not None:
             self._stream.close()
 
-    def _event(self, change: Change) -> WatchEvent[T]:
-        obj, type_ = change.object, change.type
-        version = obj["metadata"]["resourceVersion"]
-        if type_ == BOOKMARK:
-            return WatchEvent(BOOKMARK, "", version, synced=change.ends_initial_state)
-        key = _key(obj)
-        try:
-            return WatchEvent(type_, key, version, self._typed(obj))
-        except DecodeError as error:
-            return WatchEvent(type_, key, version, problem=str(error))
+    def _events(self, changes: Iterable[Change]) -> list[WatchEvent[T]]:
+        """Changes with typed objects; many at a time, because everything that happens comes by here."""
+        typed, events = self._typed, []
+        for change in changes:
+            obj, type_ = change.object, change.type
+            version = obj["metadata"]["resourceVersion"]
+            event: WatchEvent[T]
+            if type_ == BOOKMARK:
+                event = WatchEvent(BOOKMARK, "", version, synced=change.ends_initial_state)
+            else:
+                try:
+                    event = WatchEvent(type_, _key(obj), version, typed(obj))
+                except DecodeError as error:
+                    event = WatchEvent(type_, _key(obj), version, problem=str(error))
+            events.append(event)
+        return events
 
 
 def typed(obj: Json, cls: type[T]) -> T:
@@ -184,7 +191,7 @@ def _reading(cls: type[T]) -> Callable[[Json], T]:
 
 def _key(obj: Json) -> str:
     metadata = obj["metadata"]
-    namespace: str = metadata.get("namespace", "")
+    namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 

@@ -62,7 +62,8 @@ class SchedulerMetrics(QueueMetrics):
         searches = Gathering(families.histogram("scheduling_algorithm_duration_seconds"))
         self.algorithm = searches.into(UNLABELLED)
         """A node was looked for, found or not, in so many seconds. Counted like what `taker` gives is."""
-        self._events = families.histogram("event_handling_duration_seconds")
+        self.handling = families.histogram("event_handling_duration_seconds")
+        """What `event_handled` counts; for who does it with every pod."""
         self._preemptions = families.counter("preemption_attempts_total")
         self._victims = families.distribution("preemption_victims")
         self._preemption_runs = families.counter("preemption_goroutines_execution_total")
@@ -100,7 +101,7 @@ class SchedulerMetrics(QueueMetrics):
 
     def event_handled(self, label: str, seconds: float) -> None:
         """A change of the cluster was taken in; `label` is that of the event."""
-        self._events[label,].observe(seconds)
+        self.handling[label,].observe(seconds)
 
     def preemption_attempted(self) -> None:
         """A pod that fits nowhere asks whether others should make room."""

@@ -106,7 +106,7 @@ class Handlers:
     def pod_added(self, pod: Pod) -> None:
         if pod.spec.node_name:
             self._arrived(pod)
-        elif self.is_ours(pod):
+        elif pod.spec.scheduler_name in self._ours:
             self._host.add_to_queue(pod)
             if self._gangs:
                 self._host.move_all(UNSCHEDULED_POD_ADD, None, pod)
@@ -118,7 +118,7 @@ class Handlers:
                 self._host.move_all(event, old, new)
         elif new.spec.node_name:
             self._arrived(new)
-            if self.is_ours(old):
+            if old.spec.scheduler_name in self._ours:
                 self._host.delete_from_queue(old)
         elif self.is_ours(old):
             self._waiting_pod_updated(old, new)

@@ -31,7 +31,11 @@ class QueuedPod:
     )
 
     def __init__(self, pod: PodInfo, timestamp: float) -> None:
-        self.become(pod)
+        self.pod = pod
+        self.uid = pod.uid
+        self.key = pod.key
+        self.profile = pod.pod.spec.scheduler_name
+        """The profile that is to place it."""
         self.timestamp = timestamp
         """When it came, or came back from its last failed attempt."""
         self.attempts = 0
@@ -68,7 +72,6 @@ class QueuedPod:
         self.uid = pod.uid
         self.key = pod.key
         self.profile = pod.pod.spec.scheduler_name
-        """The profile that is to place it."""
 
     @property
     def gated(self) -> bool:

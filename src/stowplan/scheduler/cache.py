@@ -69,8 +69,14 @@ class Cache:
         """A pod that has a node is there, or changed."""
         uid = pod.metadata.uid
         try:
-            if uid in self._assumed:
-                self._confirm(pod)
+            node = self._assumed.get(uid)
+            if node is not None:
+                if node != pod.spec.node_name:
+                    self._report(
+                        f"pod {pod.key} was assumed on node {node} but was bound to {pod.spec.node_name}"
+                    )
+                self.table.confirm(pod)
+                del self._assumed[uid]
                 return
             known = self.table.pods.get(uid)
             if known is not None and known.pod.spec.node_name != pod.spec.node_name:
@@ -81,14 +87,6 @@ class Cache:
             self.table.put_pod(pod)
         except QuantityError as error:
             self.skip(f"pod {pod.key}: {error}")
-
-    def _confirm(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        node = self._assumed[uid]
-        if node != pod.spec.node_name:
-            self._report(f"pod {pod.key} was assumed on node {node} but was bound to {pod.spec.node_name}")
-        self.table.confirm(pod)
-        del self._assumed[uid]
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod that has a node is gone; one that is not known is none of our business."""

@@ -1,6 +1,7 @@
 """Taking in what the API server tells: the table and the queue follow, pods are woken."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
@@ -12,6 +13,11 @@ from stowplan.queue.handlers import Handlers, event_of
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.sampler import Sampler
 from stowplan.scheduler.telling import NewsTelling
+
+_TOLD: Final = 3
+"""The level at which the log tells of news."""
+
+_POD_ADDED: Final = (UNSCHEDULED_POD_ADD.label,)
 
 
 class News:
@@ -35,10 +41,10 @@ class News:
         self._waiting = context.waiting
         self._sampler = sampler
         self._still = context.still
-        self._metrics = context.metrics
+        self._handling = context.metrics.handling
         self._timer = context.timer
         self._watched = watched
-        self._stir = context.stir
+        self.stir = context.stir
         self._journal = context.journal
         self._telling = NewsTelling(self.handlers, context.journal)
         self.put_pod = context.cache.put_pod
@@ -47,17 +53,17 @@ class News:
 
     def take(self, handler: Callable[..., None], *objects: object) -> None:
         """Have a handler work out what news mean, and do it."""
-        if self._journal.shows(3):
+        if self._journal.shows(_TOLD):
             self._telling.tell(handler, objects)
-        if self._still.held:
-            self._still.do(lambda: self._handle(handler, objects))
-        else:
-            handler(*objects)
-            self._stir()
+        self._still.do(lambda: self._handle(handler, objects))
+
+    def is_told_or_held(self) -> bool:
+        """Whether there is more to do with news than to have a handler work out what they mean."""
+        return self._still.held or self._journal.detail >= _TOLD
 
     def _handle(self, handler: Callable[..., None], objects: tuple[object, ...]) -> None:
         handler(*objects)
-        self._stir()
+        self.stir()
 
     def other_changed(self, resource: str, old: Object | None, new: Object | None) -> None:
         """News of an object that is neither a pod nor a node."""
@@ -96,7 +102,7 @@ class News:
             self._queue.add(pod)
         except QuantityError as error:
             self._cache.skip(f"pod {pod.key}: {error}")
-        self._metrics.event_handled(UNSCHEDULED_POD_ADD.label, self._timer() - began)
+        self._handling[_POD_ADDED].observe(self._timer() - began)
 
     def update_in_queue(self, old: Pod, new: Pod) -> None:
         try:
@@ -113,21 +119,31 @@ class News:
     ) -> None:
         began = self._timer()
         self._queue.move_all(event, old, new, at_most_priority)
-        self._metrics.event_handled(event.label, self._timer() - began)
+        self._handling[event.label,].observe(self._timer() - began)
 
 
 class PodNews:
-    """Hears of pods."""
+    """Hears of pods, of which there is most to hear: what nothing stands in the way of is done at once."""
 
     def __init__(self, news: News) -> None:
         self._news = news
         self._handlers = news.handlers
 
     def added(self, new: Pod) -> None:
-        self._news.take(self._handlers.pod_added, new)
+        news = self._news
+        if news.is_told_or_held():
+            news.take(self._handlers.pod_added, new)
+        else:
+            self._handlers.pod_added(new)
+            news.stir()
 
     def updated(self, old: Pod, new: Pod) -> None:
-        self._news.take(self._handlers.pod_updated, old, new)
+        news = self._news
+        if news.is_told_or_held():
+            news.take(self._handlers.pod_updated, old, new)
+        else:
+            self._handlers.pod_updated(old, new)
+            news.stir()
 
     def deleted(self, last: Pod) -> None:
         self._news.take(self._handlers.pod_deleted, last)

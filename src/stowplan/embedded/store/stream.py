@@ -44,7 +44,11 @@ class WatchStream:
     def ready(self, limit: int) -> list[Change]:
         """What can be consumed without waiting, at most so much."""
         waiting = self._backlog or self._live
-        return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+        if len(waiting) > limit:
+            return [waiting.popleft() for _ in range(limit)]
+        found = list(waiting)
+        waiting.clear()
+        return found
 
     def close(self) -> None:
         """End the stream after what is waiting to be consumed."""
