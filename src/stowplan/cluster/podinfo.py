@@ -1,6 +1,6 @@
 """A pod as the table knows it, and what all pods made from one template share."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -36,6 +36,7 @@ class PodTemplate:
         "facts",
         "groups",
         "kind",
+        "non_zero",
         "pod",
         "ports",
         "requests",
@@ -53,6 +54,10 @@ class PodTemplate:
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
         self.taken: tuple[tuple[int, int], ...] = tuple(request_lines(self.accounted, resources))
+        self.non_zero: tuple[tuple[int, int], ...] = (
+            (CPU, self.accounted.non_zero_milli_cpu),
+            (MEMORY, self.accounted.non_zero_memory),
+        )
         self.volumes: tuple[Volume, ...] = storage_volumes(pod)
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
@@ -158,12 +163,18 @@ class PodInfo:
 
 
 class Templates:
-    """Finds the template of a pod; pods whose shared parts are equal get the same one."""
+    """Finds the template of a pod; pods whose shared parts are equal get the same one.
 
-    def __init__(self, kinds: KindRegistry, resources: ResourceNames, groups: TermGroups) -> None:
+    `made` is called after a new one was made, which may have named resources nobody named before.
+    """
+
+    def __init__(
+        self, kinds: KindRegistry, resources: ResourceNames, groups: TermGroups, made: Callable[[], None]
+    ) -> None:
         self._kinds = kinds
         self._resources = resources
         self._groups = groups
+        self._made = made
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -176,6 +187,7 @@ class Templates:
         if template is None:
             kind = self._kinds.kind(pod.metadata.namespace, pod.metadata.labels)
             template = self._templates[key] = PodTemplate(pod, kind, self._resources, self._groups)
+            self._made()
         return template
 
 

@@ -24,8 +24,7 @@ def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
         return kept[1]
     verdict = (
         old.taken == new.taken
-        and old.accounted.non_zero_milli_cpu == new.accounted.non_zero_milli_cpu
-        and old.accounted.non_zero_memory == new.accounted.non_zero_memory
+        and old.non_zero == new.non_zero
         and old.ports == new.ports
         and old.groups == new.groups
         and not old.volumes

@@ -96,7 +96,7 @@ class ClusterTable:
         kinds = KindRegistry()
         self.term_groups = TermGroups(kinds, self.lookups, self.label_column)
         self.matchers = Matchers(kinds)
-        self._templates = Templates(kinds, self.resources, self.term_groups)
+        self._templates = Templates(kinds, self.resources, self.term_groups, self._make_lines)
 
     # Looking
 
@@ -128,7 +128,7 @@ class ClusterTable:
         """The line of a resource in the resource columns, made if no node or pod has named it yet."""
         index = self.resources.intern(name)
         if index >= len(self.allocatable):
-            self._grow_lines()
+            self._make_lines()
         return index
 
     def resource_line(self, matrix: Matrix, resource: str) -> IntColumn:
@@ -266,13 +266,7 @@ class ClusterTable:
 
     def info(self, pod: Pod) -> PodInfo:
         """A pod as the table sees it, not yet on any node. Raises QuantityError."""
-        return PodInfo(pod, self._template(pod))
-
-    def _template(self, pod: Pod) -> PodTemplate:
-        template = self._templates.of(pod)
-        if len(self.resources.names) > len(self.allocatable):
-            self._grow_lines()
-        return template
+        return PodInfo(pod, self._templates.of(pod))
 
     def put_pod(self, pod: Pod) -> PodInfo:
         """Take in a pod that has a node, or the new state of one; confirms it if it was assumed.
@@ -293,7 +287,8 @@ class ClusterTable:
         if row is None:
             self._orphans.setdefault(node_name, {})[info.uid] = info
             return
-        self.put_on(info, row)
+        self.pods_on[row][info.uid] = info
+        self._add(info, row, 1)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Put a pod on a node ahead of the API server's word for it."""
@@ -307,7 +302,7 @@ class ClusterTable:
             return self.put_pod(pod)
         if (pod.metadata.deletion_timestamp is not None) != info.dying:
             return self.put_pod(pod)
-        template = self._template(pod)
+        template = self._templates.of(pod)
         if template is not info.template:
             if not self._counts_as_before(info, pod, template):
                 return self.put_pod(pod)
@@ -357,12 +352,17 @@ class ClusterTable:
     def _add(self, info: PodInfo, row: int, sign: int) -> None:
         """A pod comes to a row (1) or leaves it (-1)."""
         info.row = row if sign > 0 else -1
-        template, accounted, size = info.template, info.template.accounted, self.capacity
-        requested, non_zero = self._requested_seen, self._non_zero_seen
-        for line, amount in template.taken:
-            _change(requested, line * size + row, sign * amount)
-        _change(non_zero, row, sign * accounted.non_zero_milli_cpu)
-        _change(non_zero, size + row, sign * accounted.non_zero_memory)
+        template, size = info.template, self.capacity
+        for amounts, taken in (
+            (self._requested_seen, template.taken),
+            (self._non_zero_seen, template.non_zero),
+        ):
+            for line, amount in taken:
+                place = line * size + row
+                try:
+                    amounts[place] += sign * amount
+                except ValueError:
+                    amounts[place] = _wrapped(amounts[place] + sign * amount)
         self._pod_count_seen[row] += sign
         if template.ports:
             self.host_ports.add(row, template.ports, sign)
@@ -412,8 +412,11 @@ class ClusterTable:
             label_column.resize(new)
         self.volumes_in_use.attached.resize(new)
 
-    def _grow_lines(self) -> None:
+    def _make_lines(self) -> None:
+        """Have a line for every resource that was ever named."""
         missing = len(self.resources) - len(self.allocatable)
+        if not missing:
+            return
         more = np.zeros((missing, self.capacity), dtype=np.int64)
         self.allocatable = np.vstack((self.allocatable, more))
         self.requested = np.vstack((self.requested, more))
@@ -429,12 +432,9 @@ class ClusterTable:
         self._pod_count_seen: memoryview[int] = self.pod_count.data
 
 
-def _change(amounts: "memoryview[int]", place: int, by: int) -> None:
-    """Add to a number. Past what 64 bits hold it wraps around, so that it comes back when pods leave."""
-    try:
-        amounts[place] += by
-    except ValueError:
-        amounts[place] = (amounts[place] + by + 2**63) % 2**64 - 2**63
+def _wrapped(amount: int) -> int:
+    """A number past what 64 bits hold wraps around, so that it comes back when pods leave."""
+    return (amount + 2**63) % 2**64 - 2**63
 
 
 def allocatable_amounts(node: Node) -> dict[str, int]:
