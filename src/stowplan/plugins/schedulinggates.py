@@ -21,7 +21,7 @@ class SchedulingGates(Plugin):
         return queue_if(pod.uid == new.metadata.uid)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        gates = pod.spec.scheduling_gates
+        gates = pod.pod.spec.scheduling_gates
         if not gates:
             return None
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]")

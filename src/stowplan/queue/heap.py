@@ -70,16 +70,14 @@ class KeyedHeap(Generic[T]):
 
     def pop(self) -> T | None:
         """Take out the first item, None if there is none."""
-        first = self._first()
-        if first is None:
-            return None
-        if self._line and first is self._line[0]:
-            self._line.popleft()
-        else:
-            heappop(self._heap)
-        del self._entries[first[_KEY]]
-        item: T = first[_ITEM]
-        return item
+        line, heap = self._line, self._heap
+        while line or heap:
+            first = line.popleft() if line and not (heap and heap[0] < line[0]) else heappop(heap)
+            item: T = first[_ITEM]
+            if item is not _GONE:
+                del self._entries[first[_KEY]]
+                return item
+        return None
 
     def remove(self, key: str) -> T | None:
         """Take out the item with a key, None if there is none."""

@@ -5,7 +5,7 @@ kept as long as a pod is in flight that was taken out before them, and are looke
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stowplan.framework.events import ClusterEvent
 
@@ -24,26 +24,29 @@ class Happened(NamedTuple):
 class InFlight:
     """Pods in flight and the events since the oldest of them was taken out."""
 
-    __slots__ = ("_base", "_events", "_labels", "_starts")
+    __slots__ = ("_base", "_events", "_labels", "starts")
 
     def __init__(self) -> None:
         # Everything that was ever counted, in the order in which it came.
         self._labels: dict[str, None] = {}
         self._events: list[Happened] = []
         self._base = 0
-        # Positions only grow, so the first pod in the dict is the one that needs most of the events.
-        self._starts: dict[str, int] = {}
+        self.starts: Final[dict[str, int]] = {}
+        """Where events begin that came after a pod was taken out, by its uid, for who only looks.
+
+        Positions only grow, so the first pod in the dict is the one that needs most of the events.
+        """
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._starts
+        return uid in self.starts
 
     def __len__(self) -> int:
         """How many pods are in flight."""
-        return len(self._starts)
+        return len(self.starts)
 
     @property
     def uids(self) -> list[str]:
-        return list(self._starts)
+        return list(self.starts)
 
     @property
     def events(self) -> Sequence[Happened]:
@@ -59,21 +62,21 @@ class InFlight:
         for happened in self._events:
             counts[happened.event.label] += 1
         if counts:
-            counts[POD_POPPED] = len(self._starts)
+            counts[POD_POPPED] = len(self.starts)
         return counts
 
     def begin(self, uid: str) -> bool:
         """A pod is taken out of the queue. False if it is in flight already."""
-        if uid in self._starts:
+        if uid in self.starts:
             return False
         if not self._labels:
             self._labels[POD_POPPED] = None
-        self._starts[uid] = self._base + len(self._events)
+        self.starts[uid] = self._base + len(self._events)
         return True
 
     def record(self, events: Iterable[ClusterEvent], old: Any, new: Any) -> None:
         """Keep events, if there is anybody to keep them for."""
-        if not self._starts:
+        if not self.starts:
             return
         for event in events:
             self._labels[event.label] = None
@@ -81,18 +84,18 @@ class InFlight:
 
     def since(self, uid: str) -> Sequence[Happened]:
         """What happened since a pod was taken out of the queue."""
-        return self._events[self._starts[uid] - self._base :]
+        return self._events[self.starts[uid] - self._base :]
 
     def end(self, uid: str) -> None:
         """A pod's attempt is over. Does nothing if it was over already."""
-        if self._starts.pop(uid, None) is None:
+        if self.starts.pop(uid, None) is None:
             return
         if self._events:
             self._forget_unneeded()
 
     def _forget_unneeded(self) -> None:
         """Let go of the events before the oldest pod that is still in flight was taken out."""
-        start = next(iter(self._starts.values()), self._base + len(self._events))
+        start = next(iter(self.starts.values()), self._base + len(self._events))
         unneeded = start - self._base
         del self._events[:unneeded]
         self._base = start

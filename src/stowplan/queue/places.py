@@ -160,5 +160,5 @@ class Places:
     def _tell(self, queued: QueuedPod, queue: str, event: str) -> None:
         if self._hooks.incoming is not None:
             self._hooks.incoming(queued, queue, event)
-        if queue != UNSCHEDULABLE and self._journal.shows(5):
+        if self._journal.detail >= 5 and queue != UNSCHEDULABLE:
             self._journal.info(5, MOVED, pod=Ref(queued.key), event=event, queue=QUEUES[queue])

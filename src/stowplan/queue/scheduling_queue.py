@@ -82,6 +82,8 @@ class SchedulingQueue:
             Journal() if journal is None else journal,
         )
         self._waker = Waker(profiles, self._places, self._hooks)
+        self._waiting = self._places.unschedulable.pods
+        self._flying = self.in_flight.starts
         self.cycle = 0
         """How many pods have been taken out so far."""
 
@@ -253,7 +255,7 @@ class SchedulingQueue:
 
         `excluding` is the uid of a pod that is left where it is.
         """
-        if (self._places.unschedulable or self.in_flight) and self._waker.concerns_anybody(event):
+        if (self._waiting or self._flying) and self._waker.concerns_anybody(event):
             self._waker.wake_all(event, old, new, at_most_priority, excluding)
             self.in_flight.record((event,), old, new)
 

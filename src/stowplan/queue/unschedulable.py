@@ -8,6 +8,7 @@ costs depends on how many different pods wait for it, not on how many pods wait.
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
+from typing import Final
 
 from stowplan.cluster.podinfo import PodTemplate
 from stowplan.queue.queued import QueuedPod
@@ -40,7 +41,8 @@ class UnschedulablePods:
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
-        self._pods: dict[str, QueuedPod] = {}
+        self.pods: Final[dict[str, QueuedPod]] = {}
+        """Those that wait, by key, for who only looks."""
         self._groups: dict[GroupKey, Group] = {}
         self._by_plugin: dict[tuple[str, str], dict[GroupKey, Group]] = {}
         self._due: list[tuple[float, int, QueuedPod]] = []
@@ -49,21 +51,21 @@ class UnschedulablePods:
         """How many are not to be tried yet."""
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self.pods)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods.values())
+        return iter(self.pods.values())
 
     def __contains__(self, key: str) -> bool:
-        return key in self._pods
+        return key in self.pods
 
     def get(self, key: str) -> QueuedPod | None:
-        return self._pods.get(key)
+        return self.pods.get(key)
 
     def put(self, queued: QueuedPod) -> bool:
         """Let a pod wait, or find its place anew after something about it changed. True if it is new here."""
         is_new = self.remove(queued.key) is None
-        self._pods[queued.key] = queued
+        self.pods[queued.key] = queued
         group = self._group(queued)
         group.pods[queued.key] = queued
         queued.group = group
@@ -78,7 +80,7 @@ class UnschedulablePods:
         return since + self._longest
 
     def remove(self, key: str) -> QueuedPod | None:
-        queued = self._pods.pop(key, None)
+        queued = self.pods.pop(key, None)
         if queued is None:
             return None
         group = queued.group
@@ -145,5 +147,5 @@ class UnschedulablePods:
 
     def _sweep(self) -> None:
         """Throw away times of pods that left, once they are more than the others."""
-        if len(self._due) > 64 and len(self._due) > 2 * len(self._pods):
+        if len(self._due) > 64 and len(self._due) > 2 * len(self.pods):
             self._due = sorted(entry for entry in self._due if self._counts(entry))
