@@ -47,6 +47,7 @@ class Evaluation:
         "_rejections",
         "cycle",
         "ended",
+        "feasible_count",
         "nominations",
         "only_row",
         "overruled",
@@ -76,6 +77,8 @@ class Evaluation:
         self.overruled = overruled or {}
         self.nominations = nominations
         self.only_row: int | None = None
+        """The row promised to the pod, if it can take it: then no other is considered. See `keep_to`."""
+        self.feasible_count = 0 if self.rejected_outright is not None else pod_class.feasibility.count
         self.scored = False
         self.ended = False
         """Whether scoring is over, or there was nothing to score."""
@@ -88,11 +91,20 @@ class Evaluation:
 
     # Filter
 
-    @property
-    def feasible_count(self) -> int:
-        if self.rejected_outright is not None:
-            return 0
-        return 1 if self.only_row is not None else self.pod_class.feasibility.count
+    def keep_to(self, row: int | None) -> None:
+        """Consider one row only; None: all those that passed."""
+        self.only_row = row
+        self._count_feasible()
+
+    def _count_feasible(self) -> None:
+        if self.rejected_outright is None:
+            self.feasible_count = 1 if self.only_row is not None else self.pod_class.feasibility.count
+
+    def overrule(self, row: int, verdict: Status) -> None:
+        """Give a row another verdict than the filters did, for this attempt."""
+        self.overruled[row] = verdict
+        self.pod_class.feasibility.overrule(row)
+        self._count_feasible()
 
     @property
     def feasible_rows(self) -> Rows:
@@ -127,6 +139,7 @@ class Evaluation:
         """
         if len(rows):
             self.pod_class.feasibility.overrule_many(rows)
+            self._count_feasible()
         self.overruled.update(verdicts or {})
         self._rejections = None
         self.unexamined += len(rows) - len(verdicts or ())

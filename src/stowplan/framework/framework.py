@@ -234,7 +234,7 @@ class Framework:
         if nominated_row is not None:
             status = try_nominated(self, evaluation, nominated_row)
             if status is None:
-                evaluation.only_row = nominated_row
+                evaluation.keep_to(nominated_row)
             else:
                 evaluation.pre_filtering = pre_filtering._replace(
                     rejectors=pre_filtering.rejectors | {status.plugin}

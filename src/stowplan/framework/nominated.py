@@ -30,8 +30,7 @@ def try_nominated(framework: "Framework", evaluation: Evaluation, row: int) -> S
         with framework.trials(cycle, cycle.memos) as trials, trials.row(row) as trial:
             verdict = trial.verdict()
     if verdict is not None:
-        evaluation.overruled[row] = verdict
-        feasibility.overrule(row)
+        evaluation.overrule(row, verdict)
     return verdict
 
 

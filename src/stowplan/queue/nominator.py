@@ -13,20 +13,17 @@ class Nominator:
     API server last told of it by `namespace/name`; a pod that is gone or on a node gets no promise.
     """
 
-    __slots__ = ("_by_node", "_find", "_nodes")
+    __slots__ = ("_by_node", "_find", "_nodes", "by_node")
 
     def __init__(self, find: Callable[[str], Pod | None] | None = None) -> None:
         self._find = find
         self._nodes: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self.by_node: Mapping[str, Mapping[str, PodInfo]] = self._by_node
+        """The pods of every node that is promised to any, by uid."""
 
     def __len__(self) -> int:
         return len(self._nodes)
-
-    @property
-    def by_node(self) -> Mapping[str, Mapping[str, PodInfo]]:
-        """The pods of every node that is promised to any, by uid."""
-        return self._by_node
 
     def node_of(self, uid: str) -> str | None:
         """The node promised to a pod."""

@@ -110,7 +110,7 @@ class Algorithm:
         """Search with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
         evaluation = framework.screen(pod, nominations, nominated_row)
         if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
-            evaluation.only_row = None
+            evaluation.keep_to(None)
         rejected = False
         fresh: Mapping[str, Node] = {}
         if evaluation.only_row is None and evaluation.feasible_count:

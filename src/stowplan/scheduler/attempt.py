@@ -109,11 +109,11 @@ class SchedulingCycle:
     # Looking for a node
 
     def _nominations(self) -> Nominations:
-        nominator = self._context.queue.nominator
-        if not len(nominator):
+        by_node = self._context.queue.nominator.by_node
+        if not by_node:
             return NO_NOMINATIONS
         row_of = self._context.cache.table.row_of
-        by_row = ((row_of(node), list(pods.values())) for node, pods in nominator.by_node.items())
+        by_row = ((row_of(node), list(pods.values())) for node, pods in by_node.items())
         return {row: pods for row, pods in by_row if row is not None}
 
     def _row_promised(self, pod: PodInfo, node: str) -> int | None:
