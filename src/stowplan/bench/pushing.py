@@ -24,7 +24,7 @@ from stowplan.scheduler.garbage import calm_collector
 AHEAD = 16
 """How many pods may push in at the same time."""
 
-_CALM = 3.0
+_CALM = 10.0
 """Seconds without a binding after which the pods that are left are taken for those that cannot be helped."""
 
 
