@@ -177,12 +177,13 @@ class Evaluation:
         for column in feasibility.columns:
             if column.index not in rejecting:
                 continue
-            rows = rejected[by_whom == column.index]
+            rows = rejected if len(rejecting) == 1 else rejected[by_whom == column.index]
             assert column.codes is not None
             codes = column.codes[rows]
-            for code in _distinct(codes):
+            distinct = _distinct(codes)
+            for code in distinct:
                 status = column.status(self.cycle, self.cycle.pod, code)
-                _extend(found, status, rows[codes == code])
+                _extend(found, status, rows if len(distinct) == 1 else rows[codes == code])
         return found
 
     def rows_rejected_with(self, code: Code) -> Rows:
