@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.status import unschedulable
+from stowplan.framework.plugin import UNSIGNED, Plugin, Reads
+from stowplan.framework.status import SKIP, SKIP_CLASS, Status, unschedulable
 from stowplan.testing import cluster, node, pod
 
 NODES = [node(name) for name in "abcdef"]
@@ -55,6 +55,50 @@ class Columns(Counting):
     def filter(self, cycle: Any, pod: Any, nodes: Any) -> Any:
         self.asked.update(each.name for each in nodes)
         return np.zeros(len(nodes), dtype=np.int64)
+
+
+class Skipping(Counting):
+    """Skips every pod, or all that are alike, before Filter and before Score."""
+
+    answer: ClassVar[Status] = SKIP
+
+    def sign(self, pod: Any) -> str:
+        return "every pod alike"
+
+    def pre_filter(self, cycle: Any, pod: Any) -> Status:
+        self.asked["PreFilter"] += 1
+        return self.answer
+
+    def pre_score(self, cycle: Any, pod: Any) -> Status:
+        self.asked["PreScore"] += 1
+        return self.answer
+
+
+class SkippingAll(Skipping):
+    answer = SKIP_CLASS
+
+
+class SkippingUnsigned(SkippingAll):
+    def sign(self, pod: Any) -> Any:
+        return UNSIGNED
+
+
+class Company(Counting):
+    """Looks at other rows: their nodes only, or their pods too."""
+
+    reads = Reads.NOTHING
+    row_local = False
+
+    def sign(self, pod: Any) -> str:
+        return "every pod alike"
+
+    def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
+        self.asked["Score"] += 1
+        return np.full(len(nodes), 7, dtype=np.int64)
+
+
+class NodesOnly(Company):
+    heeds_pods = False
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +175,26 @@ def test_with_one_node_left_nobody_scores() -> None:
     world = cluster(nodes=[node("a"), node("b").taint("gpu")], plugins=[SignedScore])
     assert place(world, 0) == "a"
     assert not Counting.asked
+
+
+@pytest.mark.parametrize(("plugin", "times"), [(Skipping, 4), (SkippingAll, 1), (SkippingUnsigned, 4)])
+def test_a_plugin_that_skips_a_class_is_asked_about_its_first_pod_only(
+    plugin: type[Plugin], times: int
+) -> None:
+    world = cluster(nodes=NODES, plugins=[plugin])
+    for number in range(4):
+        place(world, number)
+    assert Counting.asked == {"PreFilter": times, "PreScore": times}
+
+
+@pytest.mark.parametrize(("plugin", "times"), [(Company, 4), (NodesOnly, 1)])
+def test_a_plugin_that_heeds_no_pods_is_asked_again_only_when_a_node_changes(
+    plugin: type[Plugin], times: int
+) -> None:
+    world = cluster(nodes=NODES, plugins=[plugin])
+    for number in range(4):
+        place(world, number)
+    assert Counting.asked["Score"] == times
+    world.table.put_node(node("a").labels(new="yes").obj())
+    place(world, 4)
+    assert Counting.asked["Score"] == times + 1
