@@ -36,7 +36,7 @@ class Life:
         kept = self.database.load(self.store.catalogue)
         self.store.restore(kept)
         self.keeper = Keeper(self.database, kept.version, retry=retry)
-        self.store.journal = self.keeper
+        self.store.write_ahead_log = self.keeper
 
     def end(self) -> None:
         self.keeper.close()

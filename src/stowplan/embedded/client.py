@@ -21,7 +21,7 @@ from stowplan.api.requests import (
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
 from stowplan.embedded.store import Change, Store, Watcher, WatchStream
-from stowplan.embedded.store.watching import Sink
+from stowplan.embedded.store.watchcache import Sink
 
 T = TypeVar("T", bound=Object)
 

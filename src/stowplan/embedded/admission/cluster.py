@@ -10,7 +10,7 @@ from stowplan.embedded.admission.defaults import DEFAULTS
 from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE
 from stowplan.embedded.admission.services import Addresses
 from stowplan.embedded.admission.validation import check_created, check_replaced
-from stowplan.embedded.store.admission import Lookup
+from stowplan.embedded.store.registry import Lookup
 
 _LASTING: Final = ("default", "kube-system", "kube-public")
 

@@ -16,7 +16,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
-from stowplan.embedded.store.admission import Lookup
+from stowplan.embedded.store.registry import Lookup
 
 _CRITICAL_TIME: Final = 300
 _TROUBLES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

@@ -4,7 +4,7 @@ from typing import Final
 
 from stowplan.api.catalogue import SERVICES, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.store.admission import Lookup
+from stowplan.embedded.store.registry import Lookup
 
 _FIRST_PORT: Final = 30000
 _PORTS: Final = 2768

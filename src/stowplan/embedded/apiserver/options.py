@@ -12,7 +12,7 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_support
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
 from stowplan.api.selectortext import SelectorError
 from stowplan.embedded.store.objects import Key
-from stowplan.embedded.store.paging import Place
+from stowplan.embedded.store.selection import PageRequest
 
 _MATCHES: Final = ("Exact", "NotOlderThan")
 Query = Mapping[str, str]
@@ -22,7 +22,7 @@ class ListOptions(NamedTuple):
     """A list or a watch as asked for."""
 
     selection: Selection = EVERY_OBJECT
-    place: Place = Place()
+    place: PageRequest = PageRequest()
     version: int | None = None
     watch: bool = False
     bookmarks: bool = False
@@ -49,7 +49,7 @@ def list_options(query: Query) -> ListOptions:
     timeout = whole(query, "timeoutSeconds")
     return ListOptions(
         selection,
-        Place(after, at, whole(query, "limit") or 0),
+        PageRequest(after, at, whole(query, "limit") or 0),
         version,
         watch,
         flag(query, "allowWatchBookmarks"),

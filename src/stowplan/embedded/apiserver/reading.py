@@ -17,7 +17,7 @@ from stowplan.embedded.apiserver.paths import Target
 from stowplan.embedded.apiserver.views import View, Views, encode
 from stowplan.embedded.apiserver.watches import HEADERS, HttpWatch
 from stowplan.embedded.store import Store, Watcher
-from stowplan.embedded.store.paging import Page
+from stowplan.embedded.store.selection import Page
 
 LONGEST_WATCH: Final = 1800.0
 _TOO_OLD: Final = (

@@ -25,7 +25,7 @@ from stowplan.embedded.apiserver.paths import Target
 from stowplan.embedded.apiserver.writing import NOT_ALLOWED, named
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
-from stowplan.embedded.store.patching import patched
+from stowplan.embedded.store.patches import patched
 
 Query = Mapping[str, str]
 Handler = Callable[[web.BaseRequest, Target, Query], Awaitable[web.Response]]
@@ -71,7 +71,7 @@ class Subresources:
         data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
         name = target.name or (data.get("metadata") or {}).get("name", "")
         named(Target(PODS, target.namespace, name), data)
-        with self._store.rehearsal(is_dry_run(query)):
+        with self._store.dry_run(is_dry_run(query)):
             self._store.bind(target.namespace, name, data)
         return success(201)
 
@@ -80,7 +80,7 @@ class Subresources:
         data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
         named(target, data)
         options: Json = data.get("deleteOptions") or {}
-        with self._store.rehearsal(is_dry_run(query, options)):
+        with self._store.dry_run(is_dry_run(query, options)):
             self._store.evict(target.namespace, target.name, delete_options(query, options))
         return success(201)
 
@@ -88,7 +88,7 @@ class Subresources:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(NAMESPACES, text).data
         named(target, data)
-        with self._store.rehearsal(is_dry_run(query)):
+        with self._store.dry_run(is_dry_run(query)):
             obj = self._store.update(NAMESPACES, data, subresource="finalize")
         return json_answer(obj)
 
@@ -120,7 +120,7 @@ class Subresources:
             {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
         )
         new = {**old, "metadata": metadata, "spec": {**old.get("spec", {}), "replicas": replicas}}
-        with self._store.rehearsal(is_dry_run(query)):
+        with self._store.dry_run(is_dry_run(query)):
             return json_answer(scale_of(self._store.update(target.resource, new)))
 
 

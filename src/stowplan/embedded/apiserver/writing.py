@@ -23,7 +23,7 @@ from stowplan.embedded.apiserver.options import delete_options, flag, is_dry_run
 from stowplan.embedded.apiserver.paths import Target
 from stowplan.embedded.apiserver.views import Views
 from stowplan.embedded.store import Store
-from stowplan.embedded.store.patching import patched
+from stowplan.embedded.store.patches import patched
 
 Query = Mapping[str, str]
 APPLY: Final = "application/apply-patch+yaml"
@@ -45,7 +45,7 @@ class Writing:
         text = as_json(await read_body(request), request.content_type)
         read = decode_object(resource, text, query.get("fieldValidation", ""))
         wire = self._views.wire(resource)
-        with self._store.rehearsal(is_dry_run(query)):
+        with self._store.dry_run(is_dry_run(query)):
             obj = self._store.create(wire.stored, wire.inward(read.data), target.namespace)
         return self._shown(request, target, obj, 201, read)
 
@@ -74,7 +74,7 @@ class Writing:
     async def delete(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
         body = deletion_body(await read_body(request), request.content_type)
         wire = self._views.wire(target.resource)
-        with self._store.rehearsal(is_dry_run(query, body)):
+        with self._store.dry_run(is_dry_run(query, body)):
             obj = self._store.delete(wire.stored, target.namespace, target.name, delete_options(query, body))
         metadata = obj["metadata"]
         gone = self._store.find(wire.stored, target.namespace, target.name) is None
@@ -88,7 +88,7 @@ class Writing:
         body = deletion_body(await read_body(request), request.content_type)
         options = list_options({key: value for key, value in query.items() if key != "watch"})
         wire = self._views.wire(target.resource)
-        with self._store.rehearsal(is_dry_run(query, body)):
+        with self._store.dry_run(is_dry_run(query, body)):
             gone = self._store.delete_collection(
                 wire.stored,
                 target.namespace,
@@ -102,7 +102,7 @@ class Writing:
         wire = self._views.wire(target.resource)
         data = wire.inward(read.data)
         named(target, data)
-        with self._store.rehearsal(is_dry_run(query)):
+        with self._store.dry_run(is_dry_run(query)):
             return self._store.update(
                 wire.stored, data, subresource=target.subresource, manager=query.get("fieldManager", "")
             )
@@ -117,7 +117,7 @@ class Writing:
             raise status.unsupported_media_type(list(_PATCHES))
         named(target, read.data)
         existed = self._store.find(wire.stored, target.namespace, target.name) is not None
-        with self._store.rehearsal(is_dry_run(query)):
+        with self._store.dry_run(is_dry_run(query)):
             obj = self._store.apply(
                 target.resource,
                 read.data,

@@ -8,8 +8,8 @@ from typing import Any, Final
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.embedded.durable.rows import WIDTH, Row, RowError, definition_of, entry_of, register
 from stowplan.embedded.durable.witness import Witness
-from stowplan.embedded.store.changes import Past
-from stowplan.embedded.store.journal import Entry, Kept
+from stowplan.embedded.store.storage import LogEntry, SavedState
+from stowplan.embedded.store.watchcache import Compacted
 
 FORMAT: Final = 1
 GAP: Final = 1_000_000
@@ -103,7 +103,7 @@ class Database:
         if wrong != "ok":
             raise DataDirError(f"{self._folder}: {_FILE} is damaged: {' '.join(str(wrong).split())}")
 
-    def load(self, catalogue: Catalogue) -> Kept:
+    def load(self, catalogue: Catalogue) -> SavedState:
         """Everything that was kept; from now on this life counts as one that has not ended well.
 
         Raises DataDirError if anything is missing or not as it was written.
@@ -120,7 +120,7 @@ class Database:
             )
         return self._begun(kept)
 
-    def _load(self, catalogue: Catalogue) -> Kept:
+    def _load(self, catalogue: Catalogue) -> SavedState:
         for resource, definition in self._connection.execute("SELECT resource, definition FROM resources"):
             register(catalogue, definition)
             self._known.add(resource)
@@ -130,7 +130,7 @@ class Database:
         objects = [entry_of(row, catalogue) for row in states]
         if any(entry.version > folded or entry.object is None for entry in objects):
             raise RowError(f"{_FILE} is damaged: an object is newer than the state it belongs to")
-        changes: list[Entry] = []
+        changes: list[LogEntry] = []
         gaps: list[tuple[int, int]] = []
         version = folded
         for row in self._connection.execute(f"SELECT {columns} FROM changes ORDER BY version"):
@@ -142,17 +142,17 @@ class Database:
             else:
                 changes.append(entry_of(row, catalogue))
             version = row[0]
-        return Kept(version, Past(folded, tuple(gaps)), objects, changes)
+        return SavedState(version, Compacted(folded, tuple(gaps)), objects, changes)
 
-    def _begun(self, kept: Kept) -> Kept:
+    def _begun(self, kept: SavedState) -> SavedState:
         """Note that a life has begun, far behind the last one if that did not end well."""
         try:
             if kept.version and not self._one("SELECT clean FROM meta"):
                 ahead = kept.version + GAP
                 self._insert([(ahead, _JUMP, "", "", 0, None)])
                 self._logged += 1
-                past = Past(kept.past.forgotten, (*kept.past.gaps, (kept.version, ahead)))
-                kept = kept._replace(version=ahead, past=past)
+                compacted = Compacted(kept.compacted.version, (*kept.compacted.gaps, (kept.version, ahead)))
+                kept = kept._replace(version=ahead, compacted=compacted)
             self._connection.execute("UPDATE meta SET clean = 0")
         except sqlite3.Error as error:
             raise DataDirError(f"{self._folder}: {_told(error)}") from None

@@ -39,7 +39,7 @@ def keep_in(store: Store, folder: Path) -> "Keeper":
         database.close(clean=False)
         raise DataDirError(f"{folder}: what is kept there contradicts itself: {error}") from None
     keeper = Keeper(database, kept.version)
-    store.journal = keeper
+    store.write_ahead_log = keeper
     return keeper
 
 

@@ -7,8 +7,8 @@ import msgspec
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.embedded.store import DELETED, Change
-from stowplan.embedded.store.journal import Entry
 from stowplan.embedded.store.objects import Key
+from stowplan.embedded.store.storage import LogEntry
 
 WIDTH: Final = 6
 """How many columns a row has."""
@@ -47,7 +47,7 @@ def row_of(recorded: Recorded) -> Row:
     )
 
 
-def entry_of(row: Row, catalogue: Catalogue) -> Entry:
+def entry_of(row: Row, catalogue: Catalogue) -> LogEntry:
     """The change that a row was kept for. Raises RowError."""
     version, dotted, namespace, name, checksum, text = row
     key = (namespace, name)
@@ -56,7 +56,7 @@ def entry_of(row: Row, catalogue: Catalogue) -> Entry:
     resource = catalogue.named(dotted)
     if resource is None:
         raise RowError(f"{dotted} {namespace}/{name} is of a resource that is not known here")
-    return Entry(resource, key, version, None if text is None else _OBJECT.decode(text))
+    return LogEntry(resource, key, version, None if text is None else _OBJECT.decode(text))
 
 
 def definition_of(resource: Resource) -> bytes:

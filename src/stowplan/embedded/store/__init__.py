@@ -5,9 +5,15 @@ concurrency, uids, finalizers, grace, budgets) and tells watchers of every chang
 no clock of its own and waits for nothing.
 """
 
-from stowplan.embedded.store.changes import ADDED, BOOKMARK, DELETED, MODIFIED, Change
 from stowplan.embedded.store.store import Store
-from stowplan.embedded.store.stream import WatchStream
-from stowplan.embedded.store.watching import Watcher
+from stowplan.embedded.store.watchcache import (
+    ADDED,
+    BOOKMARK,
+    DELETED,
+    MODIFIED,
+    Change,
+    Watcher,
+    WatchStream,
+)
 
 __all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Change", "Store", "WatchStream", "Watcher"]
