@@ -270,6 +270,7 @@ def test_a_patch_may_name_the_version_and_the_object_it_is_for() -> None:
     assert caught.value.message == (
         'Pod "p" is invalid: metadata.uid: Invalid value: "other": field is immutable'
     )
+    assert [cause["field"] for cause in caught.value.details["causes"]] == ["metadata.uid"] * 2
     given = {"metadata": {"uid": uid, "resourceVersion": "1"}, "status": {"phase": "Running"}}
     after = store.patch(c.PODS, "default", "p", given, subresource="status")
     assert after["status"]["phase"] == "Running"

@@ -69,7 +69,8 @@ class Writing:
         old = self._store.get(wire.stored, target.namespace, target.name)
         new = msgspec.json.encode(patched(target.resource, wire.outward(old), change, kind))
         read = decode_object(target.resource, new, query.get("fieldValidation", ""))
-        return self._shown(request, target, self._replace(target, query, read), 200, read)
+        obj = self._replace(target, query, read, uid_precondition=False)
+        return self._shown(request, target, obj, 200, read)
 
     async def delete(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
         body = deletion_body(await read_body(request), request.content_type)
@@ -98,13 +99,17 @@ class Writing:
         view = self._views.view(target.resource, wanted(request.headers.get("Accept", "")))
         return answer(view.listing([*gone], {"resourceVersion": str(self._store.version)}))
 
-    def _replace(self, target: Target, query: Query, read: Decoded) -> Json:
+    def _replace(self, target: Target, query: Query, read: Decoded, *, uid_precondition: bool = True) -> Json:
         wire = self._views.wire(target.resource)
         data = wire.inward(read.data)
         named(target, data)
         with self._store.dry_run(is_dry_run(query)):
             return self._store.update(
-                wire.stored, data, subresource=target.subresource, manager=query.get("fieldManager", "")
+                wire.stored,
+                data,
+                subresource=target.subresource,
+                manager=query.get("fieldManager", ""),
+                uid_precondition=uid_precondition,
             )
 
     def _apply(self, request: web.BaseRequest, target: Target, query: Query, text: bytes) -> web.Response:

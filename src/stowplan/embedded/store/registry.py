@@ -19,7 +19,7 @@ from stowplan.api.catalogue import (
     PODS,
     Resource,
 )
-from stowplan.api.fielderrors import FieldError, forbidden, invalid
+from stowplan.api.fielderrors import FieldError, forbidden, invalid, quote
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.clock import Clock
@@ -188,6 +188,15 @@ def other_uid(resource: Resource, namespace: str, name: str, expected: str, foun
     )
 
 
+def no_such_uid(resource: Resource, name: str, uid: str) -> status.ApiError:
+    """An object that is to be created, but whose writer means one that exists."""
+    return status.conflict(
+        resource,
+        name,
+        f"uid mismatch: the provided object specified uid {uid}, and no existing object was found",
+    )
+
+
 def check_version(resource: Resource, obj: Json, version: str | None) -> None:
     """Raises `ApiError` 409 if the object has changed since the writer read it."""
     metadata = obj["metadata"]
@@ -200,14 +209,14 @@ def check_deletion(resource: Resource, obj: Json, options: DeleteOptions) -> Non
     metadata = obj["metadata"]
     name, uid, version = metadata["name"], metadata["uid"], metadata["resourceVersion"]
     if options.uid is not None and options.uid != uid:
-        raise status.conflict(
+        raise _failed_precondition(
             resource,
             name,
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid}). "
             "The object might have been deleted and then recreated",
         )
     if options.resource_version is not None and options.resource_version != version:
-        raise status.conflict(
+        raise _failed_precondition(
             resource,
             name,
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
@@ -215,12 +224,24 @@ def check_deletion(resource: Resource, obj: Json, options: DeleteOptions) -> Non
         )
 
 
+def _failed_precondition(resource: Resource, name: str, why: str) -> status.ApiError:
+    """Unlike other conflicts, one of a deletion names the kind and not the resource."""
+    qualified = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {"name": name, "group": resource.group, "kind": resource.kind}
+    return status.ApiError(
+        409,
+        "Conflict",
+        f"Operation cannot be fulfilled on {qualified} {quote(name)}: {why}",
+        {field: value for field, value in details.items() if value},
+    )
+
+
 def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) -> Json:
     """The object to write when `new` is asked for in place of `old`, with the version of `old`.
 
     Raises `ApiError` 422 for changes nobody may make.
     """
-    _check_metadata(resource, old, new["metadata"])
+    check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
         return _with_section(old, "spec", new)
     if subresource:
@@ -249,7 +270,8 @@ def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     return any(old.get(part) != new.get(part) for part in old.keys() | new.keys() if part not in described)
 
 
-def _check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
+def check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
+    """Raises `ApiError` 422 with each cause twice: for any object, and for one of its kind."""
     before = old["metadata"]
     errors: list[FieldError] = []
     if "deletionTimestamp" in before:
@@ -263,7 +285,7 @@ def _check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
         if given and given != before.get(field):
             errors.append(invalid(f"metadata.{field}", given, "field is immutable"))
     if errors:
-        raise status.invalid(resource, before["name"], errors)
+        raise status.invalid(resource, before["name"], errors * 2)
 
 
 _PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}

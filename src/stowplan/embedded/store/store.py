@@ -34,10 +34,12 @@ from stowplan.embedded.store.registry import (
     Admission,
     MetadataFactory,
     check_deletion,
+    check_metadata,
     check_uid,
     check_version,
     deletion_of,
     ends_with_update,
+    no_such_uid,
     other_uid,
     prepared_update,
     set_initial_status,
@@ -149,8 +151,20 @@ class Store(Storage):
                     self._remove_expired(collection, collection.expired(now, limit))
         return obj
 
-    def update(self, resource: Resource, body: Body, *, subresource: str = "", manager: str = "") -> Json:
-        """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`)."""
+    def update(
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        uid_precondition: bool = True,
+    ) -> Json:
+        """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
+
+        A uid in the body is a precondition (409); without `uid_precondition`, as for the result of a patch,
+        it is a field that must not change (422).
+        """
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
         obj = owned_object(resource, body)
@@ -161,7 +175,8 @@ class Store(Storage):
         old = collection.objects.get(key)
         if old is None:
             return self._update_of_nothing(resource, obj, key, subresource)
-        check_uid(resource, old, metadata.get("uid"))
+        if uid_precondition:
+            check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
         if not version and not resource.blind_update:
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -205,14 +220,16 @@ class Store(Storage):
         key = key_of(resource, metadata)
         old = collection.objects.get(key)
         by = Applier(manager, self._metadata.stamp(), force, subresource)
-        if old is None and (subresource or metadata.get("uid") or metadata.get("resourceVersion")):
+        if old is None and metadata.get("uid") and not subresource:
+            raise no_such_uid(resource, key[1], metadata["uid"])
+        if old is None and (subresource or metadata.get("resourceVersion")):
             raise status.not_found(resource, key[1])
         if old is not None:
-            check_uid(resource, old, metadata.get("uid"))
             check_version(resource, old, metadata.get("resourceVersion"))
         found, managed = applied(resource, type_of(resource), old, wanted, by)
         if old is None:
             return self._create(resource, found, key[0], managed)
+        check_metadata(resource, old, metadata)
         new = owned(found)
         if self._admission is not None:
             self._admission.replacing(self, resource, old, new, subresource)
