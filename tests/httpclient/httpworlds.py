@@ -10,13 +10,13 @@ from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.watches import LIMIT
+from stowplan.embedded.apiserver.watch import BUFFER_LIMIT
 from stowplan.embedded.store import Store
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, watch_limit: int = LIMIT, **listening: Any
+    folder: Path, watch_limit: int = BUFFER_LIMIT, **listening: Any
 ) -> AsyncIterator[tuple[Store, ApiServer, Path]]:
     clock = RealClock()
     store = Store(clock, random.Random(1), admission=ClusterAdmission())

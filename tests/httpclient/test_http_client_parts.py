@@ -16,7 +16,7 @@ from stowplan.client.http.lines import Lines
 from stowplan.client.http.proxies import proxy_for
 from stowplan.client.http.wire import Chunks
 from stowplan.clock import RealClock, VirtualClock, run
-from stowplan.embedded.apiserver.certificates import self_signed
+from stowplan.embedded.apiserver.server import self_signed
 
 
 def cut(text: bytes, places: list[int]) -> list[bytes]:

@@ -23,7 +23,7 @@ from stowplan.api.timestamps import timestamp
 from stowplan.client.http import AccessError, Address, HttpClient, Identity, Secret, Server, Trust
 from stowplan.client.http.settings import ExecPlugin, OpenIdConnect
 from stowplan.clock import RealClock
-from stowplan.embedded.apiserver.certificates import self_signed
+from stowplan.embedded.apiserver.server import self_signed
 
 REFUSED = answer("401 Unauthorized", b'{"kind":"Status","code":401,"reason":"Unauthorized"}')
 V1 = "client.authentication.k8s.io/v1"

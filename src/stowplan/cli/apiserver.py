@@ -12,7 +12,7 @@ from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
+from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, keep_in
 from stowplan.embedded.store import Store
 
@@ -71,7 +71,7 @@ async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with server:
-        path = kubeconfig_place(out)
+        path = kubeconfig_path(out)
         write_kubeconfig(path, server.kubeconfig())
         click.echo(f"listening on {server.url}")
         click.echo(f"export KUBECONFIG={path}")

@@ -16,7 +16,7 @@ from stowplan.config import default_config
 from stowplan.config.gates import parse_feature_gates
 from stowplan.config.old import read_any_file
 from stowplan.embedded.apiserver import Listening
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
+from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
 from stowplan.framework.loading import installed_plugins, load_plugin
@@ -117,7 +117,7 @@ async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_don
         loop.add_signal_handler(number, ended.set)
     async with cluster.running():
         cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
-        path = kubeconfig_place(out)
+        path = kubeconfig_path(out)
         write_kubeconfig(path, cluster.server.kubeconfig())
         _greet(cluster, path)
         with calm_collector():

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.apiserver.certificates import Certificate, self_signed
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig
+from stowplan.embedded.apiserver.server import kubeconfig, self_signed
+from stowplan.serving.selfsigned import Certificate
 
 _LIMIT: Final = 1 << 20
 _BUSY: Final = (

@@ -1,21 +1,93 @@
-"""What a request says besides its body: which objects, from where, how long, for whom, just for a try."""
+"""What a request asks for besides its body: the target of its path, its options, the format it accepts."""
 
 import base64
 import binascii
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
 from stowplan.api import status
+from stowplan.api.catalogue import NAMESPACES, Catalogue, Resource
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
 from stowplan.api.selectortext import SelectorError
+from stowplan.api.status import ApiError
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.selection import PageRequest
 
-_MATCHES: Final = ("Exact", "NotOlderThan")
+
+class Target(NamedTuple):
+    """What a request is about. Without a name it is all objects (of a namespace, or everywhere)."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class PathResolver:
+    """Finds the target of a path among the resources of a catalogue."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._found: dict[tuple[str, str, str], Resource] = {}
+
+    def target(self, path: str) -> Target | None:
+        """What a path means, None if it is not the address of objects."""
+        parts = path.split("/")
+        if "%" in path:
+            parts = [unquote(part) for part in parts]
+        if parts[-1] == "":
+            parts.pop()
+        if path.startswith("/api/"):
+            return self._within("", parts[2] if len(parts) > 2 else "", parts[3:])
+        if path.startswith("/apis/") and len(parts) > 4:
+            return self._within(parts[2], parts[3], parts[4:])
+        return None
+
+    def _within(self, group: str, version: str, rest: list[str]) -> Target | None:
+        """The target below a group and version: [namespaces, namespace,] plural [, name [, subresource]]."""
+        if not rest or not all(rest):
+            return None
+        if rest[0] == "namespaces" and len(rest) > 2 and not _is_namespace_itself(rest):
+            return self._named(group, version, rest[2], rest[1], rest[3:])
+        return self._named(group, version, rest[0], "", rest[1:])
+
+    def _named(self, group: str, version: str, plural: str, namespace: str, rest: list[str]) -> Target | None:
+        resource = self._resource(group, version, plural)
+        if resource is None or len(rest) > 2 or (namespace and not resource.namespaced):
+            return None
+        if rest and resource.namespaced and not namespace:
+            return None
+        return Target(resource, namespace, *rest)
+
+    def _resource(self, group: str, version: str, plural: str) -> Resource | None:
+        key = (group, version, plural)
+        resource = self._found.get(key)
+        if resource is None:
+            resource = self._catalogue.named(f"{plural}.{version}.{group}")
+            if resource is not None:
+                self._found[key] = resource
+        return resource
+
+
+def _is_namespace_itself(rest: list[str]) -> bool:
+    """Whether `namespaces/x/y` is a subresource of the namespace x rather than a resource within it."""
+    return len(rest) == 3 and rest[2] in ("status", "finalize")
+
+
+def namespace_of(target: Target) -> str:
+    """The namespace a request concerns, as permissions see it."""
+    return target.name if target.resource == NAMESPACES else target.namespace
+
+
 Query = Mapping[str, str]
+
+
+_VERSION_MATCHES: Final = ("Exact", "NotOlderThan")
 
 
 class ListOptions(NamedTuple):
@@ -41,15 +113,15 @@ def list_options(query: Query) -> ListOptions:
     watch = flag(query, "watch")
     initial = flag(query, "sendInitialEvents")
     match, given = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
-    _check_match(match, given, query, watch, initial)
+    _check_version_match(match, given, query, watch, initial)
     version = version_of(given)
-    after, at = _continued(query.get("continue", ""))
+    after, at = _continue_from(query.get("continue", ""))
     if match == "Exact":
         at = version
-    timeout = whole(query, "timeoutSeconds")
+    timeout = integer(query, "timeoutSeconds")
     return ListOptions(
         selection,
-        PageRequest(after, at, whole(query, "limit") or 0),
+        PageRequest(after, at, integer(query, "limit") or 0),
         version,
         watch,
         flag(query, "allowWatchBookmarks"),
@@ -58,7 +130,7 @@ def list_options(query: Query) -> ListOptions:
     )
 
 
-def _check_match(match: str, given: str, query: Query, watch: bool, initial: bool) -> None:
+def _check_version_match(match: str, given: str, query: Query, watch: bool, initial: bool) -> None:
     errors: list[FieldError] = []
     path = "resourceVersionMatch"
     if watch:
@@ -74,8 +146,8 @@ def _check_match(match: str, given: str, query: Query, watch: bool, initial: boo
             )
     elif initial:
         errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if match and match not in _MATCHES:
-        errors.append(not_supported(path, match, [*_MATCHES, ""]))
+    if match and match not in _VERSION_MATCHES:
+        errors.append(not_supported(path, match, [*_VERSION_MATCHES, ""]))
     elif match and not watch:
         if not given:
             errors.append(
@@ -112,18 +184,18 @@ def continue_token(version: int, last: Key) -> str:
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
-class _Token(msgspec.Struct):
+class _ContinueToken(msgspec.Struct):
     v: str
     rv: int
     start: tuple[str, str]
 
 
-def _continued(token: str) -> tuple[Key | None, int | None]:
+def _continue_from(token: str) -> tuple[Key | None, int | None]:
     if not token:
         return None, None
     try:
         padded = token.encode() + b"=" * (-len(token) % 4)
-        read = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
+        read = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_ContinueToken)
         if read.rv < 0 or read.v != "meta.k8s.io/v1":
             raise ValueError("unexpected content")
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
@@ -136,7 +208,7 @@ def flag(query: Query, name: str) -> bool:
     return name in query and query[name] not in ("false", "0", "False", "F", "f")
 
 
-def whole(query: Query, name: str) -> int | None:
+def integer(query: Query, name: str) -> int | None:
     text = query.get(name)
     if not text:
         return None
@@ -158,7 +230,7 @@ def is_dry_run(query: Query, body: Any = None) -> bool:
 
 def delete_options(query: Query, body: Json) -> DeleteOptions:
     """How to delete, from the query and from the body, which counts for more."""
-    grace = body.get("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))
+    grace = body.get("gracePeriodSeconds", integer(query, "gracePeriodSeconds"))
     conditions = body.get("preconditions") or {}
     uid, version = conditions.get("uid"), conditions.get("resourceVersion")
     return DeleteOptions(grace, uid, version, propagation(query, body))
@@ -175,3 +247,64 @@ def propagation(query: Query, body: Json) -> str:
     if not policy and orphan is not None:
         return "Orphan" if orphan else "Background"
     return str(policy)
+
+
+OBJECT: Final = ""
+
+
+TABLE: Final = "Table"
+
+
+METADATA: Final = "PartialObjectMetadata"
+
+
+METADATA_LIST: Final = "PartialObjectMetadataList"
+
+
+DISCOVERY: Final = "APIGroupDiscoveryList"
+
+
+_JSON_TYPES: Final = frozenset(("application/json", "application/*", "*/*"))
+
+
+_FORMATS: Final = frozenset(
+    (
+        (TABLE, "meta.k8s.io", "v1"),
+        (TABLE, "meta.k8s.io", "v1beta1"),
+        (METADATA, "meta.k8s.io", "v1"),
+        (METADATA, "meta.k8s.io", "v1beta1"),
+        (METADATA_LIST, "meta.k8s.io", "v1"),
+        (METADATA_LIST, "meta.k8s.io", "v1beta1"),
+        (DISCOVERY, "apidiscovery.k8s.io", "v2"),
+        (DISCOVERY, "apidiscovery.k8s.io", "v2beta1"),
+    )
+)
+
+
+class ResponseFormat(NamedTuple):
+    """A form and its version; the objects themselves if no form is named."""
+
+    form: str = OBJECT
+    version: str = ""
+
+
+PLAIN_OBJECTS: Final = ResponseFormat()
+
+
+@lru_cache(maxsize=256)
+def negotiated(accept: str) -> ResponseFormat:
+    """The first form somebody accepts that we have. Raises `ApiError` 406 if we have none of them."""
+    if not accept or accept == "application/json":
+        return PLAIN_OBJECTS
+    for choice in accept.split(","):
+        media, *parameters = (part.strip() for part in choice.split(";"))
+        if media not in _JSON_TYPES:
+            continue
+        given = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = given.get("as", OBJECT)
+        if form == OBJECT:
+            return PLAIN_OBJECTS
+        if (form, given.get("g", ""), given.get("v", "")) in _FORMATS:
+            return ResponseFormat(form, given["v"])
+    text = "only the following media types are accepted: application/json"
+    raise ApiError(406, "NotAcceptable", text)
