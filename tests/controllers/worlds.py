@@ -9,7 +9,7 @@ from typing import Any
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, Resource
 from stowplan.api.requests import Json
 from stowplan.clock import Clock, VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.running import Crew
@@ -31,7 +31,7 @@ class World:
         self.began = clock.now()
         self.faults = Faults() if faults is None else faults
         self.store = Store(clock, random.Random(seed), admission=ClusterAdmission())
-        furnish(self.store)
+        create_bootstrap_objects(self.store)
         self.seed = seed
         self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(seed + 1))
         self.problems: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.store import Store
 from stowplan.up.loading import LoadError, load_files, load_into
 
@@ -46,7 +46,7 @@ items:
 
 def a_store() -> Store:
     store = Store(RealClock(), random.Random(0), admission=ClusterAdmission())
-    furnish(store)
+    create_bootstrap_objects(store)
     return store
 
 

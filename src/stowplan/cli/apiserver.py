@@ -10,7 +10,7 @@ import click
 
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, keep_in
@@ -64,7 +64,7 @@ def apiserver(
 
 
 async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path | None) -> None:
-    furnish(store)
+    create_bootstrap_objects(store)
     server = ApiServer(store, listening, clock=clock)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.everything import crew
@@ -50,7 +50,7 @@ class LocalCluster:
         rng = random.Random(plan.seed)
         self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
         self._keeper = None if plan.data_dir is None else keep_in(self.store, plan.data_dir)
-        furnish(self.store)
+        create_bootstrap_objects(self.store)
         load_into(self.store, plan.loaded)
         self.client = InProcessClient(self.store)
         self.server = ApiServer(

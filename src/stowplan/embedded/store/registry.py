@@ -41,13 +41,13 @@ class Admission(Protocol):
     is for a subresource); the old one must not be.
     """
 
-    def creating(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
 
-    def replacing(
+    def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
     ) -> None: ...
 
-    def deleting(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
+    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
 
 
 _IMMUTABLE: Final = ("name", "namespace", "uid")

@@ -136,7 +136,7 @@ class Store(Storage):
         if managed:
             created["managedFields"] = managed
         if self._admission is not None:
-            self._admission.creating(self, resource, obj)
+            self._admission.admit_create(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
@@ -183,7 +183,7 @@ class Store(Storage):
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
         if self._admission is not None:
-            self._admission.replacing(self, resource, old, obj, subresource)
+            self._admission.admit_update(self, resource, old, obj, subresource)
         new = self._managed(old, prepared_update(resource, old, obj, subresource), manager, subresource)
         return self._replace(collection, key, old, new)
 
@@ -205,7 +205,7 @@ class Store(Storage):
         check_version(resource, old, new["metadata"].get("resourceVersion"))
         if self._admission is not None:
             new = new if subresource else owned(new)
-            self._admission.replacing(self, resource, old, new, subresource)
+            self._admission.admit_update(self, resource, old, new, subresource)
         new = self._managed(old, prepared_update(resource, old, new, subresource), "", subresource)
         return self._replace(collection, key, old, new)
 
@@ -232,7 +232,7 @@ class Store(Storage):
         check_metadata(resource, old, metadata)
         new = owned(found)
         if self._admission is not None:
-            self._admission.replacing(self, resource, old, new, subresource)
+            self._admission.admit_update(self, resource, old, new, subresource)
         new = prepared_update(resource, old, new, subresource)
         return self._replace(collection, key, old, with_metadata(new, managedFields=managed))
 
@@ -243,7 +243,7 @@ class Store(Storage):
         collection, key = self._collection(resource), (namespace, name)
         old = collection.get(key)
         if self._admission is not None:
-            self._admission.deleting(self, resource, old)
+            self._admission.admit_delete(self, resource, old)
         marked, remove = deletion_of(resource, old, options, self._metadata.now())
         if marked is not old:
             marked = self._rewrite(collection, key, marked, old)

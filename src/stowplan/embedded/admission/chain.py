@@ -1,4 +1,4 @@
-"""The rules of a cluster, in the order they are applied."""
+"""The admission chain: defaults, then plugins, then validation."""
 
 from typing import Final
 
@@ -7,49 +7,50 @@ from stowplan.api.catalogue import NAMESPACES, Resource
 from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.defaults import DEFAULTS
-from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE
-from stowplan.embedded.admission.services import Addresses
-from stowplan.embedded.admission.validation import check_created, check_replaced
+from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE, ServiceAllocator
+from stowplan.embedded.admission.validation import check_created, check_updated
 from stowplan.embedded.store.registry import Lookup
 
-_LASTING: Final = ("default", "kube-system", "kube-public")
+_PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 
 
 class ClusterAdmission:
-    """Defaults, then what depends on other objects, then whether all of it is as it has to be."""
+    """Defaults, then plugins (what depends on other objects), then validation."""
 
     def __init__(self) -> None:
-        self._addresses = Addresses()
+        self._services = ServiceAllocator()
 
-    def creating(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
         _check_namespace(lookup, resource, obj)
-        fill_in = DEFAULTS.get(resource)
-        if fill_in is not None:
-            fill_in(obj)
-        for complete in ON_CREATE.get(resource, ()):
-            complete(lookup, obj)
-        self._addresses.give(lookup, resource, obj, None)
+        set_defaults = DEFAULTS.get(resource)
+        if set_defaults is not None:
+            set_defaults(obj)
+        for plugin in ON_CREATE.get(resource, ()):
+            plugin(lookup, obj)
+        self._services.allocate(lookup, resource, obj, None)
         check_created(resource, obj)
 
-    def replacing(self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str) -> None:
+    def admit_update(
+        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
+    ) -> None:
         if subresource:
             return
-        fill_in = DEFAULTS.get(resource)
-        if fill_in is not None:
-            fill_in(new)
-        for complete in ON_UPDATE.get(resource, ()):
-            complete(old, new)
-        self._addresses.give(lookup, resource, new, old)
-        check_replaced(resource, old, new)
+        set_defaults = DEFAULTS.get(resource)
+        if set_defaults is not None:
+            set_defaults(new)
+        for plugin in ON_UPDATE.get(resource, ()):
+            plugin(old, new)
+        self._services.allocate(lookup, resource, new, old)
+        check_updated(resource, old, new)
 
-    def deleting(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
+    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
         name = obj["metadata"]["name"]
-        if resource == NAMESPACES and name in _LASTING:
+        if resource == NAMESPACES and name in _PROTECTED_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
 
 
 def forbidden(resource: Resource, name: str, why: str) -> status.ApiError:
-    """What somebody is told whose request breaks a rule of the cluster."""
+    """A refusal by admission."""
     details = {"name": name, "group": resource.group, "kind": resource.plural}
     return status.ApiError(
         403,

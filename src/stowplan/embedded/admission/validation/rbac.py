@@ -1,16 +1,18 @@
-"""Roles and who has them. They are kept and shown; nobody is let in or kept out by them."""
+"""Validation of roles and role bindings. They are stored and shown; nothing is authorized by them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from stowplan.api.catalogue import RBAC
+from stowplan.api import catalogue
+from stowplan.api.catalogue import RBAC, Resource
 from stowplan.api.fielderrors import FieldError, invalid, not_supported, required
 from stowplan.api.names import path_segment_problems, subdomain_problems
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation.metadata import name_errors
-from stowplan.embedded.admission.validation.placement import selector_errors
+from stowplan.embedded.admission.validation.meta import name_errors, selector_errors
 
 _ACCOUNT: Final = "ServiceAccount"
+
+
 _SUBJECTS: Final = (_ACCOUNT, "User", "Group")
 
 
@@ -39,7 +41,7 @@ def cluster_role_binding_errors(obj: Json) -> list[FieldError]:
     return list(_binding_errors(obj, ("ClusterRole",), namespaced=False))
 
 
-def binding_changes(old: Json, new: Json) -> list[FieldError]:
+def binding_update_errors(old: Json, new: Json) -> list[FieldError]:
     """Whoever may bind one role must not get at another by changing the binding."""
     after = new.get("roleRef")
     return [] if old.get("roleRef") == after else [invalid("roleRef", after, "cannot change roleRef")]
@@ -90,3 +92,15 @@ def _subject_errors(subject: Json, path: str, *, namespaced: bool) -> Iterator[F
         yield not_supported(f"{path}.apiGroup", group, ["" if is_account else RBAC])
     if is_account and not namespaced and not subject.get("namespace"):
         yield required(f"{path}.namespace")
+
+
+ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
+    catalogue.ROLES: role_errors,
+    catalogue.ROLE_BINDINGS: role_binding_errors,
+    catalogue.CLUSTER_ROLES: cluster_role_errors,
+    catalogue.CLUSTER_ROLE_BINDINGS: cluster_role_binding_errors,
+}
+ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
+    catalogue.ROLE_BINDINGS: binding_update_errors,
+    catalogue.CLUSTER_ROLE_BINDINGS: binding_update_errors,
+}

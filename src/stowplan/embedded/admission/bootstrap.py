@@ -1,11 +1,13 @@
-"""What every cluster has from the start."""
+"""Objects that every cluster has from the start."""
 
 from typing import Final
 
 from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES
 from stowplan.embedded.store import Store
 
-NAMESPACES_AT_START: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
 SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": (
         2_000_000_000,
@@ -18,9 +20,9 @@ SYSTEM_PRIORITIES: Final = {
 }
 
 
-def furnish(store: Store) -> None:
+def create_bootstrap_objects(store: Store) -> None:
     """Make the namespaces and priority classes that are always there, where they are not yet."""
-    for name in NAMESPACES_AT_START:
+    for name in BOOTSTRAP_NAMESPACES:
         if store.find(NAMESPACES, "", name) is None:
             store.create(NAMESPACES, {"metadata": {"name": name}})
     for name, (value, description) in SYSTEM_PRIORITIES.items():
