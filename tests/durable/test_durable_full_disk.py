@@ -40,7 +40,7 @@ def _big(name: str) -> dict[str, Any]:
 
 async def _until_admitted(life: Life) -> None:
     async with asyncio.timeout(5):
-        while life.keeper._refusal:
+        while life.log._refusal:
             await asyncio.sleep(0.01)
 
 
@@ -142,10 +142,10 @@ def test_who_writes_faster_than_can_be_kept_is_held_up(
         append(*args)
 
     monkeypatch.setattr(life.database, "append", slow)
-    life.keeper._limit = 10
+    life.log._limit = 10
     for number in range(200):
         life.store.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}}, "default")
-        assert len(life.keeper._pending) <= 10
+        assert len(life.log._pending) <= 10
     life.end()
     again = Life(tmp_path)
     assert again.store.count(CONFIG_MAPS) == 200

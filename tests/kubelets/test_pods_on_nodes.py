@@ -15,8 +15,8 @@ from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objec
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.objects import condition_of
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.embedded.kubelets.config import ShapeDriver
 from stowplan.embedded.kubelets.pods import Action, Memory, Step, next_step
-from stowplan.embedded.kubelets.shapes import ShapeDriver
 from stowplan.embedded.store import Store
 from stowplan.testing.faults import Faults, FaultyClient
 

@@ -13,7 +13,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
-from stowplan.embedded.durable import DataDirError, keep_in
+from stowplan.embedded.durable import DataDirError, open_data_dir
 from stowplan.embedded.store import Store
 
 
@@ -53,7 +53,7 @@ def apiserver(
     clock = RealClock()
     store = Store(clock, random.Random(), admission=ClusterAdmission())
     try:
-        keeper = None if data_dir is None else keep_in(store, data_dir)
+        keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
             asyncio.run(_serve(store, clock, listening, kubeconfig_out))
         finally:

@@ -12,7 +12,7 @@ from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objec
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.everything import crew
-from stowplan.embedded.durable import keep_in
+from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
 from stowplan.extenders.build import extenders_for
@@ -49,7 +49,7 @@ class LocalCluster:
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
         self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
-        self._keeper = None if plan.data_dir is None else keep_in(self.store, plan.data_dir)
+        self._keeper = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         load_into(self.store, plan.loaded)
         self.client = InProcessClient(self.store)

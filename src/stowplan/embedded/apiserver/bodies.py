@@ -10,7 +10,7 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.schema import MisfitError, TypeDef, checked_body, the_schema
+from stowplan.embedded.schema import TypeDef, TypeMismatchError, decode_body, the_schema
 from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
@@ -148,8 +148,8 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         if type_ is None:
             data = msgspec.json.decode(text)
         else:
-            data, unknown = checked_body(type_, text)
-    except MisfitError as error:
+            data, unknown = decode_body(type_, text)
+    except TypeMismatchError as error:
         raise status.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None

@@ -1,4 +1,4 @@
-"""A store that outlives its process: what changes is kept in a folder, in SQLite, and read at the next start.
+"""A store that outlives its process: changes go to a folder, in SQLite, and are read at the next start.
 
 **Nothing leaves the process before it is on the disk.** The store itself goes on being synchronous and in
 memory. A thread takes what has changed meanwhile and commits it in one go, with one sync of the disk (group
@@ -11,7 +11,7 @@ strength of a change is never kept without it.
 **A state and what happened since.** `changes` is a log of the last changes, each written once; when it gets
 long its oldest part is folded into `objects`. At the start the log is replayed over that state, which brings
 back the history too, so watches resume from any version that is still in the log; older ones are told to
-list anew (410). Versions never go back: a life that did not end in good order may have shown versions that
+list anew (410). Versions never go back: a process that did not end in good order may have shown versions that
 were not kept (while the disk was full), so the next one begins far behind them, and those are answered with
 410 as well.
 
@@ -21,6 +21,6 @@ said in one line, and nothing starts. There is no durability in virtual time, wh
 """
 
 from stowplan.embedded.durable.database import DataDirError, is_data_dir
-from stowplan.embedded.durable.keeping import Keeper, keep_in
+from stowplan.embedded.durable.groupcommit import GroupCommit, open_data_dir
 
-__all__ = ["DataDirError", "Keeper", "is_data_dir", "keep_in"]
+__all__ = ["DataDirError", "GroupCommit", "is_data_dir", "open_data_dir"]

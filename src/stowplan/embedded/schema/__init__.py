@@ -4,16 +4,16 @@ One table (`types.txt`) serves everybody who has to know: bodies are checked aga
 documents about the API written, and server-side apply learns from it what tells elements of a list apart.
 """
 
-from stowplan.embedded.schema.checking import MisfitError, checked_body, unknown_fields
+from stowplan.embedded.schema.strict import TypeMismatchError, decode_body, unknown_fields
 from stowplan.embedded.schema.types import Field, Form, Schema, TypeDef, the_schema
 
 __all__ = [
     "Field",
     "Form",
-    "MisfitError",
     "Schema",
     "TypeDef",
-    "checked_body",
+    "TypeMismatchError",
+    "decode_body",
     "the_schema",
     "unknown_fields",
 ]

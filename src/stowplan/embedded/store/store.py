@@ -16,8 +16,8 @@ from stowplan.api.requests import (
     Selection,
 )
 from stowplan.clock import Clock
-from stowplan.embedded.apply import after_update, applied
-from stowplan.embedded.apply.applying import Applier
+from stowplan.embedded.apply import apply_configuration, managed_after_update
+from stowplan.embedded.apply.managedfields import ApplyOptions
 from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.patches import patched
@@ -219,14 +219,14 @@ class Store(Storage):
         metadata = wanted["metadata"]
         key = key_of(resource, metadata)
         old = collection.objects.get(key)
-        by = Applier(manager, self._metadata.stamp(), force, subresource)
+        by = ApplyOptions(manager, self._metadata.stamp(), force, subresource)
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
         if old is None and (subresource or metadata.get("resourceVersion")):
             raise status.not_found(resource, key[1])
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
-        found, managed = applied(resource, type_of(resource), old, wanted, by)
+        found, managed = apply_configuration(resource, type_of(resource), old, wanted, by)
         if old is None:
             return self._create(resource, found, key[0], managed)
         check_metadata(resource, old, metadata)
@@ -328,7 +328,8 @@ class Store(Storage):
         type_ = None if resource is None else type_of(resource)
         stamp = self._metadata.stamp()
         return with_metadata(
-            new, managedFields=after_update(type_, old, new, manager or "stowplan", stamp, subresource)
+            new,
+            managedFields=managed_after_update(type_, old, new, manager or "stowplan", stamp, subresource),
         )
 
     def _remove_expired(self, collection: Collection, expired: Sequence[Key]) -> None:

@@ -1,25 +1,70 @@
-"""Bodies against the table: what cannot be read at all, and what nobody would read."""
+"""Strict decoding: JSON text held against the types, with the fields that no type declares.
+
+The types are made into msgspec structs, so that a body is checked at the speed of decoding it.
+"""
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
-from stowplan.embedded.schema.structs import decoder, struct_of
 from stowplan.embedded.schema.types import Form, TypeDef, the_schema
 
-_WORDS: Final = {"str": "string", "object": "map", "array": "list", "bool": "boolean"}
+_PYTHON_TYPES: Final[dict[str, Any]] = {
+    "string": str,
+    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    "number": float,
+    "bool": bool,
+    "bytes": bytes,
+    "time": Annotated[datetime, Meta(tz=True)],
+    "microtime": Annotated[datetime, Meta(tz=True)],
+    "quantity": str | int | float,
+    "intstr": str | Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "any": Any,
+}
 
 
-class MisfitError(ValueError):
+@cache
+def decoder(full_name: str) -> msgspec.json.Decoder[Any]:
+    """Decodes JSON text as a type of the table; unknown fields are mistakes."""
+    return msgspec.json.Decoder(struct_of(full_name))
+
+
+@cache
+def struct_of(full_name: str) -> type[msgspec.Struct]:
+    """The type as a struct. Every field may be left out or null: what has to be there is asked for later."""
+    found: TypeDef = the_schema().types[full_name]
+    fields = [(f"f{i}", _python(field.form) | None, None) for i, field in enumerate(found.fields.values())]
+    names = {f"f{i}": name for i, name in enumerate(found.fields)}
+    return msgspec.defstruct(found.name, fields, rename=names, forbid_unknown_fields=True, gc=False)
+
+
+def _python(form: Form) -> Any:
+    if form.shape == "list":
+        assert form.of is not None
+        return list[_python(form.of)]  # type: ignore[misc]
+    if form.shape == "map":
+        assert form.of is not None
+        return dict[str, _python(form.of)]  # type: ignore[misc]
+    return struct_of(form.name) if form.shape == "type" else _PYTHON_TYPES[form.name]
+
+
+_JSON_TYPES: Final = {"str": "string", "object": "map", "array": "list", "bool": "boolean"}
+
+
+class TypeMismatchError(ValueError):
     """Data whose types are not those of its kind; the message names the field and what was expected."""
 
 
-def checked_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
+def decode_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     """JSON text as data without what its type does not have, and the fields that were left out for that.
 
-    Raises `MisfitError`, or msgspec.DecodeError for what is not JSON.
+    Raises `TypeMismatchError`, or msgspec.DecodeError for what is not JSON.
     """
     try:
         decoder(type_.full_name).decode(text)
@@ -32,7 +77,7 @@ def checked_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     try:
         msgspec.convert(data, struct_of(type_.full_name))
     except msgspec.ValidationError as error:
-        raise MisfitError(_in_words(str(error))) from None
+        raise TypeMismatchError(_readable(str(error))) from None
     return data, unknown
 
 
@@ -71,9 +116,9 @@ def _without_nulls(data: Any) -> Any:
     return [_without_nulls(value) for value in data] if isinstance(data, list) else data
 
 
-def _in_words(problem: str) -> str:
+def _readable(problem: str) -> str:
     """msgspec's message with the field first and JSON's names of types."""
     what, _, where = problem.partition(" - at `")
-    what = re.sub(r"`(\w+)( \| null)?`", lambda match: _WORDS.get(match[1], match[1]), what)
+    what = re.sub(r"`(\w+)( \| null)?`", lambda match: _JSON_TYPES.get(match[1], match[1]), what)
     place = where.rstrip("`").removeprefix("key in ").strip("`").removeprefix("$").removeprefix(".")
     return f"{place}: {what[:1].lower()}{what[1:]}" if place else what

@@ -1,4 +1,4 @@
-"""Group commit: a thread that keeps what has changed meanwhile, and those who wait for it."""
+"""Group commit: a thread that writes what has changed meanwhile in one transaction, and who waits for it."""
 
 import asyncio
 import threading
@@ -9,42 +9,43 @@ from typing import Final
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
-from stowplan.embedded.durable.database import Database, DataDirError
-from stowplan.embedded.durable.rows import Recorded, row_of
+from stowplan.embedded.durable.database import Database, DataDirError, PendingChange, row_of
 from stowplan.embedded.store import Change, Store
 from stowplan.embedded.store.objects import Key
 
 RETRY: Final = 1.0
-"""Seconds between two attempts to keep what could not be kept."""
+"""Seconds between two attempts to write what could not be written."""
+
 
 PENDING: Final = 65_536
-"""Changes that may wait to be kept; who writes more without ever waiting is held up."""
+"""Changes that may wait to be committed; a writer of more than that is blocked."""
+
 
 _CLOSED: Final = "the data directory is closed"
 
 
-def keep_in(store: Store, folder: Path) -> "Keeper":
-    """Have an empty store go on where the one kept in a folder ended, and keep what changes from now on.
+def open_data_dir(store: Store, folder: Path) -> "GroupCommit":
+    """Restore an empty store from a data directory, and log every change there from now on.
 
     Raises DataDirError if the folder cannot be used.
     """
     database = Database(folder)
     try:
-        kept = database.load(store.catalogue)
-        store.restore(kept)
+        saved = database.load(store.catalogue)
+        store.restore(saved)
     except DataDirError:
         database.close(clean=False)
         raise
     except (ValueError, KeyError) as error:
         database.close(clean=False)
         raise DataDirError(f"{folder}: what is kept there contradicts itself: {error}") from None
-    keeper = Keeper(database, kept.version)
-    store.write_ahead_log = keeper
-    return keeper
+    log = GroupCommit(database, saved.version)
+    store.write_ahead_log = log
+    return log
 
 
-class Keeper:
-    """The journal of a store in a database.
+class GroupCommit:
+    """The write-ahead log of a store, in a database.
 
     While nothing can be kept (a full disk) no change is admitted, what is waiting is tried again and again,
     and as soon as that works changes are admitted anew. A change that could not be kept at once has happened
@@ -58,9 +59,9 @@ class Keeper:
         self._retry = retry
         self._limit = pending
         self._turn = threading.Condition()
-        self._pending: list[Recorded] = []
+        self._pending: list[PendingChange] = []
         self._closing = False
-        self._kept = version
+        self._committed = version
         self._stuck = ""
         self._refusal = ""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,23 +77,23 @@ class Keeper:
         with self._turn:
             while len(self._pending) >= self._limit and not self._stuck:
                 self._turn.wait()
-            self._pending.append(Recorded(resource, key, change))
+            self._pending.append(PendingChange(resource, key, change))
             if len(self._pending) == 1:
                 self._turn.notify_all()
 
     async def settled(self, version: int) -> ApiError | None:
-        if self._kept >= version:
+        if self._committed >= version:
             return None
         loop = asyncio.get_running_loop()
         self._loop = loop
         waiter: asyncio.Future[ApiError | None] = loop.create_future()
         self._waiting.append((version, waiter))
-        if self._kept >= version or self._stuck:
+        if self._committed >= version or self._stuck:
             self._wake()
         return await waiter
 
     def close(self) -> None:
-        """Keep what is waiting and let the folder go. Raises DataDirError if some of it cannot be kept."""
+        """Commit what is waiting and close the folder. Raises DataDirError if some of it is not written."""
         with self._turn:
             self._closing = True
             self._turn.notify_all()
@@ -104,10 +105,10 @@ class Keeper:
 
     def _work(self) -> None:
         while batch := self._next_batch():
-            self._keep(batch)
+            self._commit_until_done(batch)
 
-    def _next_batch(self) -> list[Recorded]:
-        """What has changed meanwhile; nothing when this is the end."""
+    def _next_batch(self) -> list[PendingChange]:
+        """What has changed meanwhile; empty at the end."""
         with self._turn:
             while not self._pending and not self._closing:
                 self._turn.wait()
@@ -115,29 +116,29 @@ class Keeper:
             self._turn.notify_all()
         return batch
 
-    def _keep(self, batch: list[Recorded]) -> None:
-        while not self._kept_now(batch):
+    def _commit_until_done(self, batch: list[PendingChange]) -> None:
+        while not self._commit(batch):
             with self._turn:
                 self._turn.notify_all()
                 if self._closing or self._turn.wait_for(lambda: self._closing, self._retry):
                     self._pending = []
                     return
 
-    def _kept_now(self, batch: list[Recorded]) -> bool:
+    def _commit(self, batch: list[PendingChange]) -> bool:
         try:
             self._database.append(
                 [row_of(recorded) for recorded in batch], [recorded.resource for recorded in batch]
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing more may be promised
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is durable any more
             self._stuck = " ".join(str(error).split()) or type(error).__name__
         else:
-            self._kept = batch[-1].change.version
+            self._committed = batch[-1].change.version
             self._stuck = ""
-        self._tell_loop()
+        self._notify_loop()
         return not self._stuck
 
-    def _tell_loop(self) -> None:
-        """Have those who wait told by their loop, between two steps of whoever writes.
+    def _notify_loop(self) -> None:
+        """Have the waiters resolved by their loop, between two steps of whoever writes.
 
         Where no loop is known nobody waits: whoever begins to wait looks first.
         """
@@ -149,21 +150,21 @@ class Keeper:
         self._refusal = self._stuck
 
     def _wake(self) -> None:
-        """Tell those who wait what has become of their changes."""
+        """Resolve the waiters whose changes are committed or have failed."""
         self._refusal = self._stuck
         waiting, self._waiting = self._waiting, deque()
         for version, waiter in waiting:
             if waiter.done():
                 continue
-            if self._kept >= version:
+            if self._committed >= version:
                 waiter.set_result(None)
             elif self._stuck:
-                waiter.set_result(_not_kept(self._stuck))
+                waiter.set_result(_not_stored(self._stuck))
             else:
                 self._waiting.append((version, waiter))
 
 
-def _not_kept(why: str) -> ApiError:
+def _not_stored(why: str) -> ApiError:
     return ApiError(
         500, "InternalError", f"Internal error occurred: the change may be lost, it was not stored: {why}"
     )

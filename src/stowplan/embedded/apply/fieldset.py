@@ -1,4 +1,4 @@
-"""Fields of an object as paths, in the notation that managed fields have.
+"""Fields of an object as sets of paths, in the notation of managed fields (FieldsV1).
 
 A path is a sequence of steps: `f:name` into a field or a map, `k:{"name":"x"}` to the element of a list with
 these keys, `v:"x"` to an element that is its own key.
@@ -14,7 +14,10 @@ from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
 
 Path = tuple[str, ...]
 
+
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
+
+
 _SERVER_SET: Final = frozenset(
     (
         "name",
@@ -30,6 +33,8 @@ _SERVER_SET: Final = frozenset(
         "generateName",
     )
 )
+
+
 ANY: Final = Form("plain", "any")
 
 
@@ -155,7 +160,7 @@ def _merged_elements(field: Field, live: Any, wanted: Any) -> list[Any]:
     return result + [element for step, element in steps.items() if step not in places]
 
 
-def as_tree(paths: Iterable[Path]) -> Json:
+def to_fields_v1(paths: Iterable[Path]) -> Json:
     """Paths as managed fields show them: nested maps."""
     tree: Json = {}
     for path in sorted(paths):
@@ -172,10 +177,10 @@ def _without_lone_dots(tree: Json) -> Json:
     return {step: _without_lone_dots(below) if step != "." else {} for step, below in tree.items()}
 
 
-def from_tree(tree: Any, path: Path = ()) -> Iterator[Path]:
+def from_fields_v1(tree: Any, path: Path = ()) -> Iterator[Path]:
     """The paths that nested maps stand for."""
     if not tree or "." in tree:
         yield path
     for step, below in tree.items():
         if step != ".":
-            yield from from_tree(below, (*path, step))
+            yield from from_fields_v1(below, (*path, step))

@@ -1,6 +1,7 @@
-"""Nodes by shape: what a file says about how many nodes there are and what they have."""
+"""Settings of simulated kubelets: how they behave, and the YAML file of node shapes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,8 +11,34 @@ import yaml
 from stowplan.api.names import is_extended_resource, label_key_problems, label_value_problems
 from stowplan.api.quantity import QuantityError, quantity_of
 
+
+@dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """Times in seconds.
+
+    `start_delay`: from being bound to running, `start_jitter`: up to so much more. `stop_delay`: how long a
+    deleted pod takes to end, within its grace period. `run_seconds`: how long pods run that end by
+    themselves. `heartbeat`: how often a lease is renewed, `status_every`: a node's status. `adopt`: also be
+    the kubelet of nodes that others created. `version` is what nodes say of themselves.
+    """
+
+    start_delay: float = 0.5
+    start_jitter: float = 0.5
+    stop_delay: float = 1.0
+    run_seconds: float = 5.0
+    heartbeat: float = 10.0
+    lease_seconds: int = 40
+    status_every: float = 300.0
+    adopt: bool = False
+    version: str = "v1.36.4"
+
+
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-MOST_NODES: Final = 100_000
+
+
+MAX_NODES: Final = 100_000
+
+
 HUGE_PAGES: Final = "hugepages-"
 
 
@@ -118,8 +145,8 @@ def shapes_of(data: Any) -> list[Shape]:
 
 def named_nodes(shapes: Sequence[Shape]) -> list[NamedNode]:
     """All nodes of some shapes. Raises ShapeError if two have one name, or if there are too many."""
-    if sum(shape.count for shape in shapes) > MOST_NODES:
-        raise ShapeError(f"nodes: expected at most {MOST_NODES} altogether")
+    if sum(shape.count for shape in shapes) > MAX_NODES:
+        raise ShapeError(f"nodes: expected at most {MAX_NODES} altogether")
     found: dict[str, NamedNode] = {}
     for position, shape in enumerate(shapes):
         for within in range(shape.count):
