@@ -11,8 +11,7 @@ from stowplan.api.requests import Json
 from stowplan.clock import Clock, VirtualClock, run
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
 from stowplan.embedded.store import ADDED, Change, Store
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.faults import Faults, FaultyClient
@@ -112,7 +111,7 @@ def live(
             if beside is not None:
                 await stack.enter_async_context(beside(world).running())
             world.controllers = makes(world.context)
-            await stack.enter_async_context(Crew(world.context, world.controllers).running())
+            await stack.enter_async_context(ControllerManager(world.context, world.controllers).running())
             if scheduler:
                 one = Scheduler(world.client, Settings.of(), clock=clock, rng=random.Random(seed + 3))
                 await stack.enter_async_context(one.running())

@@ -7,10 +7,9 @@ from random import Random
 from stowplan.chaos.plan import Weather
 from stowplan.chaos.world import World
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context
-from stowplan.embedded.controllers.everything import volume_controllers
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
-from stowplan.embedded.controllers.running import Crew
 from stowplan.testing.faults import Faults, FaultyClient
 
 
@@ -42,7 +41,7 @@ class Controllers:
             world.rng("controllers' line"),
         )
         context = Context.of(client, world.clock, world.rng("controllers"), self._note)
-        self._crew = Crew(context, volume_controllers(context, self._whims))
+        self._crew = ControllerManager(context, volume_controllers(context, self._whims))
         self._task: asyncio.Task[None] | None = None
         world.followers.append(self._follow)
 

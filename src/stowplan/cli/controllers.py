@@ -9,7 +9,7 @@ import click
 from stowplan.cli.connecting import connected, kubeconfig_options, run_until_stopped, server_of
 from stowplan.client.http import Server
 from stowplan.clock import RealClock
-from stowplan.embedded.controllers.everything import crew
+from stowplan.embedded.controllers.manager import controller_manager
 
 
 @click.command("controllers")
@@ -26,7 +26,9 @@ def controllers(kubeconfig: Path, context: str, seed: int | None) -> None:
 async def _run(server: Server, rng: random.Random) -> None:
     clock = RealClock()
     async with connected(server, clock, random.Random(rng.getrandbits(64)), "stowplan-controllers") as client:
-        working = crew(client, clock=clock, rng=rng, report=lambda text: click.echo(text, err=True))
+        working = controller_manager(
+            client, clock=clock, rng=rng, report=lambda text: click.echo(text, err=True)
+        )
         async with working.running():
             count = len(working.controllers)
             click.echo(f"{count} control loops run on {server.address}. Ctrl-C ends them.")

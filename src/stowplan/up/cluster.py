@@ -11,7 +11,7 @@ from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.everything import crew
+from stowplan.embedded.controllers.manager import controller_manager
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
@@ -64,7 +64,7 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             report=report,
         )
-        self._crew = crew(
+        self._crew = controller_manager(
             self.client, clock=self.clock, rng=random.Random(rng.getrandbits(64)), report=report
         )
         self.scheduler = Scheduler(

@@ -22,11 +22,11 @@ BURST: Final = 25
 """So many events about one object by one loop are told at once; after that one every five minutes."""
 
 REFILL: Final = 300.0
-REMEMBERED: Final = 4096
-LONGEST_NOTE: Final = 1000
+MAX_REMEMBERED: Final = 4096
+MAX_NOTE_LENGTH: Final = 1000
 
 
-class Events:
+class EventRecorder:
     """Writes events.k8s.io/v1 events about any object. What cannot be written is dropped and counted."""
 
     def __init__(self, client: Writer, clock: Clock, report: Callable[[str], None]) -> None:
@@ -34,17 +34,17 @@ class Events:
         self._clock = clock
         self._report = report
         self._allowances: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._nanosecond = 0
         self.dropped = 0
 
-    async def tell(self, about: Json, type: str, reason: str, note: str, *, by: str) -> None:
+    async def record(self, about: Json, type: str, reason: str, note: str, *, by: str) -> None:
         """Something happened to an object. The same is not told twice in a row."""
         same = (uid_of(about), reason, note)
-        if same in self._told or not self._may_tell(uid_of(about), by):
+        if same in self._recorded or not self._has_budget(uid_of(about), by):
             self.dropped += 1
             return
-        _remember(self._told, same, None)
+        _remember(self._recorded, same, None)
         now = self._clock.now()
         self._nanosecond = max(int(now * 1e9), self._nanosecond + 1)
         namespace = about["metadata"].get("namespace") or "default"
@@ -56,7 +56,7 @@ class Events:
             "action": reason,
             "reason": reason,
             "regarding": _reference(about),
-            "note": note[:LONGEST_NOTE],
+            "note": note[:MAX_NOTE_LENGTH],
             "type": type,
         }
         try:
@@ -65,7 +65,7 @@ class Events:
             self.dropped += 1
             self._report(f"event {reason} of {name_of(about)} was not written: {error}")
 
-    def _may_tell(self, uid: str, by: str) -> bool:
+    def _has_budget(self, uid: str, by: str) -> bool:
         now = self._clock.now()
         left, since = self._allowances.get((uid, by), (float(BURST), now))
         left = min(left + (now - since) / REFILL, BURST)
@@ -89,5 +89,5 @@ def _reference(about: Json) -> Json:
 def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
-    if len(memory) > REMEMBERED:
+    if len(memory) > MAX_REMEMBERED:
         memory.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Looking at objects as JSON has them: owners, conditions, and what state a pod is in."""
+"""Objects as JSON has them: owners, conditions, and what state a pod is in."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -171,3 +171,8 @@ def available_in(pod: Json, min_ready: int, now: float) -> float | None:
 def node_of(pod: Json) -> str:
     node: str = spec_of(pod).get("nodeName") or ""
     return node
+
+
+def namespace_of(obj: Json) -> str:
+    namespace: str = obj["metadata"].get("namespace", "")
+    return namespace

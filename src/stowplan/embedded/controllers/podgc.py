@@ -28,7 +28,7 @@ KEPT: Final = 12_500
 _NOW: Final = DeleteOptions(grace_period_seconds=0)
 
 
-class PodGC(Controller):
+class PodGCController(Controller):
     """Looks through all pods now and then."""
 
     name: ClassVar[str] = "pod-garbage-collector"

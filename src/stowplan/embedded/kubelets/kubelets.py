@@ -6,8 +6,7 @@ from random import Random
 
 from stowplan.client import Client
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.controller import Context
-from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.kubelets.config import KubeletSettings, Shape, named_nodes
 from stowplan.embedded.kubelets.nodes import CONDITIONS, NodeController, NodeState
 from stowplan.embedded.kubelets.pods import PodController
@@ -34,7 +33,7 @@ class Kubelets:
         self.context = Context.of(client, clock, rng, report)
         self._nodes = NodeController(self.context, settings, named_nodes(shapes))
         self._pods = PodController(self.context, settings, self._nodes.is_up)
-        self._manager = Crew(self.context, [self._nodes, self._pods])
+        self._manager = ControllerManager(self.context, [self._nodes, self._pods])
 
     @property
     def names(self) -> list[str]:

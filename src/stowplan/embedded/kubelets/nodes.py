@@ -223,7 +223,7 @@ class NodeController(Controller):
         self.settings = settings
         self.states: dict[str, NodeState] = {node.name: NodeState(node) for node in nodes}
         self.nodes = self.informer(NODES)
-        self.nodes.listen(self._on_change)
+        self.nodes.add_handler(self._on_change)
 
     def start(self) -> None:
         """Look at every node once; from then on each is looked at when it is due."""

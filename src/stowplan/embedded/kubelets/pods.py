@@ -258,7 +258,7 @@ class PodController(Controller):
         self._addresses = PodAddresses()
         self.pods = context.informers.of(PODS, BOUND)
         self.nodes = self.informer(NODES)
-        self.pods.listen(self._on_change)
+        self.pods.add_handler(self._on_change)
 
     def wake(self, node: str) -> None:
         """A node is up again: look at all its pods."""

@@ -7,14 +7,18 @@ from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, EVENTS, NAMESPACES, SE
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller, all_at_once
+from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
 from stowplan.embedded.controllers.objects import is_deleting, name_of, spec_of, status_of, with_condition
 
 KUBERNETES: Final = "kubernetes"
 """The finalizer in a namespace's spec that stands for its contents."""
 
+
 DEFAULT_ACCOUNT: Final = "default"
+
+
 LOOK_AGAIN: Final = 1.0
+
 
 _LAST: Final = (CORE_EVENTS, EVENTS)
 
@@ -25,7 +29,7 @@ def contents() -> list[Resource]:
     return [*kinds, *_LAST]
 
 
-class Namespaces(Controller):
+class NamespaceController(Controller):
     """Empties namespaces that are deleted, then lets them go."""
 
     name: ClassVar[str] = "namespace-controller"
@@ -33,9 +37,9 @@ class Namespaces(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.namespaces = self.informer(NAMESPACES)
-        self.namespaces.listen(self._told)
+        self.namespaces.add_handler(self._namespace_changed)
 
-    def _told(self, old: Json | None, new: Json | None) -> None:
+    def _namespace_changed(self, old: Json | None, new: Json | None) -> None:
         namespace = new if new is not None else old
         if namespace is not None and (new is None or is_deleting(new)):
             self.queue.add(name_of(namespace))
@@ -59,7 +63,7 @@ class Namespaces(Controller):
         left: dict[str, int] = {}
         for resource in contents():
             found = await self._list(resource, namespace)
-            await all_at_once(
+            await gather_writes(
                 self.delete(resource, one.data) for one in found if one.metadata.deletion_timestamp is None
             )
             found = await self._list(resource, namespace) if found else []
@@ -88,7 +92,7 @@ class Namespaces(Controller):
         await self.set_status(NAMESPACES, namespace, {"conditions": held})
 
 
-class ServiceAccounts(Controller):
+class ServiceAccountController(Controller):
     """Gives every namespace its default service account."""
 
     name: ClassVar[str] = "serviceaccount-controller"
@@ -97,7 +101,7 @@ class ServiceAccounts(Controller):
         super().__init__(context)
         self.namespaces = self.follow(NAMESPACES)
         self.accounts = self.informer(SERVICE_ACCOUNTS)
-        self.accounts.listen(self._account_changed)
+        self.accounts.add_handler(self._account_changed)
 
     def _account_changed(self, old: Json | None, new: Json | None) -> None:
         if new is None and old is not None and name_of(old) == DEFAULT_ACCOUNT:

@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as asked for, no more and no less."""
+"""The ReplicaSet controller: as many pods as asked for, no more and no less."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import (
-    AT_ONCE,
+    MAX_BURST,
     Context,
     Controller,
-    all_at_once,
-    in_growing_batches,
+    gather_writes,
+    slow_start_batch,
 )
 from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.objects import (
@@ -36,14 +36,15 @@ from stowplan.embedded.controllers.objects import (
     with_condition,
     without_condition,
 )
-from stowplan.embedded.controllers.ownership import claimed
-from stowplan.embedded.controllers.templates import pod_from
+from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+
+
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "": 1, "Running": 2}
 
 
-class ReplicaSets(Controller):
+class ReplicaSetController(Controller):
     """Creates and deletes the pods of ReplicaSets and counts them."""
 
     name: ClassVar[str] = "replicaset-controller"
@@ -58,7 +59,7 @@ class ReplicaSets(Controller):
         replica_set = self.sets.get(key)
         if replica_set is None:
             return
-        pods = await claimed(self, self.pods, REPLICA_SETS, replica_set, selector_in(replica_set))
+        pods = await claim_objects(self, self.pods, REPLICA_SETS, replica_set, selector_in(replica_set))
         self.rest(key, len(pods))
         active = [pod for pod in pods if is_active(pod)]
         failure: ApiError | None = None
@@ -85,7 +86,7 @@ class ReplicaSets(Controller):
             await self._create(key, replica_set, wanted - len(active))
         elif len(active) > wanted:
             going = pods_to_delete(active, len(active) - wanted, self._crowds(replica_set))
-            await all_at_once(self._delete(replica_set, pod) for pod in going)
+            await gather_writes(self._delete(replica_set, pod) for pod in going)
 
     async def _create(self, key: str, replica_set: Json, count: int) -> None:
         """Create pods, many at a time, for as long as the same number is asked for."""
@@ -95,21 +96,21 @@ class ReplicaSets(Controller):
             try:
                 made = await self.create(PODS, pod)
             except ApiError as error:
-                await self.tell(replica_set, "FailedCreate", f"Error creating: {error}", WARNING)
+                await self.record_event(replica_set, "FailedCreate", f"Error creating: {error}", WARNING)
                 raise
-            await self.tell(replica_set, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+            await self.record_event(replica_set, "SuccessfulCreate", f"Created pod: {name_of(made)}")
 
         generation = replica_set["metadata"].get("generation")
         done = 0
         while done < count:
-            done += await in_growing_batches(min(count - done, AT_ONCE), one)
+            done += await slow_start_batch(min(count - done, MAX_BURST), one)
             now = self.sets.get(key)
             if now is None or now["metadata"].get("generation") != generation:
                 return
 
     async def _delete(self, replica_set: Json, pod: Json) -> None:
         await self.delete(PODS, pod)
-        await self.tell(replica_set, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        await self.record_event(replica_set, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _crowds(self, replica_set: Json) -> Mapping[str, int]:
         """How many active pods of this set and of its siblings there are on each node."""

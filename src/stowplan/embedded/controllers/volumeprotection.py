@@ -1,4 +1,4 @@
-"""Claims that pods use and volumes that claims have do not go away under them."""
+"""Protection: claims that pods use and volumes that claims use are not deleted under them."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -7,18 +7,20 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.informers import namespace_of
 from stowplan.embedded.controllers.objects import (
     finalizers_of,
     is_deleting,
     is_finished,
     key_of,
     name_of,
+    namespace_of,
     spec_of,
     status_of,
 )
 
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
+
+
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 
 
@@ -42,7 +44,7 @@ def finalizers_wanted(obj: Json, finalizer: str, in_use: bool) -> Sequence[str] 
     return None if finalizer in held else [*held, finalizer]
 
 
-class _Protection(Controller):
+class _ProtectionController(Controller):
     """Puts a finalizer on every object of a kind and takes it off when a deleted one is used no more."""
 
     resource: ClassVar[Resource]
@@ -65,7 +67,7 @@ class _Protection(Controller):
             await self.change(self.resource, obj, {"metadata": {"finalizers": list(wanted)}})
 
 
-class ClaimProtection(_Protection):
+class ClaimProtectionController(_ProtectionController):
     """A deleted claim stays while a pod that uses it is there and not finished."""
 
     name: ClassVar[str] = "pvc-protection-controller"
@@ -76,7 +78,7 @@ class ClaimProtection(_Protection):
         super().__init__(context)
         pods = self.informer(PODS)
         self._users = pods.index(claims_of)
-        pods.listen(self._pod_changed)
+        pods.add_handler(self._pod_changed)
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
         if old is not None and (new is None or is_finished(new)):
@@ -87,7 +89,7 @@ class ClaimProtection(_Protection):
         return any(not is_finished(pod) for pod in self._users[key_of(obj)].values())
 
 
-class VolumeProtection(_Protection):
+class VolumeProtectionController(_ProtectionController):
     """A deleted volume stays while it is bound."""
 
     name: ClassVar[str] = "pv-protection-controller"

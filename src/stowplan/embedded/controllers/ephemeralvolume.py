@@ -1,4 +1,4 @@
-"""Claims that are made for one pod alone, from the templates in its volumes."""
+"""The ephemeral volume controller: claims for one pod alone, from the templates in its volumes."""
 
 from typing import ClassVar
 
@@ -6,12 +6,12 @@ from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PODS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.informers import namespace_of
 from stowplan.embedded.controllers.objects import (
     controller_reference,
     is_active,
     key_of,
     name_of,
+    namespace_of,
     spec_of,
 )
 
@@ -33,7 +33,7 @@ def claims_for(pod: Json) -> list[Json]:
     ]
 
 
-class EphemeralVolumes(Controller):
+class EphemeralVolumeController(Controller):
     """Creates the claims of pods with generic ephemeral volumes."""
 
     name: ClassVar[str] = "ephemeral-volume-controller"
@@ -42,7 +42,7 @@ class EphemeralVolumes(Controller):
         super().__init__(context)
         self.pods = self.informer(PODS)
         self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)
-        self.pods.listen(self._pod_changed)
+        self.pods.add_handler(self._pod_changed)
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
         if old is None and new is not None and any(map(_is_ephemeral, spec_of(new).get("volumes") or ())):

@@ -1,7 +1,11 @@
-"""What belongs to something that is gone goes too: in the background, before it, or not at all."""
+"""The garbage collector: what belongs to something deleted goes too, in the background or the foreground.
+
+Or it is orphaned, if that is the deletion's propagation policy.
+"""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from enum import Enum, auto
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import (
@@ -29,16 +33,53 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller, all_at_once
-from stowplan.embedded.controllers.informers import Informer, Listener, namespace_of
+from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.informers import EventHandler, Informer
 from stowplan.embedded.controllers.objects import (
     finalizers_of,
     is_deleting,
     key_of,
+    namespace_of,
     owners_of,
     uid_of,
 )
-from stowplan.embedded.controllers.ownerships import FOREGROUND, ORPHAN, Fate, blocking, fate_of
+
+FOREGROUND: Final = "foregroundDeletion"
+
+
+ORPHAN: Final = "orphan"
+
+
+class Action(Enum):
+    """What is to be done with an object."""
+
+    STAY = auto()
+    DISOWN = auto()
+    DELETE = auto()
+    DELETE_IN_FOREGROUND = auto()
+
+
+def action_for(obj: Json, gone: Set[str], waiting: Set[str], has_dependents: bool) -> Action:
+    """An object stays as long as one owner does; owners that wait for it to go want it to go first.
+
+    `gone` and `waiting` are uids of owners: those that do not exist, and those being deleted in the
+    foreground.
+    """
+    uids = {one.get("uid", "") for one in owners_of(obj)}
+    lost = uids & (gone | waiting)
+    if not lost:
+        return Action.STAY
+    if uids - lost:
+        return Action.DISOWN
+    if uids & waiting and has_dependents:
+        return Action.DELETE_IN_FOREGROUND
+    return Action.DELETE
+
+
+def blocks_owner(obj: Json, owner: Json) -> bool:
+    """Whether an owner has to wait for an object to go."""
+    return any(one.get("uid") == uid_of(owner) and one.get("blockOwnerDeletion") for one in owners_of(obj))
+
 
 WATCHED: Final = (
     PODS,
@@ -61,6 +102,8 @@ WATCHED: Final = (
     LEASES,
     CSI_NODES,
 )
+
+
 REMEMBERED: Final = 1000
 """So many owners are remembered to be gone, lest the server be asked once for each of their objects."""
 
@@ -78,11 +121,11 @@ class GarbageCollector(Controller):
         self._gone: OrderedDict[str, None] = OrderedDict()
         for resource in watched:
             informer = self._informers[resource.dotted] = self.informer(resource)
-            informer.listen(self._listener(resource))
+            informer.add_handler(self._listener(resource))
 
     # News
 
-    def _listener(self, resource: Resource) -> Listener:
+    def _listener(self, resource: Resource) -> EventHandler:
         def told(old: Json | None, new: Json | None) -> None:
             if new is None:
                 assert old is not None
@@ -128,7 +171,7 @@ class GarbageCollector(Controller):
     async def _orphan(self, resource: Resource, owner: Json) -> None:
         """Let everything that belongs to an object stay, and then the object go."""
         uid = uid_of(owner)
-        await all_at_once(self._disown(kind, obj, {uid}) for kind, obj in self._dependents(uid))
+        await gather_writes(self._disown(kind, obj, {uid}) for kind, obj in self._dependents(uid))
         await self._drop(resource, owner, ORPHAN)
 
     async def _finish(self, resource: Resource, owner: Json) -> None:
@@ -136,7 +179,7 @@ class GarbageCollector(Controller):
         dependents = list(self._dependents(uid_of(owner)))
         for kind, obj in dependents:
             self._add(kind, obj)
-        if not any(blocking(obj, owner) for _, obj in dependents):
+        if not any(blocks_owner(obj, owner) for _, obj in dependents):
             await self._drop(resource, owner, FOREGROUND)
 
     async def _drop(self, resource: Resource, obj: Json, finalizer: str) -> None:
@@ -155,13 +198,13 @@ class GarbageCollector(Controller):
         if not gone and not waiting:
             return
         has_dependents = any(True for _ in self._dependents(uid_of(obj)))
-        fate = fate_of(obj, gone, waiting, has_dependents)
-        if fate is Fate.DISOWN:
+        fate = action_for(obj, gone, waiting, has_dependents)
+        if fate is Action.DISOWN:
             await self._disown(resource, obj, gone | waiting)
-        elif fate is Fate.DELETE_IN_FOREGROUND:
+        elif fate is Action.DELETE_IN_FOREGROUND:
             held = {"metadata": {"finalizers": [*finalizers_of(obj), FOREGROUND]}}
             await self.delete(resource, await self.change(resource, obj, held))
-        elif fate is Fate.DELETE:
+        elif fate is Action.DELETE:
             await self.delete(resource, obj)
 
     async def _disown(self, resource: Resource, obj: Json, uids: set[str]) -> None:

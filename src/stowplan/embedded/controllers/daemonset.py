@@ -1,17 +1,22 @@
-"""Which nodes a DaemonSet has pods on, and which of its pods go."""
+"""The DaemonSet controller: one pod on every node that it fits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
+from stowplan.api.catalogue import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Taint
 from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import PodSpec, Toleration
 from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
 from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from stowplan.embedded.controllers.controller import Context, Controller, gather_writes, slow_start_batch
+from stowplan.embedded.controllers.events import WARNING
+from stowplan.embedded.controllers.history import HASH, forget_old, hash_of, present_revision, revisions_of
 from stowplan.embedded.controllers.objects import (
     available_in,
     count_in,
@@ -22,9 +27,10 @@ from stowplan.embedded.controllers.objects import (
     labels_of,
     name_of,
     node_of,
+    selector_in,
     spec_of,
 )
-from stowplan.embedded.controllers.templates import share
+from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from, scaled_value
 
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", NO_EXECUTE),
@@ -34,12 +40,14 @@ _TOLERATED: Final = (
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
 )
-_OF_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
+
+
+_HOST_NETWORK_TOLERATION: Final = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 
 
 def tolerations_of(spec: Json) -> list[Json]:
     """A template's tolerations with those that every daemon has."""
-    added = [*_TOLERATED, *([_OF_HOST_NETWORK] if spec.get("hostNetwork") else [])]
+    added = [*_TOLERATED, *([_HOST_NETWORK_TOLERATION] if spec.get("hostNetwork") else [])]
     given = list(spec.get("tolerations") or ())
     known = {(one.get("key"), one.get("effect"), one.get("operator")) for one in given}
     extra = [
@@ -161,7 +169,7 @@ def updates(daemon_set: Json, wanted: int, pods: Sequence[Json], hash_: str, now
     if strategy.get("type") == "OnDelete":
         return []
     rolling = strategy.get("rollingUpdate") or {}
-    allowed = max(share(rolling.get("maxUnavailable"), wanted, 1, round_up=True), 1)
+    allowed = max(scaled_value(rolling.get("maxUnavailable"), wanted, 1, round_up=True), 1)
     min_ready = count_in(spec_of(daemon_set), "minReadySeconds")
     alive = [pod for pod in pods if not is_deleting(pod)]
     well = [pod for pod in alive if available_in(pod, min_ready, now) == 0.0]
@@ -211,3 +219,94 @@ def status_for(
 
 def _hash(pod: Json) -> str:
     return labels_of(pod).get("controller-revision-hash", "")
+
+
+GENERATION: Final = "pod-template-generation"
+
+
+FAILED_PAUSE: Final = 1.0
+"""Seconds before a daemon that has failed on a node comes back there."""
+
+
+class DaemonSetController(Controller):
+    """Keeps a pod of every DaemonSet on every node that it fits."""
+
+    name: ClassVar[str] = "daemonset-controller"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.sets = self.follow(DAEMON_SETS)
+        self.pods = self.follow_owned(PODS, DAEMON_SETS.kind, self.sets)
+        self.nodes = self.informer(NODES)
+        self.revisions = self.informer(CONTROLLER_REVISIONS)
+        self.nodes.add_handler(self._node_changed)
+
+    def _node_changed(self, old: Json | None, new: Json | None) -> None:
+        if old is not None and new is not None and _relevant_state(old) == _relevant_state(new):
+            return
+        for key in self.sets.objects:
+            self.queue.add(key)
+
+    async def sync(self, key: str) -> None:
+        daemon_set = self.sets.get(key)
+        if daemon_set is None or is_deleting(daemon_set):
+            return
+        pods = await claim_objects(self, self.pods, DAEMON_SETS, daemon_set, selector_in(daemon_set))
+        self.rest(key, len(self.nodes.objects))
+        held = revisions_of(self.revisions, daemon_set)
+        revision = await present_revision(self, DAEMON_SETS, daemon_set, held)
+        hash_ = hash_of(revision)
+        daemon = Daemon(daemon_set)
+        on: dict[str, list[Json]] = {}
+        for pod in pods:
+            on.setdefault(assigned_node(pod), []).append(pod)
+        await self._manage(key, daemon_set, daemon, on, pods, hash_)
+        status = status_for(daemon_set, daemon, self.nodes, on, hash_, self.now())
+        await self.set_status(DAEMON_SETS, daemon_set, status)
+        if count_in(spec_of(daemon_set), "minReadySeconds"):
+            self.queue.add_after(key, 1.0)
+        await forget_old(self, daemon_set, held, {hash_, *(labels_of(pod).get(HASH, "") for pod in pods)})
+
+    async def _manage(
+        self,
+        key: str,
+        daemon_set: Json,
+        daemon: Daemon,
+        on: dict[str, list[Json]],
+        pods: Sequence[Json],
+        hash_: str,
+    ) -> None:
+        todo = plan(daemon, self.nodes, on, hash_)
+        failed = set(todo.failed)
+        create = [node for node in todo.create if node not in failed]
+        if failed:
+            self.queue.add_after(key, FAILED_PAUSE)
+        await gather_writes(self._delete(daemon_set, pod) for pod in todo.delete)
+        await slow_start_batch(len(create), lambda n: self._create(daemon_set, create[n], hash_))
+        if not create and not todo.delete:
+            wanted = sum(1 for node in self.nodes if daemon.fits(node)[0])
+            going = updates(daemon_set, wanted, pods, hash_, self.now())
+            await gather_writes(self._delete(daemon_set, pod) for pod in going)
+
+    async def _create(self, daemon_set: Json, node: str, hash_: str) -> None:
+        template = spec_of(daemon_set).get("template") or {}
+        spec = template.get("spec") or {}
+        labels = {HASH: hash_, GENERATION: str(daemon_set["metadata"].get("generation", 1))}
+        pinned = {"affinity": affinity_for(spec, node), "tolerations": tolerations_of(spec)}
+        try:
+            made = await self.create(
+                PODS, pod_from(template, DAEMON_SETS, daemon_set, labels=labels, spec=pinned)
+            )
+        except ApiError as error:
+            await self.record_event(daemon_set, "FailedCreate", f"Error creating: {error}", WARNING)
+            raise
+        await self.record_event(daemon_set, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+
+    async def _delete(self, daemon_set: Json, pod: Json) -> None:
+        await self.delete(PODS, pod)
+        await self.record_event(daemon_set, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+
+
+def _relevant_state(node: Json) -> object:
+    """What of a node decides about daemons."""
+    return labels_of(node), spec_of(node).get("taints")

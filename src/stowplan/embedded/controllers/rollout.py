@@ -1,22 +1,28 @@
-"""How a Deployment goes from old pods to new ones: how many each of its ReplicaSets is to have."""
+"""How a Deployment rolls out: its revisions, and how many pods each of its ReplicaSets is to have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stowplan.api.catalogue import DEPLOYMENTS
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.objects import (
     annotations_of,
+    controller_reference,
     count_in,
     created_at,
+    is_deleting,
     name_of,
+    namespace_of,
     spec_of,
     status_of,
 )
-from stowplan.embedded.controllers.templates import share
+from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
 
-DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
-MOST: Final = "deployment.kubernetes.io/max-replicas"
+DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
+
+
+MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 
 
 @dataclass(slots=True)
@@ -54,8 +60,8 @@ class Strategy:
         if given.get("type") == "Recreate":
             return cls(replicas, 0, 0, recreate=True)
         rolling = given.get("rollingUpdate") or {}
-        surge = share(rolling.get("maxSurge"), replicas, "25%", round_up=True)
-        unavailable = share(rolling.get("maxUnavailable"), replicas, "25%", round_up=False)
+        surge = scaled_value(rolling.get("maxSurge"), replicas, "25%", round_up=True)
+        unavailable = scaled_value(rolling.get("maxUnavailable"), replicas, "25%", round_up=False)
         if surge == 0 and unavailable == 0:
             unavailable = 1
         return cls(replicas, surge, min(unavailable, replicas))
@@ -105,8 +111,8 @@ def is_scaling(strategy: Strategy, parts: Sequence[Part]) -> bool:
     """Whether the Deployment was given another size since its sets were last told."""
     return any(
         part.replicas > 0
-        and DESIRED in annotations_of(part.obj)
-        and annotations_of(part.obj)[DESIRED] != str(strategy.replicas)
+        and DESIRED_REPLICAS in annotations_of(part.obj)
+        and annotations_of(part.obj)[DESIRED_REPLICAS] != str(strategy.replicas)
         for part in parts
     )
 
@@ -129,9 +135,9 @@ def scale(strategy: Strategy, new: Part | None, old: Sequence[Part]) -> dict[str
 
 
 def _is_saturated(strategy: Strategy, new: Part) -> bool:
-    return new.replicas == strategy.replicas == new.available and annotations_of(new.obj).get(DESIRED) == str(
-        strategy.replicas
-    )
+    return new.replicas == strategy.replicas == new.available and annotations_of(new.obj).get(
+        DESIRED_REPLICAS
+    ) == str(strategy.replicas)
 
 
 def _in_proportion(strategy: Strategy, active: Sequence[Part]) -> dict[str, int]:
@@ -155,8 +161,111 @@ def _fraction(strategy: Strategy, part: Part) -> int:
     """How much a set grows or shrinks when the whole does."""
     if strategy.replicas == 0:
         return -part.replicas
-    before = annotations_of(part.obj).get(MOST, "")
+    before = annotations_of(part.obj).get(MAX_REPLICAS, "")
     if not before.isdigit() or int(before) == 0:
         return 0
     exact = part.replicas * strategy.most / int(before)
     return int(exact + 0.5) - part.replicas
+
+
+HASH: Final = "pod-template-hash"
+
+
+REVISION: Final = "deployment.kubernetes.io/revision"
+
+
+HISTORY: Final = "deployment.kubernetes.io/revision-history"
+
+
+_NOT_COPIED: Final = frozenset(
+    (
+        "kubectl.kubernetes.io/last-applied-configuration",
+        REVISION,
+        HISTORY,
+        DESIRED_REPLICAS,
+        MAX_REPLICAS,
+        "deprecated.deployment.rollback.to",
+    )
+)
+
+
+def same_template(first: Json, second: Json) -> bool:
+    """Whether two templates make the same pods, whatever the label says that tells their sets apart."""
+    return _without_hash(first) == _without_hash(second)
+
+
+def _without_hash(template: Json) -> Json:
+    metadata = template.get("metadata") or {}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
+    kept = {key: value for key, value in metadata.items() if key != "creationTimestamp" or value}
+    return {**template, "metadata": {**kept, "labels": labels}}
+
+
+def find_new(deployment: Json, sets: Sequence[Json]) -> Json | None:
+    """The set of the present template: the oldest if there are several."""
+    template = spec_of(deployment).get("template") or {}
+    same = [one for one in sets if same_template(spec_of(one).get("template") or {}, template)]
+    return min(same, key=lambda one: (created_at(one), name_of(one)), default=None)
+
+
+def revision_of(obj: Json) -> int:
+    text = annotations_of(obj).get(REVISION, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def annotations_for(
+    deployment: Json, found: Mapping[str, str], revision: int, strategy: Strategy
+) -> dict[str, str]:
+    """The annotations of the newest set, given those it has."""
+    copied = {key: value for key, value in annotations_of(deployment).items() if key not in _NOT_COPIED}
+    result = {**found, **copied, DESIRED_REPLICAS: str(strategy.replicas), MAX_REPLICAS: str(strategy.most)}
+    old = found.get(REVISION, "")
+    if not old.isdigit() or int(old) < revision:
+        result[REVISION] = str(revision)
+        if old:
+            history = found.get(HISTORY, "")
+            result[HISTORY] = f"{history},{old}" if history else old
+    return result
+
+
+def new_set(deployment: Json, replicas: int, revision: int, strategy: Strategy) -> Json:
+    """The ReplicaSet of the present template."""
+    template = spec_of(deployment).get("template") or {}
+    digest = short_hash(template, count_in(status_of(deployment), "collisionCount"))
+    metadata = template.get("metadata") or {}
+    labels = {**(metadata.get("labels") or {}), HASH: digest}
+    selector = spec_of(deployment).get("selector") or {}
+    chosen = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: digest}}
+    spec: Json = {
+        "replicas": replicas,
+        "selector": chosen,
+        "template": {**template, "metadata": {**metadata, "labels": labels}},
+    }
+    min_ready = count_in(spec_of(deployment), "minReadySeconds")
+    if min_ready:
+        spec["minReadySeconds"] = min_ready
+    return {
+        "metadata": {
+            "name": f"{name_of(deployment)}-{digest}",
+            "namespace": namespace_of(deployment),
+            "labels": labels,
+            "annotations": annotations_for(deployment, {}, revision, strategy),
+            "ownerReferences": [controller_reference(DEPLOYMENTS, deployment)],
+        },
+        "spec": spec,
+    }
+
+
+def outdated(deployment: Json, old: Sequence[Json]) -> list[Json]:
+    """Old sets that are kept no more: the oldest of those that are empty."""
+    limit = count_in(spec_of(deployment), "revisionHistoryLimit", 10)
+    empty = [
+        one
+        for one in old
+        if not is_deleting(one)
+        and not count_in(status_of(one), "replicas")
+        and spec_of(one).get("replicas") == 0
+        and count_in(status_of(one), "observedGeneration") >= one["metadata"].get("generation", 0)
+    ]
+    empty.sort(key=lambda one: (revision_of(one), created_at(one), name_of(one)))
+    return empty[: max(len(old) - limit, 0)]
