@@ -4,7 +4,7 @@ from random import Random
 from typing import Final
 
 from stowplan.chaos.plan import NAMESPACE, Body
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 APPS: Final = ("web", "db", "job")
 ZONES: Final = ("a", "b", "c")

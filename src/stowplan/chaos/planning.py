@@ -6,7 +6,7 @@ from typing import Final
 
 from stowplan.chaos import objects, storageplanning
 from stowplan.chaos.plan import OTHERS, OURS, Action, Body, ExtenderPlan, Plan, Weather
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 WITH_VOLUMES: Final = 0.4
 """The share of plans that are about volumes too."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from stowplan.chaos.objects import ZONES
 from stowplan.chaos.plan import NAMESPACE, Body
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 STATIC: Final = "static"
 MADE: Final = "made"

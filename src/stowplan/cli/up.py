@@ -24,7 +24,7 @@ from stowplan.scheduler import Settings
 from stowplan.scheduler.garbage import calm_collector
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.demo import narrate
-from stowplan.up.loading import LoadError, load_files
+from stowplan.up.manifests import LoadError, read_manifests
 from stowplan.up.progress import Progress
 
 _OFTEN = 0.2
@@ -91,7 +91,7 @@ def up(
             settings=settings,
             kubelets=replace(KubeletSettings(), adopt=furnished),
             listening=Listening(bind, port),
-            loaded=load_files(files),
+            loaded=read_manifests(files),
             seed=seed,
             data_dir=data_dir,
         )

@@ -24,7 +24,7 @@ from stowplan.api.pod import (
 from stowplan.api.storage import CSINode, PersistentVolume, VolumeNodeAffinity
 from stowplan.framework.errors import PluginError
 from stowplan.testing import node
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 P = using("p", "c")
 SELECTED = "volume.kubernetes.io/selected-node"

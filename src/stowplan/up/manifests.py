@@ -1,4 +1,4 @@
-"""Starting from files: manifests as people write them, and what `kubectl get -o yaml` wrote of a cluster."""
+"""Manifests to start from: as people write them, and as `kubectl get -o yaml` prints those of a cluster."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.store import Store
 
-FIRST: Final = (
+FIRST_KINDS: Final = (
     "Namespace",
     "PriorityClass",
     "StorageClass",
@@ -27,15 +27,18 @@ FIRST: Final = (
 )
 """Kinds that others may need, in the order in which they are created; the rest follows, pods come last."""
 
-_LAST: Final = "Pod"
-_SERVERS_OWN: Final = ("resourceVersion", "uid", "selfLink", "managedFields", "generation")
+
+_LAST_KIND: Final = "Pod"
+
+
+_SERVER_FIELDS: Final = ("resourceVersion", "uid", "selfLink", "managedFields", "generation")
 
 
 class LoadError(ValueError):
     """A file that cannot be loaded; the message is one line that names it and what was expected."""
 
 
-class Loaded(NamedTuple):
+class Manifest(NamedTuple):
     """An object from a file, and where it stood."""
 
     place: str
@@ -43,19 +46,19 @@ class Loaded(NamedTuple):
     body: Json
 
 
-def load_files(paths: Sequence[Path]) -> list[Loaded]:
+def read_manifests(paths: Sequence[Path]) -> list[Manifest]:
     """Read manifests, in the order in which they are to be created. Raises LoadError."""
-    found = [loaded for path in paths for loaded in _load(path)]
+    found = [loaded for path in paths for loaded in _read_file(path)]
     return sorted(found, key=lambda loaded: _rank(loaded.resource.kind))
 
 
 def _rank(kind: str) -> int:
-    if kind in FIRST:
-        return FIRST.index(kind)
-    return len(FIRST) + (kind == _LAST)
+    if kind in FIRST_KINDS:
+        return FIRST_KINDS.index(kind)
+    return len(FIRST_KINDS) + (kind == _LAST_KIND)
 
 
-def _load(path: Path) -> Iterator[Loaded]:
+def _read_file(path: Path) -> Iterator[Manifest]:
     try:
         documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_Loader))
     except OSError as error:
@@ -68,7 +71,7 @@ def _load(path: Path) -> Iterator[Loaded]:
             yield from _objects(f"{path}: document {number}", document, catalogue)
 
 
-def _objects(place: str, document: Any, catalogue: Catalogue) -> Iterator[Loaded]:
+def _objects(place: str, document: Any, catalogue: Catalogue) -> Iterator[Manifest]:
     if not isinstance(document, dict):
         raise LoadError(f"{place}: expected an object, got {type(document).__name__}")
     kind, version = document.get("kind"), document.get("apiVersion")
@@ -88,13 +91,13 @@ def _objects(place: str, document: Any, catalogue: Catalogue) -> Iterator[Loaded
         raise LoadError(f"{place}: metadata: expected a map")
     if resource.namespaced and not metadata.get("namespace"):
         metadata = {**metadata, "namespace": "default"}
-    yield Loaded(place, resource, {**document, "metadata": metadata})
+    yield Manifest(place, resource, {**document, "metadata": metadata})
 
 
-def load_into(store: Store, loaded: Sequence[Loaded]) -> None:
+def create_manifests(store: Store, loaded: Sequence[Manifest]) -> None:
     """Create objects with the status they came with. What exists already stays. Raises LoadError."""
     for place, resource, body in loaded:
-        metadata = {field: value for field, value in body["metadata"].items() if field not in _SERVERS_OWN}
+        metadata = {field: value for field, value in body["metadata"].items() if field not in _SERVER_FIELDS}
         if "deletionTimestamp" in metadata:
             continue
         try:

@@ -9,7 +9,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.store import Store
-from stowplan.up.loading import LoadError, load_files, load_into
+from stowplan.up.manifests import LoadError, create_manifests, read_manifests
 
 MANIFEST = """
 apiVersion: v1
@@ -56,7 +56,7 @@ def loaded(tmp_path: Path, *texts: str) -> Store:
         paths.append(tmp_path / f"{number}.yaml")
         paths[-1].write_text(text)
     store = a_store()
-    load_into(store, load_files(paths))
+    create_manifests(store, read_manifests(paths))
     return store
 
 
