@@ -468,14 +468,14 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     ],
 )
 def test_which_volume_a_claim_gets(ref: Json | None, other: Json, best: str) -> None:
-    found = best_volume(claim(), [volume("v", "1536Mi", ref), other], only_promised=False)
+    found = best_volume(claim(), [volume("v", "1536Mi", ref), other], only_reserved=False)
     assert found is not None
     assert found["metadata"]["name"] == best
 
 
 def test_a_claim_that_waits_takes_only_what_is_promised_to_it() -> None:
-    assert best_volume(claim(), [volume()], only_promised=True) is None
-    assert best_volume(claim(), [volume(ref=MINE)], only_promised=True) is not None
+    assert best_volume(claim(), [volume()], only_reserved=True) is None
+    assert best_volume(claim(), [volume(ref=MINE)], only_reserved=True) is not None
 
 
 @pytest.mark.parametrize(

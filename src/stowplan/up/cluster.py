@@ -40,7 +40,7 @@ class Plan:
 
 
 class LocalCluster:
-    """A cluster that runs as long as `running` is entered. `report` is told of what goes wrong."""
+    """A cluster that runs as long as `running` is entered. `report` is called with what goes wrong."""
 
     def __init__(
         self, plan: Plan, *, clock: Clock | None = None, report: Callable[[str], None] = lambda text: None

@@ -129,7 +129,7 @@ def _in_use_protection(finalizer: str) -> Callable[[Lookup, Json], None]:
 
 
 def generate_job_selector(lookup: Lookup, job: Json) -> None:
-    """A job's pods are told apart by labels that only they have."""
+    """A job selects its pods by labels that only they have."""
     spec, metadata = job["spec"], job["metadata"]
     if spec.get("manualSelector") or not spec.get("template"):
         return

@@ -109,8 +109,8 @@ def step_of(field: Field, element: Any) -> str:
     if field.keys == ("",) or not isinstance(element, dict):
         return "v:" + msgspec.json.encode(element).decode()
     keys = {key: element.get(key, _KEY_DEFAULTS.get(key)) for key in sorted(field.keys)}
-    told = {key: value for key, value in keys.items() if value is not None}
-    return "k:" + msgspec.json.encode(told).decode()
+    present = {key: value for key, value in keys.items() if value is not None}
+    return "k:" + msgspec.json.encode(present).decode()
 
 
 def without(field: Field, obj: Any, tree: Json) -> Any:

@@ -132,15 +132,15 @@ def apply_configuration(
     Raises `ApiError` 409 if that would change what others manage, and it is not forced.
     """
     form = form_of(type_)
-    told = values_of(form, wanted)
-    paths = frozenset(told)
+    values = values_of(form, wanted)
+    paths = frozenset(values)
     mine = Manager(by.manager, APPLY, resource.api_version, by.stamp, paths, by.subresource)
     if live is None:
         return ApplyResult(wanted, entries_of([mine]))
     managers = managers_of(live) or before_first_apply(type_, live)
     before = next((m.paths for m in managers if m.identity == mine.identity), frozenset())
     others = [m for m in managers if m.identity != mine.identity]
-    contested = _conflicts(values_of(form, live), told, others)
+    contested = _conflicts(values_of(form, live), values, others)
     if contested and not by.force:
         raise _conflict_error(contested)
     others = [m._replace(paths=m.paths - _taken_from(contested, m)) for m in others]

@@ -314,8 +314,8 @@ class DeploymentController(Controller):
         for one in sets:
             name = name_of(one)
             resized = name in wanted and wanted[name] != Part.of(one).replicas
-            told = annotations_of(one).get(DESIRED_REPLICAS) == str(strategy.replicas)
-            if resized or (not told and Part.of(one).replicas):
+            annotated = annotations_of(one).get(DESIRED_REPLICAS) == str(strategy.replicas)
+            if resized or (not annotated and Part.of(one).replicas):
                 size = wanted.get(name, Part.of(one).replicas)
                 await self._set_replicas(deployment, strategy, one, size)
 
@@ -349,7 +349,7 @@ class DeploymentController(Controller):
     # Status
 
     async def _write_status(
-        self, deployment: Json, new: Json | None, sets: Sequence[Json], told: Json | None = None
+        self, deployment: Json, new: Json | None, sets: Sequence[Json], condition: Json | None = None
     ) -> None:
         now = self.now()
         revision = "" if new is None else annotations_of(new).get(REVISION, "")
@@ -359,7 +359,7 @@ class DeploymentController(Controller):
         numbers = status_counts(deployment, new, sets)
         held = list(status_of(deployment).get("conditions") or ())
         held = merged_conditions(held, availability_condition(deployment, numbers, now), now)
-        moved = told if told is not None else progress_condition(deployment, new, numbers, now)
+        moved = condition if condition is not None else progress_condition(deployment, new, numbers, now)
         if moved is not None and deadline_of(deployment) is not None:
             held = merged_conditions(held, moved, now)
         failing = failure_condition(sets)

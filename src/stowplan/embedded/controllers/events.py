@@ -1,4 +1,4 @@
-"""Events of control loops: told once, never in the way, and never so many that they are a burden."""
+"""The event recorder of the controllers: no duplicates, a budget per object, never in the way of a sync."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,7 +19,7 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 BURST: Final = 25
-"""So many events about one object by one loop are told at once; after that one every five minutes."""
+"""Events about one object by one controller that are written at once; after that, one every five minutes."""
 
 REFILL: Final = 300.0
 MAX_REMEMBERED: Final = 4096
@@ -39,7 +39,7 @@ class EventRecorder:
         self.dropped = 0
 
     async def record(self, about: Json, type: str, reason: str, note: str, *, by: str) -> None:
-        """Something happened to an object. The same is not told twice in a row."""
+        """Write an event about an object, unless the same was just written or the budget is used up."""
         same = (uid_of(about), reason, note)
         if same in self._recorded or not self._has_budget(uid_of(about), by):
             self.dropped += 1

@@ -126,14 +126,14 @@ class GarbageCollector(Controller):
     # News
 
     def _listener(self, resource: Resource) -> EventHandler:
-        def told(old: Json | None, new: Json | None) -> None:
+        def handler(old: Json | None, new: Json | None) -> None:
             if new is None:
                 assert old is not None
                 self._has_gone(old)
             elif (is_deleting(new) and _held_by_us(new)) or _has_other_owners(old, new):
                 self._add(resource, new)
 
-        return told
+        return handler
 
     def _has_gone(self, obj: Json) -> None:
         """Whoever belonged to it has to be looked at, and whoever waited for it."""

@@ -104,14 +104,14 @@ class Informer:
         self._handlers.append(handler)
 
     def add_owner_handler(
-        self, owner_kind: str, told: Callable[[str], None], told_orphan: Callable[[str], None]
+        self, owner_kind: str, handler: Callable[[str], None], orphan_handler: Callable[[str], None]
     ) -> None:
         """Call with the key of the controlling owner of a changed object, or with an orphan's namespace.
 
         Most objects matter to one kind of controller only: the others need not look at them.
         """
-        self._owner_handlers[owner_kind] = told
-        self._orphan_handlers.append(told_orphan)
+        self._owner_handlers[owner_kind] = handler
+        self._orphan_handlers.append(orphan_handler)
 
     def index(self, values: Callable[[Json], Sequence[str]]) -> Index:
         """One more index; to be asked for before the informer runs."""
@@ -164,12 +164,12 @@ class Informer:
                 continue
             owner = controller_of(obj)
             if owner is not None:
-                told = self._owner_handlers.get(owner.get("kind", ""))
-                if told is not None:
-                    told(f"{namespace_of(obj)}/{owner.get('name', '')}")
+                handler = self._owner_handlers.get(owner.get("kind", ""))
+                if handler is not None:
+                    handler(f"{namespace_of(obj)}/{owner.get('name', '')}")
             elif obj is new:
-                for told in self._orphan_handlers:
-                    told(namespace_of(obj))
+                for handler in self._orphan_handlers:
+                    handler(namespace_of(obj))
             if old is not None and new is not None and owners_of(old) is owners_of(new):
                 return
 

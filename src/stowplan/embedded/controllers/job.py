@@ -133,9 +133,9 @@ def finished_condition(
 ) -> tuple[str, str, str] | None:
     """How a Job has ended: the condition, its reason and message; None while it goes on."""
     for kind, over in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
-        told = condition_of(job, kind)
-        if told is not None and told.get("status") == "True":
-            return over, told.get("reason", ""), told.get("message", "")
+        condition = condition_of(job, kind)
+        if condition is not None and condition.get("status") == "True":
+            return over, condition.get("reason", ""), condition.get("message", "")
     limit = count_in(spec_of(job), "backoffLimit", 6)
     if count.all_failed > limit or _restarts(job, active) > limit:
         return "Failed", *TOO_OFTEN
@@ -363,7 +363,7 @@ class JobController(Controller):
         """When the Job began, and whether it is held back."""
         suspended = bool(spec_of(job).get("suspend"))
         held = list(status_of(job).get("conditions") or ())
-        told = condition_of(job, "Suspended")
+        condition = condition_of(job, "Suspended")
         status: Json = {}
         if suspended:
             new = {
@@ -373,8 +373,8 @@ class JobController(Controller):
                 "message": "Job suspended",
             }
             status = {"conditions": with_condition(held, new, self.stamp()), "startTime": None}
-        elif told is not None and told.get("status") == "True":
-            new = {**told, "status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        elif condition is not None and condition.get("status") == "True":
+            new = {**condition, "status": "False", "reason": "JobResumed", "message": "Job resumed"}
             status = {"conditions": with_condition(held, new, self.stamp()), "startTime": self.stamp()}
         elif not status_of(job).get("startTime"):
             status = {"startTime": self.stamp()}

@@ -204,12 +204,14 @@ class NodeLifecycleController(Controller):
         stamp = self.stamp()
         conditions: list[Json] = []
         for kind in _REPORTED:
-            told = condition_of(node, kind)
+            condition = condition_of(node, kind)
             reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
-            if told is None:
+            if condition is None:
                 reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
             new = {"type": kind, "status": "Unknown", "reason": reason, "message": message}
-            conditions.append({**(told or {"lastHeartbeatTime": stamp}), **new, "lastTransitionTime": stamp})
+            conditions.append(
+                {**(condition or {"lastHeartbeatTime": stamp}), **new, "lastTransitionTime": stamp}
+            )
         patch = {"status": {"conditions": conditions}}
         written = await self.client.patch(
             NODES, "", name_of(node), patch, PatchType.STRATEGIC, subresource="status"
@@ -224,8 +226,8 @@ class NodeLifecycleController(Controller):
             ready = condition_of(pod, "Ready") or {}
             if is_finished(pod) or not is_ready(pod) or ready.get("lastTransitionTime", "") > changed:
                 continue
-            told = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
-            patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [told]}}
+            condition = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
+            patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
             namespace, name = pod["metadata"]["namespace"], name_of(pod)
             written = await self.client.patch(
                 PODS, namespace, name, patch, PatchType.STRATEGIC, subresource="status"

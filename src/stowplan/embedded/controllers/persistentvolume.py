@@ -99,10 +99,10 @@ def mismatch(volume: Json, claim: Json) -> str:
     return ""
 
 
-def best_volume(claim: Json, volumes: Iterable[Json], *, only_promised: bool) -> Json | None:
-    """The volume that is promised to a claim, else the smallest that is free and fits.
+def best_volume(claim: Json, volumes: Iterable[Json], *, only_reserved: bool) -> Json | None:
+    """The volume whose claimRef names the claim, else the smallest that is free and fits.
 
-    `only_promised`: the choice among free volumes is the scheduler's.
+    `only_reserved`: the choice among free volumes is the scheduler's.
     """
     selector = _selector(claim)
     best: Json | None = None
@@ -111,7 +111,7 @@ def best_volume(claim: Json, volumes: Iterable[Json], *, only_promised: bool) ->
             continue
         if is_claimed_by(volume, claim):
             return volume
-        if only_promised or spec_of(volume).get("claimRef") or selector is None:
+        if only_reserved or spec_of(volume).get("claimRef") or selector is None:
             continue
         if status_of(volume).get("phase") != "Available" or not selector.matches(labels_of(volume)):
             continue
@@ -169,7 +169,7 @@ _TWO_CLAIMS = "Two claims are bound to the same volume, this one is bound incorr
 
 @dataclass(frozen=True, slots=True)
 class ClaimStep:
-    """What is next for a claim: a volume to bind, a provisioner to ask, a phase to show, an event to tell."""
+    """What is next for a claim: a volume to bind, a provisioner to ask, a phase, an event."""
 
     volume: Json | None = None
     provisioner: str = ""
@@ -186,7 +186,7 @@ def claim_step(
     if spec_of(claim).get("volumeName"):
         return _prebound_claim(claim, named)
     waits = waits_for_consumer(claim, storage_class)
-    volume = best_volume(claim, volumes, only_promised=waits)
+    volume = best_volume(claim, volumes, only_reserved=waits)
     if volume is not None:
         return ClaimStep(volume)
     if waits:
@@ -213,8 +213,8 @@ def _bound_claim(claim: Json, volume: Json | None) -> ClaimStep:
     if not spec_of(claim).get("volumeName"):
         lost = _LOST_REFERENCE
     if lost:
-        told = None if status_of(claim).get("phase") == "Lost" else (WARNING, "ClaimLost", lost)
-        return ClaimStep(phase="Lost", event=told)
+        event = None if status_of(claim).get("phase") == "Lost" else (WARNING, "ClaimLost", lost)
+        return ClaimStep(phase="Lost", event=event)
     assert volume is not None
     if not spec_of(volume).get("claimRef") or is_claimed_by(volume, claim):
         return ClaimStep(volume)
@@ -331,7 +331,7 @@ class PersistentVolumeController(Controller):
         self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)
         self.volumes = self.informer(PERSISTENT_VOLUMES)
         self.classes = self.informer(STORAGE_CLASSES)
-        self.promised = self.volumes.index(_claims_named)
+        self.by_claim = self.volumes.index(_claims_named)
         self.named = self.claims.index(_volumes_named)
         self.claims.add_handler(self._claim_changed)
         self.volumes.add_handler(self._volume_changed)
@@ -354,7 +354,7 @@ class PersistentVolumeController(Controller):
             if claim is None:
                 continue
             self.queue.add(CLAIM + key_of(claim))
-            for name in (*_volumes_named(claim), *self.promised[key_of(claim)]):
+            for name in (*_volumes_named(claim), *self.by_claim[key_of(claim)]):
                 self.queue.add(VOLUME + name)
 
     def _volume_changed(self, old: Json | None, new: Json | None) -> None:
@@ -388,7 +388,7 @@ class PersistentVolumeController(Controller):
                 )
         storage_class = self.classes.get(class_of(claim))
         named = self.volumes.get(spec_of(claim).get("volumeName") or "")
-        candidates = [self.volumes.objects[name] for name in self.promised[key_of(claim)]]
+        candidates = [self.volumes.objects[name] for name in self.by_claim[key_of(claim)]]
         step = claim_step(claim, storage_class, named, candidates or self.volumes)
         if step.event is not None:
             kind, reason, note = step.event
@@ -437,7 +437,7 @@ class PersistentVolumeController(Controller):
             await self._unbind(volume)
 
     async def _is_wanted(self, volume: Json) -> bool:
-        """Whether there is a claim that the picture lacks: no volume is given up by mistake."""
+        """Whether there is a claim that the cache lacks: no volume is released by mistake."""
         ref = spec_of(volume)["claimRef"]
         try:
             claim = await self.client.get(PERSISTENT_VOLUME_CLAIMS, ref.get("namespace", ""), ref["name"])
@@ -448,7 +448,7 @@ class PersistentVolumeController(Controller):
         return volume_step(volume, claim) is not VolumeStep.RELEASE
 
     async def _unbind(self, volume: Json) -> None:
-        """Take back what the scheduler or we promised; a promise that somebody else made stays, by name."""
+        """Clear a claimRef that the scheduler or this controller set; one that a user set keeps its name."""
         if BOUND_BY_CONTROLLER in annotations_of(volume):
             change: Json = {
                 "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}},

@@ -77,7 +77,7 @@ class PodGCController(Controller):
         return False
 
     async def _mark(self, pod: Json) -> None:
-        told = {
+        condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "DeletionByPodGC",
@@ -86,7 +86,7 @@ class PodGCController(Controller):
         }
         patch = {
             "metadata": {"uid": uid_of(pod)},
-            "status": {"phase": "Failed", "conditions": [told]},
+            "status": {"phase": "Failed", "conditions": [condition]},
         }
         namespace = pod["metadata"]["namespace"]
         await self.client.patch(

@@ -41,7 +41,7 @@ Segments = dict[str, str]
 
 
 def topology_keys(driver: str, csi_node: Json | None, storage_class: Json) -> list[str]:
-    """What tells places apart: the driver's own keys, else those the class speaks of, else zones."""
+    """Keys of the topology: the driver's own keys, else those the class speaks of, else zones."""
     for one in spec_of(csi_node or {}).get("drivers") or ():
         if one.get("name") == driver and one.get("topologyKeys"):
             return list(one["topologyKeys"])

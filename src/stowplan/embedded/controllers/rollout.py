@@ -108,7 +108,7 @@ def shrink_old(strategy: Strategy, new: Part, old: Sequence[Part]) -> dict[str, 
 
 
 def is_scaling(strategy: Strategy, parts: Sequence[Part]) -> bool:
-    """Whether the Deployment was given another size since its sets were last told."""
+    """Whether the Deployment was resized since its ReplicaSets were last scaled."""
     return any(
         part.replicas > 0
         and DESIRED_REPLICAS in annotations_of(part.obj)
@@ -190,7 +190,7 @@ _NOT_COPIED: Final = frozenset(
 
 
 def same_template(first: Json, second: Json) -> bool:
-    """Whether two templates make the same pods, whatever the label says that tells their sets apart."""
+    """Whether two templates make the same pods, whatever the label says that distinguishes their sets."""
     return _without_hash(first) == _without_hash(second)
 
 

@@ -78,14 +78,14 @@ class TaintEvictionController(Controller):
 
     async def _evict(self, pod: Json) -> None:
         namespace, name = pod["metadata"]["namespace"], name_of(pod)
-        told = {
+        condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastTransitionTime": self.stamp(),
         }
-        patch = {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [told]}}
+        patch = {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}}
         await self.client.patch(PODS, namespace, name, patch, PatchType.STRATEGIC, subresource="status")
         await self.record_event(pod, "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
         await self.delete(PODS, pod)

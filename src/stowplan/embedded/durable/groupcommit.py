@@ -49,7 +49,7 @@ class GroupCommit:
 
     While nothing can be kept (a full disk) no change is admitted, what is waiting is tried again and again,
     and as soon as that works changes are admitted anew. A change that could not be kept at once has happened
-    in memory and may yet be kept: its writer is told so, as after a timeout.
+    in memory and may yet be stored: its writer gets an error that says so, as after a timeout.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class GroupCommit:
         self._refusal = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: deque[tuple[int, asyncio.Future[ApiError | None]]] = deque()
-        self._thread = threading.Thread(target=self._work, name="stowplan-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="stowplan-group-commit", daemon=True)
         self._thread.start()
 
     def admit(self) -> None:

@@ -304,12 +304,12 @@ class NodeController(Controller):
 
     async def _report(self, node: Json, state: NodeState) -> None:
         now = self.now()
-        told: Json = {"status": {"conditions": conditions(state.unwell, state.well_since, now)}}
+        patch: Json = {"status": {"conditions": conditions(state.unwell, state.well_since, now)}}
         changed = {} if state.node is None else unoffered(node, state.node)
         if changed:
-            told["status"]["allocatable"] = changed
+            patch["status"]["allocatable"] = changed
         answer = await self.client.patch(
-            NODES, "", name_of(node), told, PatchType.STRATEGIC, subresource="status"
+            NODES, "", name_of(node), patch, PatchType.STRATEGIC, subresource="status"
         )
         self.note(NODES, answer)
         state.next_status = now + self.settings.status_every

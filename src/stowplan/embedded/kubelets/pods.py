@@ -191,8 +191,8 @@ def _containers(pod: Json) -> Iterable[Json]:
 
 def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
     name, image = container.get("name", ""), container.get("image", "")
-    told = status_of(pod).get("containerStatuses") or ()
-    before: Json = next((one for one in told if one.get("name") == name), {})
+    statuses = status_of(pod).get("containerStatuses") or ()
+    before: Json = next((one for one in statuses if one.get("name") == name), {})
     return {
         "name": name,
         "image": image,

@@ -1,7 +1,7 @@
 """What objects look like: the fields of every kind that is served, and the types of what stands in them.
 
 One table (`types.txt`) serves everybody who has to know: bodies are checked against it, unknown fields found,
-documents about the API written, and server-side apply learns from it what tells elements of a list apart.
+documents about the API written, and server-side apply learns from it the keys of lists.
 """
 
 from stowplan.embedded.schema.strict import TypeMismatchError, decode_body, unknown_fields

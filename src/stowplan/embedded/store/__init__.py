@@ -1,8 +1,8 @@
 """The smallest honest counterpart of an API server, as a Python object.
 
 `Store` keeps objects as plain JSON data, counts versions, enforces what writers rely on (optimistic
-concurrency, uids, finalizers, grace, budgets) and tells watchers of every change in order. It has no thread,
-no clock of its own and waits for nothing.
+concurrency, uids, finalizers, grace, budgets) and delivers every change to watchers in order. It has no
+thread, no clock of its own and waits for nothing.
 """
 
 from stowplan.embedded.store.store import Store

@@ -125,14 +125,14 @@ def needs_no_budget(pod: Json) -> bool:
 
 def evicted_pod(pod: Json, stamp: str) -> Json:
     """The pod with the condition that says why it goes."""
-    told = pod_condition(
+    condition = pod_condition(
         "DisruptionTarget",
         "True",
         stamp,
         reason="EvictionByEvictionAPI",
         message="Eviction API: evicting",
     )
-    return {**pod, "status": with_condition(pod, told)}
+    return {**pod, "status": with_condition(pod, condition)}
 
 
 def budget_for(pod: Json, budgets: Iterable[Json]) -> Json | None:
@@ -199,15 +199,15 @@ def _used_up(budget: Json, stamp: str) -> Json:
 
 
 def _why_not(budget: Json) -> str:
-    told = find_condition(budget, "DisruptionAllowed") or {}
-    message = told.get("message") if told.get("status") == "False" else ""
+    condition = find_condition(budget, "DisruptionAllowed") or {}
+    message = condition.get("message") if condition.get("status") == "False" else ""
     healthy, wanted = _count(budget, "currentHealthy"), _count(budget, "desiredHealthy")
-    if message and told.get("reason") == "SyncFailed":
+    if message and condition.get("reason") == "SyncFailed":
         why = f"does not allow evicting pods currently because it failed sync: {message}"
     elif healthy <= wanted:
         why = f"needs {wanted} healthy pods and has {healthy} currently"
     elif message:
-        why = f"does not allow evicting pods currently ({told.get('reason', '')}): {message}"
+        why = f"does not allow evicting pods currently ({condition.get('reason', '')}): {message}"
     else:
         why = "does not allow evicting pods currently"
     return f"The disruption budget {budget['metadata']['name']} {why}"

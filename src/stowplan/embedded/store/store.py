@@ -62,7 +62,7 @@ class Store(Storage):
     """Objects by resource, namespace and name, with one version counter for all of them.
 
     Objects that are given out belong to the store: whoever gets one must not change it. A writer that is
-    refused gets an `ApiError`. Changes are told to watchers as `Storage` says.
+    refused gets an `ApiError`. Changes are delivered as `Storage` says.
 
     `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
     a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written

@@ -138,7 +138,7 @@ def _merge_value(old: Any, new: Any, name: str, order: Any, keys: Mapping[str, s
 def _merge_elements(
     original: list[Any], patch: list[Any], order: Any, key: str, keys: Mapping[str, str]
 ) -> list[Any]:
-    """Merge two lists of maps whose elements are told apart by `key`."""
+    """Merge two lists of maps whose elements have `key` as merge key."""
     plain = [element for element in patch if _DIRECTIVE not in _map(element)]
     directed = [element for element in patch if _DIRECTIVE in element]
     if any(element[_DIRECTIVE] == "replace" for element in directed):

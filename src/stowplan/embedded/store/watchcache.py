@@ -115,11 +115,11 @@ Sink = Callable[[Change], None]
 
 
 class Watcher:
-    """One who is told of a resource's changes from some version on.
+    """Receives the changes of a resource from some version on.
 
     `backlog` is what it has to be shown first: the initial state, or what happened since the version it
-    resumes from. Later changes go to the sink as they happen. A watcher made while changes are being told
-    is not told again of those its backlog has.
+    resumes from. Later changes go to the sink as they happen. A watcher made while changes are delivered
+    does not get those again that its backlog has.
     """
 
     __slots__ = ("_leave", "_predicate", "_seen_version", "_sink", "_wants_bookmarks", "backlog", "is_open")
@@ -154,7 +154,7 @@ class Watcher:
                 self._sink(seen)
 
     def close(self) -> None:
-        """Be told of nothing more. Closing twice does no harm."""
+        """Receive nothing more. Closing twice does no harm."""
         if self.is_open:
             self.is_open = False
             self._leave(self)

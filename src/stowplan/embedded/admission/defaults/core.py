@@ -127,9 +127,9 @@ _SERVICE_SPEC: Final = {"type": "ClusterIP", "sessionAffinity": "None"}
 
 def default_node(obj: Json) -> None:
     obj.setdefault("spec", {})
-    told = obj.get("status")
-    if told and told.get("capacity") and "allocatable" not in told:
-        told["allocatable"] = dict(told["capacity"])
+    status = obj.get("status")
+    if status and status.get("capacity") and "allocatable" not in status:
+        status["allocatable"] = dict(status["capacity"])
 
 
 def default_namespace(obj: Json) -> None:

@@ -31,9 +31,9 @@ def node_errors(obj: Json) -> list[FieldError]:
         if (key, effect) in seen:
             errors.append(duplicate(here, {"key": key, "effect": effect}))
         seen.add((key, effect))
-    told = obj.get("status") or {}
+    status = obj.get("status") or {}
     for field in ("capacity", "allocatable"):
-        errors += quantity_errors(told.get(field), f"status.{field}")
+        errors += quantity_errors(status.get(field), f"status.{field}")
     return errors
 
 

@@ -232,11 +232,11 @@ def referred(type_: TypeDef, third: bool) -> tuple[Json, set[str]]:
 
 def _field_schema(field: Field, type_: TypeDef, needs: set[str], third: bool) -> Json:
     schema = _form_schema(field.form, needs, third)
-    told = described(f"{type_.name}.{field.name}")
+    description = described(f"{type_.name}.{field.name}")
     if "$ref" in schema and third:
         schema = {"allOf": [schema]}
-    if told:
-        schema["description"] = told
+    if description:
+        schema["description"] = description
     if field.keys == ("",):
         schema["x-kubernetes-list-type"] = "set"
     elif field.keys:
@@ -285,7 +285,7 @@ def closure(names: set[str], third: bool) -> Json:
 def _descriptions() -> dict[str, str]:
     text = files(__package__).joinpath("descriptions.txt").read_text("utf-8")
     lines = (line for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: told.strip() for name, _, told in (line.partition(" ") for line in lines)}
+    return {name: text.strip() for name, _, text in (line.partition(" ") for line in lines)}
 
 
 def described(name: str) -> str:

@@ -23,14 +23,14 @@ _NONE: Final = "<none>"
 def _pod_ready(pod: Json, now: float) -> str:
     statuses = _statuses(pod, "containerStatuses")
     total = len(pod.get("spec", {}).get("containers") or ())
-    return f"{sum(1 for told in statuses if told.get('ready'))}/{total}"
+    return f"{sum(1 for container in statuses if container.get('ready'))}/{total}"
 
 
 def _pod_status(pod: Json, now: float) -> str:
     """What state a pod is in, in a word: the first trouble, or its phase."""
-    told = pod.get("status") or {}
-    reason: str = told.get("reason") or told.get("phase") or ""
-    for condition in told.get("conditions") or ():
+    status = pod.get("status") or {}
+    reason: str = status.get("reason") or status.get("phase") or ""
+    for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             reason = "SchedulingGated"
     preparing = _preparing(pod)
@@ -39,19 +39,19 @@ def _pod_status(pod: Json, now: float) -> str:
     else:
         reason = _containers_state(pod, reason)
     if "deletionTimestamp" in pod["metadata"]:
-        return "Unknown" if told.get("reason") == "NodeLost" else "Terminating"
+        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return reason
 
 
 def _preparing(pod: Json) -> str:
     """The state of the container that prepares the pod at present, empty if none does."""
     statuses = _statuses(pod, "initContainerStatuses")
-    for number, told in enumerate(statuses):
-        state = told.get("state") or {}
+    for number, container in enumerate(statuses):
+        state = container.get("state") or {}
         ended = state.get("terminated")
         if ended and not ended.get("exitCode"):
             continue
-        if told.get("started") and told.get("ready") and not ended:
+        if container.get("started") and container.get("ready") and not ended:
             continue
         if ended:
             return f"Init:{_ending(ended)}"
@@ -64,13 +64,13 @@ def _preparing(pod: Json) -> str:
 
 def _containers_state(pod: Json, reason: str) -> str:
     running = False
-    for told in reversed(_statuses(pod, "containerStatuses")):
-        state = told.get("state") or {}
+    for container in reversed(_statuses(pod, "containerStatuses")):
+        state = container.get("state") or {}
         if (state.get("waiting") or {}).get("reason"):
             reason = state["waiting"]["reason"]
         elif state.get("terminated") is not None:
             reason = _ending(state["terminated"])
-        elif told.get("ready") and state.get("running") is not None:
+        elif container.get("ready") and state.get("running") is not None:
             running = True
     if reason == "Completed" and running:
         ready = any(
@@ -91,11 +91,11 @@ def _ending(ended: Json) -> str:
 
 def _restarts(pod: Json, now: float) -> str:
     statuses = _statuses(pod, "containerStatuses")
-    count = sum(told.get("restartCount") or 0 for told in statuses)
+    count = sum(container.get("restartCount") or 0 for container in statuses)
     last = max(
         (
-            ((told.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
-            for told in statuses
+            ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
+            for container in statuses
         ),
         default="",
     )

@@ -97,10 +97,10 @@ ENDPOINT_SLICES: Final = (
 
 
 def _device_state(claim: Json, now: float) -> str:
-    told = status_of(claim)
+    status = status_of(claim)
     states = [
         word
-        for word, shown in (("allocated", told.get("allocation")), ("reserved", told.get("reservedFor")))
+        for word, shown in (("allocated", status.get("allocation")), ("reserved", status.get("reservedFor")))
         if shown
     ]
     if "deletionTimestamp" in claim["metadata"]:
@@ -132,7 +132,7 @@ def _role(binding: Json, now: float) -> str:
 
 
 def _subjects(kind: str) -> Any:
-    """The cell with the subjects of one kind; accounts are told apart by their namespaces."""
+    """The cell with the subjects of one kind; service accounts with their namespaces."""
 
     def cell(binding: Json, now: float) -> str:
         found = [subject for subject in binding.get("subjects") or () if subject.get("kind") == kind]

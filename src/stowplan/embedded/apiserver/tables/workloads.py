@@ -114,8 +114,8 @@ def _completions(job: Json, now: float) -> str:
 
 
 def _job_duration(job: Json, now: float) -> str:
-    told = job.get("status") or {}
-    begun, ended = told.get("startTime"), told.get("completionTime")
+    status = job.get("status") or {}
+    begun, ended = status.get("startTime"), status.get("completionTime")
     if not begun:
         return ""
     return duration((seconds_of(ended) if ended else now) - seconds_of(begun))
