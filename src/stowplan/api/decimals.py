@@ -1,6 +1,6 @@
 """Integer arithmetic on `mantissa × 10^scale`, with what Go's int64 and big numbers do beyond int64."""
 
-from stowplan.api.int64 import MAX_INT64, MIN_INT64, fits_int64, wrap_int64
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64, fits_int64, wrap_int64
 
 # Scaling up by these powers of ten wraps on overflow; scaling up by any other gives 0.
 _WRAPPING_SHIFTS = frozenset((1, 2, 3, 6, 9))

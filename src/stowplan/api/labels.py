@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stowplan.api.fielderrors import aggregate, quote
+from stowplan.api.fielderrors import aggregate
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requirement import (
     DOES_NOT_EXIST,
@@ -17,6 +17,7 @@ from stowplan.api.requirement import (
     sorted_requirement,
 )
 from stowplan.api.selectortext import SelectorError, parse_requirements
+from stowplan.gocompat.quoting import quote
 
 __all__ = [
     "EVERYTHING",

@@ -21,7 +21,7 @@ from stowplan.api.decimals import (
     scale_wide,
     without_tens,
 )
-from stowplan.api.int64 import MAX_INT64, parse_int64, wrap_int64
+from stowplan.gocompat.numbers import MAX_INT64, parse_int64, wrap_int64
 
 DECIMAL_SI: Final = "DecimalSI"
 BINARY_SI: Final = "BinarySI"

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from stowplan.api import fielderrors
-from stowplan.api.int64 import parse_int64
 from stowplan.api.names import label_key_problems, label_value_problems
+from stowplan.gocompat.numbers import parse_int64
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"

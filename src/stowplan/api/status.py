@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import FieldError, Kind, aggregate, quote
+from stowplan.api.fielderrors import FieldError, Kind, aggregate
+from stowplan.gocompat.quoting import quote
 
 _CAUSES: Final = {
     Kind.NOT_FOUND: "FieldValueNotFound",

@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from stowplan.api.int64 import parse_int64
 from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
+from stowplan.gocompat.numbers import parse_int64
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import Path, aggregate, quote
+from stowplan.api.fielderrors import Path, aggregate
 from stowplan.config.defaults import enabled_names
 from stowplan.config.errors import ConfigError
 from stowplan.config.extendertls import TlsError, check_extender_tls
@@ -19,6 +18,8 @@ from stowplan.framework.errors import ProfileError
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.points import Point
 from stowplan.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import NodeResourcesFitArgs, PluginArgs
 from stowplan.plugins.catalog import IN_TREE_POINTS
 

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from stowplan.api.durations import Duration
 from stowplan.config.merge import merge_plugins
 from stowplan.config.types import (
     SECTIONS,
@@ -14,6 +13,7 @@ from stowplan.config.types import (
     SchedulerConfig,
 )
 from stowplan.framework.gates import FeatureGates
+from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.catalog import ARGS_TYPES, default_plugins
 

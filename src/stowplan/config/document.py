@@ -5,14 +5,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.api.fielderrors import as_json, quote
-from stowplan.config.decode import DocumentError, StrictDocumentError, decode_strictly
-from stowplan.config.gocontainers import StructOf
-from stowplan.config.jsontext import looks_like_json, parse_json
 from stowplan.config.schema import KINDS, PLUGIN_ARGS
-from stowplan.config.tree import ObjectNode, TextError, Tree, kind_of, plain
 from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
-from stowplan.config.yamljson import yaml_to_json
+from stowplan.gocompat.jsontext import (
+    ObjectNode,
+    TextError,
+    Tree,
+    as_json,
+    kind_of,
+    looks_like_json,
+    parse_json,
+    to_python,
+)
+from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.types import DocumentError, StrictDocumentError, StructOf, decode_strictly
+from stowplan.gocompat.yamltext import yaml_to_json
 
 _VERSION = "v1"
 _SCHEME = '"pkg/scheduler/apis/config/scheme/scheme.go:29"'
@@ -143,11 +150,11 @@ def _decode_args(plugin: str, tree: Tree) -> tuple[Any, tuple[str, ...]]:
     """The arguments of one plugin: typed if it is in-tree and has any, otherwise plain data."""
     expected = TypeMeta(GROUP, _VERSION, f"{plugin}Args")
     if expected.kind not in PLUGIN_ARGS:
-        return plain(tree), ()
+        return to_python(tree), ()
     try:
         meta = _type_meta(tree).or_else(expected)
         if not meta.version:
-            raise DocumentError(f"Object 'apiVersion' is missing in '{as_json(plain(tree))}'")
+            raise DocumentError(f"Object 'apiVersion' is missing in '{as_json(to_python(tree))}'")
         value, problems = decode_strictly(ObjectNode() if tree is None else tree, _registered(meta))
     except DocumentError as error:
         raise DocumentError(f"decoding args for plugin {plugin}: {error}") from None

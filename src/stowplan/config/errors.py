@@ -1,7 +1,5 @@
 """The one error the outside sees of this package."""
 
-import errno
-
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message is one clear line.
@@ -14,9 +12,3 @@ class ConfigError(ValueError):
         super().__init__(message)
         self.stage = stage
         self.message = message
-
-
-def describe_os_error(error: OSError, path: str) -> str:
-    """Why a file could not be read, such as `open /x: no such file or directory`."""
-    action = "read" if error.errno == errno.EISDIR else "open"
-    return f"{action} {path}: {(error.strerror or str(error)).lower()}"

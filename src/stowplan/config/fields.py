@@ -6,11 +6,19 @@ Those releases forgave unknown fields in some places and died of wrong values in
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from stowplan.api.fielderrors import quote
 from stowplan.config.errors import ConfigError
-from stowplan.config.jsontext import looks_like_json, parse_json
-from stowplan.config.tree import Number, ObjectNode, TextError, Tree, kind_of, plain
-from stowplan.config.yamljson import YamlDocument, yaml_to_json
+from stowplan.gocompat.jsontext import (
+    Number,
+    ObjectNode,
+    TextError,
+    Tree,
+    kind_of,
+    looks_like_json,
+    parse_json,
+    to_python,
+)
+from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.yamltext import YamlDocument, yaml_to_json
 
 _NAMES: Final = {"object": "an object", "array": "a list"}
 
@@ -84,7 +92,7 @@ class Fields:
 
     def data(self, name: str) -> Any:
         """A member as plain data, to be read by somebody else."""
-        return plain(self.take(name))
+        return to_python(self.take(name))
 
     def text(self, name: str, default: str = "") -> str:
         value = self.take(name)
@@ -106,7 +114,7 @@ class Fields:
         where = self.at(name)
         if not isinstance(value, Number):
             _mismatch(where, "a whole number", value)
-        found = plain(value)
+        found = to_python(value)
         if not isinstance(found, int):
             refuse(where, f"expected a whole number, got {value.text}")
         if not lowest <= found <= highest:

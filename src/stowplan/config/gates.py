@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from stowplan.api.fielderrors import aggregate, quote
+from stowplan.api.fielderrors import aggregate
 from stowplan.config.errors import ConfigError
 from stowplan.framework.gates import GATES, FeatureGates, Stage
+from stowplan.gocompat.quoting import quote
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stowplan.api.fielderrors import aggregate
-from stowplan.config.decode import DocumentError
 from stowplan.config.defaults import complete
 from stowplan.config.document import decode_document
-from stowplan.config.errors import ConfigError, describe_os_error
+from stowplan.config.errors import ConfigError
 from stowplan.config.heritage import NO_HERITAGE, Heritage
 from stowplan.config.types import SchedulerConfig
 from stowplan.config.validation import validate
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.gocompat.quoting import path_error
+from stowplan.gocompat.types import DocumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def load_file(
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError("read", describe_os_error(error, str(path))) from None
+        raise ConfigError("read", path_error(error, str(path))) from None
     return load(data, gates, change)
 
 

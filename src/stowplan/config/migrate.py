@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stowplan.config.dump import dump_document
 from stowplan.config.errors import ConfigError
 from stowplan.config.heritage import Heritage
 from stowplan.config.load import load
@@ -11,6 +10,7 @@ from stowplan.config.old import Fetch, document_of
 from stowplan.config.policy.choice import LATEST, Around
 from stowplan.config.policy.configs import loaded_from, provider_document
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.gocompat.yamltext import to_yaml
 
 _TODAY: Final = "it is a configuration of today; there is nothing to migrate"
 
@@ -44,7 +44,7 @@ def migrate_provider(name: str, gates: FeatureGates = DEFAULT_GATES) -> Migrated
 
 def _migrated(document: dict[str, Any], heritage: Heritage, gates: FeatureGates) -> Migrated:
     loaded_from(document, heritage, gates)
-    text = dump_document(document)
+    text = to_yaml(document)
     try:
         load(text, gates)
     except ConfigError as error:

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import field
 
-from stowplan.api.durations import Duration
 from stowplan.api.meta import Struct
 from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.gocompat.durations import Duration
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"

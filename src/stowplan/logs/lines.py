@@ -7,8 +7,9 @@ from json.encoder import encode_basestring
 from pathlib import PurePath
 from typing import Final, NamedTuple, Protocol
 
+from stowplan.gocompat.quoting import quote
 from stowplan.logs.journal import FATAL, PLAIN, PROBLEM, WARNING
-from stowplan.logs.quoting import quote, visible
+from stowplan.logs.quoting import visible
 from stowplan.logs.values import as_json, as_text
 
 SEVERITIES: Final = {PROBLEM: "E", WARNING: "W", FATAL: "F"}

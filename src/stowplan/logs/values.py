@@ -12,12 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.gocompat.jsontext import escape_html
+from stowplan.gocompat.quoting import quote
 from stowplan.logs.journal import Ref
-from stowplan.logs.quoting import block, quote
-
-_FOR_HTML: Final = str.maketrans(
-    {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
-)
+from stowplan.logs.quoting import block
 
 
 def as_text(value: object) -> str:
@@ -32,7 +30,7 @@ def as_text(value: object) -> str:
         return block(plain) if "\n" in plain else quote(plain)
     if isinstance(plain, bytes):
         return quote(plain.decode("utf-8", "surrogateescape"), ascii_only=True)
-    return _json(plain).translate(_FOR_HTML)
+    return escape_html(_json(plain))
 
 
 def as_json(value: object) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stowplan.api.fielderrors import aggregate, quote
+from stowplan.api.fielderrors import aggregate
 from stowplan.client.http import Server
 from stowplan.clock import Clock
 from stowplan.config.errors import ConfigError
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal, LogSettings, ProcessJournal
 from stowplan.run.access import find_server
 from stowplan.run.flags.parser import Parsed

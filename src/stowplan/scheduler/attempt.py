@@ -1,6 +1,5 @@
 """The scheduling cycle: one pod at a time, from the queue to a node that is held for it."""
 
-from stowplan.api.fielderrors import quote
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import ExtenderError
 from stowplan.framework.cycle import Cycle
@@ -13,6 +12,7 @@ from stowplan.framework.rejectors import Rejectors, rejectors_of
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations
 from stowplan.framework.waiting import WaitingPod
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import Ref
 from stowplan.queue.queued import QueuedPod
 from stowplan.reporting import WARNING

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stowplan.api.fielderrors import quote
 from stowplan.config.fields import Fields, refuse
 from stowplan.config.old.plugins import LEAST_ALLOCATED
 from stowplan.config.old.versions import VERSIONS, Version
-from stowplan.config.tree import ObjectNode, Tree, plain
 from stowplan.config.types import GROUP
+from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
+from stowplan.gocompat.quoting import quote
 
 Arguments = Mapping[str, dict[str, Any]]
 """By today's name of a plugin."""
@@ -47,7 +47,7 @@ def _own(tree: Tree, path: str) -> dict[str, Any]:
     """Arguments of a plugin of somebody's own, which only it can judge."""
     if tree is not None and not isinstance(tree, ObjectNode):
         refuse(path, "expected an object")
-    return plain(tree) or {}
+    return to_python(tree) or {}
 
 
 def _known(fields: Fields, plugin: str, version: Version) -> dict[str, Any]:

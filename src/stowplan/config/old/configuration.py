@@ -15,8 +15,8 @@ from stowplan.config.policy.choice import DEFAULT_PROVIDER, Around
 from stowplan.config.policy.configs import at_place, policy_document, provider_document
 from stowplan.config.policy.document import PREEMPTION, ProfileDocument, configuration
 from stowplan.config.policy.extenders import read_extender
-from stowplan.config.tree import ObjectNode, plain
 from stowplan.framework.points import Point
+from stowplan.gocompat.jsontext import ObjectNode, to_python
 from stowplan.plugins.legacy.names import PROVIDERS
 
 PolicyText = Callable[[PolicyReference], bytes]
@@ -131,7 +131,7 @@ class OldConfiguration:
         if extenders and self._version.release == "1.18":
             others["extenders"] = [read_extender(tree, path) for path, tree in extenders]
         elif extenders:
-            others["extenders"] = [plain(tree) for _, tree in extenders]
+            others["extenders"] = [to_python(tree) for _, tree in extenders]
         given = self._fields.objects("profiles") or [Fields(ObjectNode(), "profiles[0]")]
         profiles = []
         for fields in given:

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from stowplan.api.fielderrors import quote
 from stowplan.config.fields import Fields, refuse
 from stowplan.config.old.versions import Version
 from stowplan.config.policy.configs import OLD_LOCKS
+from stowplan.gocompat.quoting import quote
 
 _KEPT: Final = ("leaderElect", "leaseDuration", "renewDeadline", "retryPeriod")
 _OLDER: Final = {"resourceName": "lockObjectName", "resourceNamespace": "lockObjectNamespace"}

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stowplan.api.fielderrors import quote
-from stowplan.config.errors import ConfigError, describe_os_error
+from stowplan.config.errors import ConfigError
 from stowplan.config.heritage import Heritage
 from stowplan.config.load import Change, LoadedConfig, as_it_is, load
 from stowplan.config.policy.choice import LATEST, Around, Choice, choose, choose_provider
@@ -16,6 +15,7 @@ from stowplan.config.policy.document import configuration
 from stowplan.config.policy.reading import Policy, read_policy
 from stowplan.config.types import SchedulerConfig
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.gocompat.quoting import path_error, quote
 from stowplan.plugins.legacy.names import PROVIDERS, RELEASES
 
 POLICY_KEY: Final = "policy.cfg"
@@ -131,7 +131,7 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError("read", describe_os_error(error, str(path))) from None
+        raise ConfigError("read", path_error(error, str(path))) from None
 
 
 def at_place(where: str, error: ConfigError) -> ConfigError:

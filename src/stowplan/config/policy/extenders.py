@@ -5,9 +5,9 @@ The differences to today: the case of field names does not matter, and the timeo
 
 from typing import Any, Final
 
-from stowplan.api.durations import Duration
 from stowplan.config.fields import Fields
-from stowplan.config.tree import ObjectNode, Tree
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.jsontext import ObjectNode, Tree
 
 _FIELDS: Final = (
     "urlPrefix",

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stowplan.api.fielderrors import quote
 from stowplan.config.fields import Fields, parse_document, refuse
 from stowplan.config.policy.arguments import (
     PREDICATE_ARGUMENTS,
@@ -13,6 +12,7 @@ from stowplan.config.policy.arguments import (
     PluginData,
 )
 from stowplan.config.policy.extenders import read_extender
+from stowplan.gocompat.quoting import quote
 from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 
 _MOST: Final = 2**31 - 1

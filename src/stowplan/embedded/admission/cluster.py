@@ -4,13 +4,13 @@ from typing import Final
 
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, Resource
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.defaults import DEFAULTS
 from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE
 from stowplan.embedded.admission.services import Addresses
 from stowplan.embedded.admission.validation import check_created, check_replaced
 from stowplan.embedded.store.admission import Lookup
+from stowplan.gocompat.quoting import quote
 
 _LASTING: Final = ("default", "kube-system", "kube-public")
 

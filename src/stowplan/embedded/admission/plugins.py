@@ -14,9 +14,9 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
     Resource,
 )
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.store.admission import Lookup
+from stowplan.gocompat.quoting import quote
 
 _CRITICAL_TIME: Final = 300
 _TROUBLES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

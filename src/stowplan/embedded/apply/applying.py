@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.apply.managers import APPLY, Managed, everything_there, read, written
 from stowplan.embedded.apply.paths import Path, as_tree, form_of, merged, values_of, without
 from stowplan.embedded.schema import Field, TypeDef
+from stowplan.gocompat.quoting import quote
 
 
 class Applied(NamedTuple):

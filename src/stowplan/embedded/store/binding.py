@@ -6,13 +6,14 @@ import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
-from stowplan.api.fielderrors import not_supported, quote, required
+from stowplan.api.fielderrors import not_supported, required
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.requests import Json
 from stowplan.api.writes import Binding
 from stowplan.embedded.store.conditions import pod_condition, with_condition
 from stowplan.embedded.store.objects import Body, owned_object
 from stowplan.embedded.store.preconditions import check_uid, check_version
+from stowplan.gocompat.quoting import quote
 
 BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 

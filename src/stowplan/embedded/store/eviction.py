@@ -6,12 +6,12 @@ from typing import Final
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.fielderrors import quote
 from stowplan.api.labels import SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.embedded.store.conditions import find_condition, pod_condition, with_condition
 from stowplan.embedded.store.objects import labels_of
+from stowplan.gocompat.quoting import quote
 
 _CAUSE: Final = "DisruptionBudget"
 _OVER_BUDGET: Final = "Cannot evict pod as it would violate the pod's disruption budget."

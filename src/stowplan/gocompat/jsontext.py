@@ -1,9 +1,69 @@
-"""Reading JSON text, with the error messages Go's reader gives."""
+"""JSON as Go reads and writes it.
 
+Values keep what Python's own would lose: objects keep the order and every mention of their members, numbers
+keep their spelling. Strict decoding and its error messages need both.
+"""
+
+import json
+import math
 import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
 
-from stowplan.api.fielderrors import quote
-from stowplan.config.tree import MAX_DEPTH, Number, ObjectNode, TextError, Tree
+from stowplan.gocompat.quoting import quote
+
+MAX_DEPTH: Final = 200
+"""Documents nested deeper than this are refused; no configuration comes near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it was written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectNode:
+    """The members of an object in order; a name can occur more than once."""
+
+    members: tuple[tuple[str, "Tree"], ...] = ()
+
+
+Tree: TypeAlias = ObjectNode | list["Tree"] | str | bool | Number | None
+
+
+class TextError(ValueError):
+    """Text that cannot be parsed."""
+
+
+def kind_of(tree: Tree) -> str:
+    """The JSON type of a value as error messages name it."""
+    if tree is None:
+        return "null"
+    if isinstance(tree, bool):
+        return "bool"
+    if isinstance(tree, str):
+        return "string"
+    if isinstance(tree, Number):
+        return "number"
+    return "object" if isinstance(tree, ObjectNode) else "array"
+
+
+def to_python(tree: Tree) -> Any:
+    """The value as ordinary Python data."""
+    if isinstance(tree, ObjectNode):
+        return {name: to_python(value) for name, value in tree.members}
+    if isinstance(tree, list):
+        return [to_python(value) for value in tree]
+    if isinstance(tree, Number):
+        try:
+            return int(tree.text)
+        except ValueError:
+            return float(tree.text)
+    return tree
+
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING_RUN = re.compile(rb'[^"\\\x00-\x1f]*')
@@ -14,7 +74,7 @@ _LITERALS: dict[int, tuple[bytes, Tree]] = {
     ord("f"): (b"false", False),
     ord("n"): (b"null", None),
 }
-_ESCAPES = {
+_ESCAPED = {
     ord('"'): '"',
     ord("\\"): "\\",
     ord("/"): "/",
@@ -33,7 +93,7 @@ def looks_like_json(data: bytes) -> bool:
 
 def parse_json(data: bytes) -> Tree:
     """Parse one JSON value; nothing may follow it. Raises TextError."""
-    reader = _Reader(data)
+    reader = _Parser(data)
     value = reader.value(0)
     reader.skip_space()
     if reader.position < len(data):
@@ -41,7 +101,7 @@ def parse_json(data: bytes) -> Tree:
     return value
 
 
-class _Reader:
+class _Parser:
     """A position in the text and what can be read from there."""
 
     def __init__(self, data: bytes) -> None:
@@ -164,7 +224,7 @@ class _Reader:
             self.position = match.end()
             if self.peek() == ord('"'):
                 self.position += 1
-                return _joined_surrogates("".join(parts))
+                return _join_surrogates("".join(parts))
             if self.peek() != ord("\\"):
                 raise self.unexpected("in string literal")
             self.position += 1
@@ -172,9 +232,9 @@ class _Reader:
 
     def escape(self) -> str:
         code = self.peek()
-        if code in _ESCAPES:
+        if code in _ESCAPED:
             self.position += 1
-            return _ESCAPES[code]
+            return _ESCAPED[code]
         if code != ord("u"):
             raise self.unexpected("in string escape code")
         self.position += 1
@@ -185,6 +245,40 @@ class _Reader:
         return chr(int(self.data[self.position - 4 : self.position], 16))
 
 
-def _joined_surrogates(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     """Escaped surrogate pairs become one character, lone halves the replacement character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_json(value: Any) -> str:
+    """A value as Go's JSON encoder writes it.
+
+    The plain empty tuple is how objects hold a list that was not given, so it is written `null`.
+    """
+    if type(value) is tuple and not value:
+        return "null"
+    return escape_html(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+_HTML: Final = str.maketrans(
+    {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
+)
+
+
+def escape_html(text: str) -> str:
+    """JSON with escapes for what could end a script element, which Go's encoder has by default."""
+    return text.translate(_HTML)
+
+
+def float_text(value: float) -> str:
+    """A float as Go's JSON encoder writes it: plain unless very large or very small. Raises TextError."""
+    if not math.isfinite(value):
+        name = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise TextError(f"json: unsupported value: {name}")
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    if 1e-6 <= abs(value) < 1e21:
+        text = format(Decimal(repr(value)), "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa, exponent = repr(value).split("e")
+    return f"{mantissa}e{int(exponent):+d}"

@@ -1,10 +1,9 @@
-"""Durations and field errors are read and written as Go does."""
+"""Durations, quoted strings and field errors are read and written as Go does."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.api.durations import Duration, DurationError
 from stowplan.api.fielderrors import (
     EnumText,
     Path,
@@ -13,9 +12,10 @@ from stowplan.api.fielderrors import (
     forbidden,
     invalid,
     not_supported,
-    quote,
     required,
 )
+from stowplan.gocompat.durations import Duration, DurationError
+from stowplan.gocompat.quoting import quote
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,15 @@ def test_several_errors_are_one_line_in_brackets_each_once() -> None:
 
 def test_text_is_quoted_as_go_quotes_it() -> None:
     assert quote('a"\\\t\x00\u200b\U000e0001') == r'"a\"\\\t\x00\u200b\U000e0001"'
+
+
+@pytest.mark.parametrize(
+    ("text", "ascii_only", "quoted"),
+    [
+        ("größe", False, '"größe"'),
+        ("größe", True, r'"gr\u00f6\u00dfe"'),
+        ("\udcff\x7f", False, r'"\xff\x7f"'),
+    ],
+)
+def test_bytes_that_are_no_utf_8_and_text_beyond_ascii(text: str, ascii_only: bool, quoted: str) -> None:
+    assert quote(text, ascii_only=ascii_only) == quoted

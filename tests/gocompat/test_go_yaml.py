@@ -2,8 +2,8 @@
 
 import pytest
 
-from stowplan.config.tree import Number, TextError, Tree, plain
-from stowplan.config.yamljson import go_float, yaml_to_json
+from stowplan.gocompat.jsontext import Number, TextError, Tree, float_text, to_python
+from stowplan.gocompat.yamltext import yaml_to_json
 
 
 def value_of(text: str) -> Tree:
@@ -67,16 +67,16 @@ def test_quoted_and_tagged_words_are_text(word: str, text: str) -> None:
 
 def test_members_come_out_sorted_with_keys_as_text() -> None:
     tree = yaml_to_json(b"b: 1\ntrue: 2\n1.5: 3\n010: 4\na: 5").tree
-    assert list(plain(tree).items()) == [("1.5", 3), ("8", 4), ("a", 5), ("b", 1), ("true", 2)]
+    assert list(to_python(tree).items()) == [("1.5", 3), ("8", 4), ("a", 5), ("b", 1), ("true", 2)]
 
 
 def test_only_the_first_document_counts() -> None:
-    assert plain(yaml_to_json(b"a: 1\n---\n]broken").tree) == {"a": 1}
+    assert to_python(yaml_to_json(b"a: 1\n---\n]broken").tree) == {"a": 1}
 
 
 def test_aliases_and_merges_are_followed() -> None:
     text = b"x: &x {a: 1, b: 2}\ny: &y {a: 7, c: 3}\nm:\n  <<: [*x, *y]\n  d: *x\n"
-    assert plain(yaml_to_json(text).tree)["m"] == {"a": 1, "b": 2, "c": 3, "d": {"a": 1, "b": 2}}
+    assert to_python(yaml_to_json(text).tree)["m"] == {"a": 1, "b": 2, "c": 3, "d": {"a": 1, "b": 2}}
 
 
 def test_repeated_keys_are_noted_with_the_line_of_the_value_and_the_last_wins() -> None:
@@ -86,7 +86,7 @@ def test_repeated_keys_are_noted_with_the_line_of_the_value_and_the_last_wins() 
         'line 6: key "a" already set in map',
         "line 8: key 1 already set in map",
     )
-    assert plain(document.tree) == {"a": [3], "b": {"c": 2}, "1": "z"}
+    assert to_python(document.tree) == {"a": [3], "b": {"c": 2}, "1": "z"}
 
 
 def test_keys_that_are_equal_only_in_python_are_different_keys() -> None:
@@ -137,4 +137,4 @@ def test_a_document_nested_without_end_is_refused() -> None:
     [(1e16, "10000000000000000"), (1.5e20, "150000000000000000000"), (1e21, "1e+21"), (-0.0, "-0")],
 )
 def test_numbers_are_written_as_go_writes_them(value: float, text: str) -> None:
-    assert go_float(value) == text
+    assert float_text(value) == text

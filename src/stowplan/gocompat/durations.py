@@ -1,4 +1,4 @@
-"""Durations as Kubernetes writes them in text: `10s`, `1m30s`, `1.5h`, exact to the nanosecond."""
+"""Durations as Go writes them in text: `10s`, `1m30s`, `1.5h`, exact to the nanosecond."""
 
 import re
 from dataclasses import dataclass

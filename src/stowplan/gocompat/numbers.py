@@ -1,4 +1,4 @@
-"""The 64-bit integers of the API: range, wrap-around and how text is read as one."""
+"""Go's numbers: the range and wrap-around of int64, integers read from text, floats written as JSON."""
 
 import re
 from typing import Final
