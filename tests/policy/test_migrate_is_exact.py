@@ -10,8 +10,8 @@ from effort import examples
 from policy.documents import profile_of
 from policy.random_policies import Scene, policies, scenes
 from stowplan.config import load
+from stowplan.config.legacy import policy_config
 from stowplan.config.migrate import migrate
-from stowplan.config.policy import policy_config
 from stowplan.framework.profile import ProfileSpec
 from stowplan.plugins.legacy.names import MANDATORY, PREDICATES, PRIORITIES, RELEASES, Use
 

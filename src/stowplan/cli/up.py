@@ -13,8 +13,8 @@ import click
 from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
 from stowplan.cli.values import AtLeast
 from stowplan.config import default_config
-from stowplan.config.gates import parse_feature_gates
-from stowplan.config.old import read_any_file
+from stowplan.config.featuregates import parse_feature_gates
+from stowplan.config.legacy import load_any_file
 from stowplan.embedded.apiserver import Listening
 from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, is_data_dir
@@ -82,7 +82,7 @@ def up(
         raise click.UsageError("--until-done needs --demo")
     with one_line_errors():
         gates = parse_feature_gates(feature_gates)
-        loaded = default_config(gates) if config is None else read_any_file(str(config), gates)
+        loaded = default_config(gates) if config is None else load_any_file(str(config), gates)
         settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
     furnished = bool(files) or (data_dir is not None and is_data_dir(data_dir))
     try:

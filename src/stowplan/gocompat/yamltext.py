@@ -19,6 +19,36 @@ from stowplan.gocompat.jsontext import MAX_DEPTH, Number, ObjectNode, TextError,
 from stowplan.gocompat.quoting import quote
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NO_WRAPPING = 2**31 - 1
+_ALIASES_ALWAYS_FINE = 100
+_NODES_ALWAYS_FINE = 1000
+_ALIAS_SHARE = 0.99
+Scalar: TypeAlias = str | bool | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """The JSON value of a document, and its repeated keys as `line 4: key "a" already set in map`."""
+
+    tree: Tree
+    repeated_keys: tuple[str, ...] = ()
+
+
+def yaml_to_json(data: bytes) -> YamlDocument:
+    """Convert the first document of a YAML text. Raises TextError."""
+    root = parse_first_document(data or b"\n")
+    if root is None:
+        return YamlDocument(None)
+    reader = _Converter()
+    value = reader.value(root)
+    return YamlDocument(_to_tree(value), tuple(reader.repeated))
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """Plain data as YAML text."""
+    return yaml.dump(
+        dict(document), Dumper=_Dumper, allow_unicode=True, default_flow_style=False, width=_NO_WRAPPING
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,14 +162,11 @@ def _parse_error(error: yaml.YAMLError) -> str:
     return where + (error.problem or "unknown problem parsing YAML content")
 
 
-Scalar: TypeAlias = str | bool | int | float | None
-
 _PREFIX = "tag:yaml.org,2002:"
 _STR_TAG, _BOOL_TAG, _INT_TAG, _FLOAT_TAG, _NULL_TAG, _TIMESTAMP_TAG, _BINARY_TAG = (
     _PREFIX + name for name in ("str", "bool", "int", "float", "null", "timestamp", "binary")
 )
 _RESOLVABLE = frozenset({"", _STR_TAG, _BOOL_TAG, _INT_TAG, _FLOAT_TAG, _NULL_TAG, _TIMESTAMP_TAG})
-
 _WORDS: dict[str, tuple[str, Scalar]] = {
     **dict.fromkeys(
         ["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"], (_BOOL_TAG, True)
@@ -235,19 +262,6 @@ def _short_tag(tag: str) -> str:
     return "!!" + tag.removeprefix(_PREFIX)
 
 
-_ALIASES_ALWAYS_FINE = 100
-_NODES_ALWAYS_FINE = 1000
-_ALIAS_SHARE = 0.99
-
-
-@dataclass(frozen=True, slots=True)
-class YamlDocument:
-    """The JSON value of a document, and its repeated keys as `line 4: key "a" already set in map`."""
-
-    tree: Tree
-    repeated_keys: tuple[str, ...] = ()
-
-
 class _Map:
     """A mapping under construction. Keys of different types are different keys, even if equal in Python."""
 
@@ -256,16 +270,6 @@ class _Map:
 
 
 _Value = Scalar | list["_Value"] | _Map
-
-
-def yaml_to_json(data: bytes) -> YamlDocument:
-    """Convert the first document of a YAML text. Raises TextError."""
-    root = parse_first_document(data or b"\n")
-    if root is None:
-        return YamlDocument(None)
-    reader = _Converter()
-    value = reader.value(root)
-    return YamlDocument(_to_tree(value), tuple(reader.repeated))
 
 
 class _Converter:
@@ -373,9 +377,6 @@ def _go_syntax(value: _Value, nil: str = "interface {}(nil)") -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_NO_WRAPPING = 2**31 - 1
-
-
 class _Dumper(yaml.SafeDumper):
     """Quotes strings that would otherwise be read as something else, the way Kubernetes tools do."""
 
@@ -389,10 +390,3 @@ def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _represent_str)
-
-
-def to_yaml(document: Mapping[str, Any]) -> str:
-    """Plain data as YAML text."""
-    return yaml.dump(
-        dict(document), Dumper=_Dumper, allow_unicode=True, default_flow_style=False, width=_NO_WRAPPING
-    )

@@ -32,8 +32,9 @@ class Journal:
 
     On the way of every pod ask `journal.shows(level)` first, or look at `detail`, the highest level that is
     shown, so that a message nobody reads costs nothing.
-    A value called `logger` names the component that logs; it is shown from verbosity 4 on, and with errors. `highest` is the highest level that a sink wants to be asked about
-    beyond the verbosity, because it shows some modules in more detail than others.
+    A value called `logger` names the component that logs; it is shown from verbosity 4 on, and with errors.
+    `highest` is the highest level that a sink wants to be asked about beyond the verbosity, because it shows
+    some modules in more detail than others (`--vmodule`).
     """
 
     def __init__(self, sink: Sink = _discard, verbosity: int = 0, highest: int = 0) -> None:

@@ -9,7 +9,7 @@ from platform import machine
 from stowplan import __version__
 from stowplan.client.http import AccessError, HttpClient, Server, in_cluster, load_kubeconfig
 from stowplan.clock import Clock
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.gocompat.durations import Duration
 from stowplan.metrics import RequestMetrics
 from stowplan.run.access import ClientSettings

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
 from stowplan.run.version import MINOR
 

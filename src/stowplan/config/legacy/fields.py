@@ -1,12 +1,13 @@
-"""Reading documents of earlier releases field by field: every mistake is one line that names the field.
+"""Strict reading of documents of earlier releases: every mistake is one line that names the field.
 
-Those releases forgave unknown fields in some places and died of wrong values in others. Here all are refused.
+Those releases ignored unknown fields in some places and crashed on wrong values in others. Here both are
+refused.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.gocompat.jsontext import (
     Number,
     ObjectNode,
@@ -20,13 +21,13 @@ from stowplan.gocompat.jsontext import (
 from stowplan.gocompat.quoting import quote
 from stowplan.gocompat.yamltext import YamlDocument, yaml_to_json
 
-_NAMES: Final = {"object": "an object", "array": "a list"}
+_KIND_NAMES: Final = {"object": "an object", "array": "a list"}
 
 
 def parse_document(data: bytes) -> Tree:
     """The value of a JSON or YAML text. Raises ConfigError."""
     try:
-        document = _parse(data)
+        document = _parse_text(data)
     except TextError as error:
         raise ConfigError("decode", str(error)) from None
     if document.repeated_keys:
@@ -34,16 +35,16 @@ def parse_document(data: bytes) -> Tree:
     return document.tree
 
 
-def peek(data: bytes) -> Mapping[str, Tree]:
+def top_level_members(data: bytes) -> Mapping[str, Tree]:
     """The members of a document as far as it can be read at all."""
     try:
-        tree = _parse(data).tree
+        tree = _parse_text(data).tree
     except TextError:
         return {}
     return dict(tree.members) if isinstance(tree, ObjectNode) else {}
 
 
-def _parse(data: bytes) -> YamlDocument:
+def _parse_text(data: bytes) -> YamlDocument:
     return YamlDocument(parse_json(data)) if looks_like_json(data) else yaml_to_json(data)
 
 
@@ -154,5 +155,5 @@ class Fields:
 
 def _mismatch(path: str, wanted: str, tree: Tree) -> NoReturn:
     kind = kind_of(tree)
-    found = tree.text if isinstance(tree, Number) else _NAMES.get(kind) or _shown(tree)
+    found = tree.text if isinstance(tree, Number) else _KIND_NAMES.get(kind) or _shown(tree)
     refuse(path, f"expected {wanted}, got {found}")

@@ -1,17 +1,17 @@
-"""Reading feature gates as they stand on a command line: `Gate=true,Other=false`."""
+"""Feature gates from the command line: `Gate=true,Other=false`."""
 
 from collections.abc import Iterable
 
 from stowplan.api.fielderrors import aggregate
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.framework.gates import GATES, FeatureGates, Stage
 from stowplan.gocompat.quoting import quote
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _COMPONENT = "kube:"
-GROUPS = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
-_NEEDS: dict[str, tuple[str, ...]] = {
+GATE_GROUPS = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+_DEPENDENCIES: dict[str, tuple[str, ...]] = {
     "DRADeviceBindingConditions": ("DRAResourceClaimDeviceStatus",),
     "DRADeviceTaintRules": ("DRADeviceTaints",),
     "DRAWorkloadResourceClaims": ("GenericWorkload",),
@@ -33,7 +33,7 @@ def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
             name, on = parse_setting(setting)
             settings[name] = on
     gates = FeatureGates(_changes(settings))
-    errors = [error for name in _NEEDS if (error := _missing_needs(name, gates))]
+    errors = [error for name in _DEPENDENCIES if (error := _missing_dependencies(name, gates))]
     if errors:
         raise ConfigError("flags", aggregate(errors))
     return gates
@@ -53,12 +53,12 @@ def parse_setting(setting: str) -> tuple[str, bool]:
 def _changes(settings: dict[str, bool]) -> dict[str, bool]:
     """What the settings change, gate by gate."""
     changes: dict[str, bool] = {}
-    for group, stage in GROUPS.items():
+    for group, stage in GATE_GROUPS.items():
         if group in settings:
             names = (name for name, gate in GATES.items() if gate.stage is stage and not gate.locked)
             changes |= dict.fromkeys(names, settings[group])
     for name, on in settings.items():
-        if name in GROUPS:
+        if name in GATE_GROUPS:
             continue
         if name not in GATES:
             raise ConfigError("flags", f"unrecognized feature gate: {name}")
@@ -71,8 +71,8 @@ def _changes(settings: dict[str, bool]) -> dict[str, bool]:
     return changes
 
 
-def _missing_needs(name: str, gates: FeatureGates) -> str:
-    missing = [needed for needed in _NEEDS[name] if not gates[needed]]
+def _missing_dependencies(name: str, gates: FeatureGates) -> str:
+    missing = [needed for needed in _DEPENDENCIES[name] if not gates[needed]]
     if not gates[name] or not missing:
         return ""
     return f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"

@@ -1,6 +1,6 @@
-"""What distinguishes the versions of KubeSchedulerConfiguration before v1: fields, plugins, arguments.
+"""The versions of KubeSchedulerConfiguration before v1: their fields, plugins and plugin arguments.
 
-A version was read by several releases. What is meant by it here is the last one that had it as its newest,
+Several releases read the same version. Here a version means the last release that had it as its newest,
 except for v1beta1, where it is the last that still scored resources by plugins of their own.
 """
 
@@ -16,14 +16,18 @@ Lists = Mapping[str, tuple[tuple[str, int], ...]]
 """By section: plugins by the names of their version, and weights."""
 
 
+LEGACY_LOCKS: Final = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
+"""Objects for leader election, beside Leases."""
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version.
 
     `fields` are those of the document beside what all have. `sections` are the plugin lists by name, each
-    with what it is called today. `defaults` are the plugins of a profile that says nothing. `args` has the
-    fields of plugin arguments. `lock` is what leaders were elected by. `removed` names plugins that earlier
-    versions had and this one refuses.
+    with its v1 name. `defaults` are the plugins of a profile without lists. `args` has the fields of plugin
+    arguments. `lock` is the default object for leader election. `removed` names plugins that earlier versions
+    had and this one refuses.
     """
 
     release: str
@@ -52,7 +56,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _same(text: str) -> dict[str, str]:
+def _unchanged(text: str) -> dict[str, str]:
     return {name: name for name in text.split()}
 
 
@@ -141,20 +145,20 @@ _ARGS_V1BETA3: Final = {
 
 _RENAMED_1_18: Final = {**OLD_PLUGINS, "NodeResourcesBalancedAllocation": "BalancedResourceAllocation"}
 _POINTS: Final = "queueSort preFilter filter preScore score reserve permit preBind bind postBind"
-_OF_ONE_PROFILE: Final = _names(
+_SINGLE_PROFILE_FIELDS: Final = _names(
     "schedulerName algorithmSource hardPodAffinitySymmetricWeight healthzBindAddress metricsBindAddress "
     "failureDomains disablePreemption"
 )
-_QUEUE: Final = _names("percentageOfNodesToScore podInitialBackoffSeconds podMaxBackoffSeconds")
-_OF_PROFILES: Final = _QUEUE | _names("parallelism profiles extenders")
+_QUEUE_FIELDS: Final = _names("percentageOfNodesToScore podInitialBackoffSeconds podMaxBackoffSeconds")
+_PROFILES_FIELDS: Final = _QUEUE_FIELDS | _names("parallelism profiles extenders")
 
 VERSIONS: Final[Mapping[str, Version]] = {
-    "componentconfig/v1alpha1": Version("1.9", _OF_ONE_PROFILE, lock="endpoints"),
+    "componentconfig/v1alpha1": Version("1.9", _SINGLE_PROFILE_FIELDS, lock="endpoints"),
     f"{GROUP}/v1alpha1": Version(
         "1.18",
-        _OF_ONE_PROFILE | _QUEUE | _names("bindTimeoutSeconds plugins pluginConfig"),
+        _SINGLE_PROFILE_FIELDS | _QUEUE_FIELDS | _names("bindTimeoutSeconds plugins pluginConfig"),
         {
-            **_same(_POINTS.replace("preScore ", "")),
+            **_unchanged(_POINTS.replace("preScore ", "")),
             "postFilter": "preScore",
             "unreserve": "reserve",
         },
@@ -165,10 +169,10 @@ VERSIONS: Final[Mapping[str, Version]] = {
     ),
     f"{GROUP}/v1alpha2": Version(
         "1.18",
-        _QUEUE
+        _QUEUE_FIELDS
         | _names("healthzBindAddress metricsBindAddress disablePreemption bindTimeoutSeconds")
         | _names("profiles extenders"),
-        {**_same(_POINTS), "unreserve": "reserve"},
+        {**_unchanged(_POINTS), "unreserve": "reserve"},
         _LISTS_1_18,
         _RENAMED_1_18,
         _ARGS_1_18,
@@ -176,16 +180,16 @@ VERSIONS: Final[Mapping[str, Version]] = {
     ),
     f"{GROUP}/v1beta1": Version(
         "1.21",
-        _OF_PROFILES | _names("healthzBindAddress metricsBindAddress"),
-        _same(f"{_POINTS} postFilter"),
+        _PROFILES_FIELDS | _names("healthzBindAddress metricsBindAddress"),
+        _unchanged(f"{_POINTS} postFilter"),
         _LISTS_V1BETA1,
         _RENAMED_1_18,
         _ARGS_V1BETA1,
     ),
     f"{GROUP}/v1beta2": Version(
         "1.24",
-        _OF_PROFILES | _names("healthzBindAddress metricsBindAddress"),
-        _same(f"{_POINTS} postFilter preEnqueue {MULTI_POINT}"),
+        _PROFILES_FIELDS | _names("healthzBindAddress metricsBindAddress"),
+        _unchanged(f"{_POINTS} postFilter preEnqueue {MULTI_POINT}"),
         _LISTS_V1BETA2,
         OLD_PLUGINS,
         _ARGS_V1BETA2,
@@ -193,8 +197,8 @@ VERSIONS: Final[Mapping[str, Version]] = {
     ),
     f"{GROUP}/v1beta3": Version(
         "1.28",
-        _OF_PROFILES,
-        _same(f"{_POINTS} postFilter preEnqueue {MULTI_POINT}"),
+        _PROFILES_FIELDS,
+        _unchanged(f"{_POINTS} postFilter preEnqueue {MULTI_POINT}"),
         _LISTS_V1BETA3,
         OLD_PLUGINS,
         _ARGS_V1BETA3,
