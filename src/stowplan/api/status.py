@@ -68,10 +68,6 @@ class ApiError(Exception):
         return self.code == 504 and "Too large resource version" in self.message
 
     @property
-    def is_too_many_requests(self) -> bool:
-        return self.code == 429
-
-    @property
     def is_unreachable(self) -> bool:
         """No answer came: whether the request had an effect is unknown."""
         return self.code == 0

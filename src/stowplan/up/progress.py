@@ -44,11 +44,6 @@ class Progress:
         self._nodes = store.count(NODES)
         self._watchers = [store.watch(PODS, self._pod), store.watch(NODES, self._node)]
 
-    @property
-    def bound_in_all(self) -> int:
-        """How many pods have been bound since the beginning."""
-        return self._bound_in_all
-
     def close(self) -> None:
         for watcher in self._watchers:
             watcher.close()
