@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final
 
-from stowplan.api.fieldselector import FieldTerm
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.requests import EVERY_OBJECT, Selection
+from stowplan.api.requests import EVERY_OBJECT, FieldTerm, Selection
 from stowplan.client import Reader, Reflector
 from stowplan.clock import Clock
 from stowplan.scheduler.news import News, NodeNews, OtherNews, PodNews

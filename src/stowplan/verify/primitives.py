@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api import labels, nodeselector, ports, quantity, resources, taints
+from stowplan.api import labels, nodeselector, quantity, resources, taints
+from stowplan.api import pod as ports
 from stowplan.api.decode import convert
 from stowplan.api.meta import LabelSelector
 from stowplan.api.node import Node, Taint

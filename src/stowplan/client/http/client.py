@@ -10,14 +10,7 @@ import msgspec
 import stowplan
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import Object
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
 from stowplan.client.http import failures

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stowplan.api.catalogue import CORE_EVENTS, EVENTS
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.requests import Json, Selection
+from stowplan.api.requests import FieldTerm, Json, Selection
 
 _OLD_NAMES: Final[Mapping[str, str]] = {
     "regarding": "involvedObject",

@@ -8,8 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.requests import Json, Selection
+from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.embedded.apiserver.answers import answer
 from stowplan.embedded.apiserver.negotiation import wanted
 from stowplan.embedded.apiserver.options import ListOptions, continue_token, list_options

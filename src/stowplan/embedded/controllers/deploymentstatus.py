@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import timestamp
 from stowplan.embedded.controllers.objects import (
     condition_of,
     count_in,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from stowplan.api.catalogue import NODES
+from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import micro_timestamp, timestamp
 from stowplan.embedded.kubelets.shapes import NamedNode
 
 LEASE_NAMESPACE: Final = "kube-node-lease"

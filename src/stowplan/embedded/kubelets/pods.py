@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import timestamp
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     condition_of,

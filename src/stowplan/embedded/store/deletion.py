@@ -7,8 +7,8 @@ gone, marked as being deleted. A namespace has such finalizers in its spec too, 
 from typing import Final, NamedTuple
 
 from stowplan.api.catalogue import NAMESPACES, PODS, Resource
+from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.embedded.store.objects import with_metadata
 from stowplan.embedded.store.preconditions import check_deletion
 

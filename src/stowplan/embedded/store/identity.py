@@ -5,8 +5,8 @@ from math import inf
 from typing import Final
 
 from stowplan.api.catalogue import Resource
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import timestamp
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.replacing import NEVER_GIVEN

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.requests import Json, Selection
+from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.embedded.store.objects import labels_of
 
 Predicate = Callable[[Json], bool]

@@ -7,14 +7,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
 from stowplan.api.fielderrors import invalid, required
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
 from stowplan.embedded.apply import after_update, applied
 from stowplan.embedded.apply.applying import Applier

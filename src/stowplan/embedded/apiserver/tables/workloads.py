@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, age_of, duration
 
 
