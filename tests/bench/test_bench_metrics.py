@@ -7,8 +7,7 @@ from time import perf_counter
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from stowplan.bench.metrics import counting, tallying, touch
-from stowplan.bench.metrics_client import ClientMetrics
+from stowplan.bench.metrics import ClientMetrics, counting, tallying, touch
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
 from stowplan.cluster.table import ClusterTable

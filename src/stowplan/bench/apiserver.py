@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from stowplan.bench.serverprocess import server_process
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS
 
 _PATIENCE: Final = 60.0

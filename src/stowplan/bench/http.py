@@ -24,7 +24,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
 from stowplan.bench.loop import document
-from stowplan.bench.serverprocess import server_process
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS, node
 from stowplan.client import Reflector
 from stowplan.client.http import HttpClient, load_kubeconfig

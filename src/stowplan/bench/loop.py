@@ -18,7 +18,7 @@ import msgspec
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.meta import Object
 from stowplan.api.requests import Json
-from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import WORKLOADS, node, node_name
 from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient

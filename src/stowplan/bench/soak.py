@@ -14,7 +14,7 @@ from time import perf_counter
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.bench.loop import document, scheduling
-from stowplan.bench.memory import MIB, rss
+from stowplan.bench.processes import MIB, rss
 from stowplan.bench.workloads import WORKLOADS, node
 from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store

@@ -1,6 +1,7 @@
-"""An API server in a process of its own, for measuring what talks to it."""
+"""Processes of a benchmark: the memory of this one, and an API server in one of its own."""
 
 import asyncio
+import resource
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -8,7 +9,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-_START: Final = 20.0
+MIB = 1 << 20
+
+
+def rss() -> int:
+    """The memory this process holds now, in bytes."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+def peak_rss() -> int:
+    """The most memory this process has held so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+_START_TIMEOUT: Final = 20.0
 """Seconds a server may take to listen."""
 
 
@@ -29,7 +45,7 @@ async def server_process(data_dir: str | None = None) -> AsyncIterator[Path]:
         )
         assert process.stdout is not None
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), _START)
+            line = await asyncio.wait_for(process.stdout.readline(), _START_TIMEOUT)
             if not line.startswith(b"listening"):
                 raise RuntimeError(f"expected the server to listen, got {line.decode()!r}")
             await process.stdout.readline()

@@ -5,37 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from stowplan.verify import config, decisions, hints, primitives, unbuilt
+from stowplan.verify import config, decisions, hints, primitives
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Report
 
 Replayer = Callable[[Line, Report], None]
-
-_BY_KIND: dict[str, Replayer] = {
-    "config": config.replay_line,
-    **dict.fromkeys(primitives.KINDS, primitives.replay_line),
-    **dict.fromkeys(hints.KINDS, hints.replay_line),
-}
-
-_BY_FIELD: dict[str, Replayer] = {
-    "batches": unbuilt.count_pod_groups,
-    "expression": unbuilt.count_expression,
-    "expected": decisions.replay_line,
-}
-"""For lines without a `kind`: the first of these fields that is there decides."""
-
-
-_ABSENT = msgspec.Raw()
-
-
-class _Head(msgspec.Struct):
-    kind: str | None = None
-    batches: msgspec.Raw = _ABSENT
-    expression: msgspec.Raw = _ABSENT
-    expected: msgspec.Raw = _ABSENT
-
-
-_heads = msgspec.json.Decoder(_Head)
 
 
 def replay(path: Path, report: Report) -> None:
@@ -60,3 +34,41 @@ def replayer_of(line: Line) -> Replayer:
         if getattr(head, field) is not _ABSENT:
             return replayer
     raise line.error(f"expected a field `kind` or one of {', '.join(_BY_FIELD)}")
+
+
+def count_pod_groups(line: Line, report: Report) -> None:
+    """Whole runs of a scheduler with pod groups: one fact per cycle, pod and group."""
+    case = line.case()
+    with line.understood():
+        for part, facts in case["expected"].items():
+            report.not_built(line.family, part, len(facts))
+
+
+def count_expression(line: Line, report: Report) -> None:
+    """Expressions that select devices."""
+    report.not_built(line.family, "expression")
+
+
+_BY_KIND: dict[str, Replayer] = {
+    "config": config.replay_line,
+    **dict.fromkeys(primitives.KINDS, primitives.replay_line),
+    **dict.fromkeys(hints.KINDS, hints.replay_line),
+}
+_BY_FIELD: dict[str, Replayer] = {
+    "batches": count_pod_groups,
+    "expression": count_expression,
+    "expected": decisions.replay_line,
+}
+"""For lines without a `kind`: the first of these fields that is there decides."""
+
+_ABSENT = msgspec.Raw()
+
+
+class _Head(msgspec.Struct):
+    kind: str | None = None
+    batches: msgspec.Raw = _ABSENT
+    expression: msgspec.Raw = _ABSENT
+    expected: msgspec.Raw = _ABSENT
+
+
+_heads = msgspec.json.Decoder(_Head)
