@@ -233,7 +233,7 @@ class Batching(Protocol):
     def flushed(self, profile: str, reason: str) -> None: ...
 
 
-class Touched(Protocol):
+class PodMetrics(Protocol):
     """What is touched: the scheduler's own metrics, or something like them."""
 
     @property
@@ -266,7 +266,7 @@ def measure_metrics(pods: int) -> MetricsFigures:
     queued = QueuedPod(ClusterTable().info(WORKLOADS["basic"].pod(0)), 0.0)
     ours = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
     theirs = ClientMetrics(perf_counter, Random(0))
-    count_ours, count_theirs = tallying(ours), counting(theirs)
+    count_ours, count_theirs = stowplan_counter(ours), client_counter(theirs)
     our_times: list[float] = []
     their_times: list[float] = []
     for _ in range(_ROUNDS):
@@ -279,15 +279,15 @@ def _micros(times: list[float], pods: int) -> float:
     return round(min(times) / pods * 1e6, 2)
 
 
-def _seconds(metrics: Touched, count: Callable[[], None], queued: QueuedPod, pods: int) -> float:
+def _seconds(metrics: PodMetrics, count: Callable[[], None], queued: QueuedPod, pods: int) -> float:
     gc.collect()
     started = perf_counter()
     for number in range(pods):
-        touch(metrics, count, queued, number % _SAMPLE == 0)
+        record_pod(metrics, count, queued, number % _SAMPLE == 0)
     return perf_counter() - started
 
 
-def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sampled: bool) -> None:
+def record_pod(metrics: PodMetrics, count: Callable[[], None], queued: QueuedPod, sampled: bool) -> None:
     """Everything one pod touches; `count` counts the plugins that judge it."""
     metrics.event_handled(_ADD, _SECONDS)
     if metrics.before_pre_enqueue(queued):
@@ -319,7 +319,7 @@ def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sample
             metrics.plugin(plugin, point, status, _SECONDS)
 
 
-def _sign(metrics: Touched) -> None:
+def _sign(metrics: PodMetrics) -> None:
     """The signature, and the attempt to reuse the outcome of the pod before; no sample, but every time."""
     for plugin in _SIGNING:
         metrics.plugin(plugin, "Sign", _OK, _SECONDS)
@@ -328,7 +328,7 @@ def _sign(metrics: Touched) -> None:
     metrics.batches.attempted(_PROFILE, "no_hint")
 
 
-def tallying(metrics: SchedulerMetrics) -> Callable[[], None]:
+def stowplan_counter(metrics: SchedulerMetrics) -> Callable[[], None]:
     """Counts the plugins that judge a pod as a scheduler does: a tally per extension point."""
     pre_filter, filters, pre_score, scores = (
         metrics.evaluations(_PROFILE, [(plugin, point) for plugin in plugins])
@@ -344,7 +344,7 @@ def tallying(metrics: SchedulerMetrics) -> Callable[[], None]:
     return count
 
 
-def counting(metrics: ClientMetrics) -> Callable[[], None]:
+def client_counter(metrics: ClientMetrics) -> Callable[[], None]:
     """Counts the plugins that judge a pod one by one, a point's nodes at once."""
     judges = [
         (plugin, point, _NODES if point in ("Filter", "Score") else 1)

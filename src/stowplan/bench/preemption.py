@@ -25,7 +25,7 @@ from stowplan.api.decode import decode
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.workloads import PodDisruptionBudget
-from stowplan.bench.loop import document, scheduling
+from stowplan.bench.loop import document, running_scheduler
 from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import NAMESPACE, node, node_name
 from stowplan.client import DELETED
@@ -177,20 +177,20 @@ async def _measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
             body["spec"]["terminationGracePeriodSeconds"] = 30
             _create_running(store, body)
     bodies = [document(preemptor(number, run)) for number in range(run.preemptors)]
-    async with scheduling(store, run.seed) as scheduler:
+    async with running_scheduler(store, run.seed) as scheduler:
         with calm_collector():
-            pushing = _Preemptors(store, bodies)
+            preemptors = _Preemptors(store, bodies)
             started, cpu = perf_counter(), process_time()
-            await pushing.run()
+            await preemptors.run()
             await scheduler.context.recorder.drain()
             seconds, cpu = perf_counter() - started, process_time() - cpu
         return SchedulerFigures(
-            preemptors_per_s=round(pushing.bound / seconds, 1),
-            cpu_ms_per_preemptor=round(cpu / max(pushing.bound, 1) * 1e3, 3),
+            preemptors_per_s=round(preemptors.bound / seconds, 1),
+            cpu_ms_per_preemptor=round(cpu / max(preemptors.bound, 1) * 1e3, 3),
             seconds=round(seconds, 3),
-            bound=pushing.bound,
-            unhelped=run.preemptors - pushing.bound,
-            victims=pushing.victims,
+            bound=preemptors.bound,
+            unhelped=run.preemptors - preemptors.bound,
+            victims=preemptors.victims,
             attempts=scheduler.context.queue.cycle,
             peak_rss_mib=round(peak_rss() / MIB, 1),
         )
@@ -217,7 +217,7 @@ class _Preemptors:
         self.victims = 0
 
     async def run(self) -> None:
-        watcher = self._store.watch(PODS, self._seen)
+        watcher = self._store.watch(PODS, self._on_change)
         try:
             while self.bound < len(self._bodies):
                 self._create()
@@ -236,19 +236,19 @@ class _Preemptors:
             self._store.create(PODS, body)
         self._created = max(self._created, upto)
 
-    def _seen(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         before, now = change.previous, change.object
         if before is None or change.type == DELETED:
             return
         metadata = now["metadata"]
         if "deletionTimestamp" in metadata and "deletionTimestamp" not in before["metadata"]:
             self.victims += 1
-            self._loop.call_soon(self._let_go, metadata["namespace"], metadata["name"])
+            self._loop.call_soon(self._end_victim, metadata["namespace"], metadata["name"])
         elif now["spec"].get("nodeName") and not before["spec"].get("nodeName"):
             self.bound += 1
             self._progress.set()
 
-    def _let_go(self, namespace: str, name: str) -> None:
+    def _end_victim(self, namespace: str, name: str) -> None:
         self._store.delete(PODS, namespace, name, DeleteOptions(0))
 
 

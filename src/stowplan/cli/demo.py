@@ -104,12 +104,12 @@ def _replayed(paths: Sequence[Path], pod: str | None, scenario: str | None) -> _
             seen.decisions[line.family] += len(recorded.expected)
             if scenario and recorded.name != scenario:
                 continue
-            for moment in recorded_attempts(line.family, recorded):
+            for attempt in recorded_attempts(line.family, recorded):
                 if pod is None:
-                    if seen.shown is None or moment.worth > seen.shown.worth:
-                        seen.shown = moment
-                elif seen.shown is None and moment.attempt.pod == pod:
-                    seen.shown = moment
+                    if seen.shown is None or attempt.worth > seen.shown.worth:
+                        seen.shown = attempt
+                elif seen.shown is None and attempt.attempt.pod == pod:
+                    seen.shown = attempt
     return seen
 
 
@@ -146,14 +146,14 @@ def _summary(report: Report) -> str:
     return f"All {total.compared:,} facts compared came out as recorded.{apart}"
 
 
-def _explained(moment: RecordedAttempt) -> list[str]:
-    heading = f"One of these decisions ({moment.family}, scenario {moment.scenario.name}):"
+def _explained(recorded: RecordedAttempt) -> list[str]:
+    heading = f"One of these decisions ({recorded.family}, scenario {recorded.scenario.name}):"
     try:
-        decision = decide_again(moment)
+        decision = decide_again(recorded)
     except PluginError as error:
-        return [heading, "", f"Pod {moment.attempt.pod}: the attempt failed: {error.message}"]
+        return [heading, "", f"Pod {recorded.attempt.pod}: the attempt failed: {error.message}"]
     lines = [heading, "", *indented(explain(decision).splitlines())]
-    if decision.node is not None and decision.node == moment.attempt.assigned:
+    if decision.node is not None and decision.node == recorded.attempt.assigned:
         lines += ["", "kube-scheduler chose the same node."]
     return lines
 
@@ -171,15 +171,15 @@ def recorded_attempts(family: str, scenario: Scenario) -> Iterable[RecordedAttem
         yield RecordedAttempt(family, scenario, position)
 
 
-def decide_again(moment: RecordedAttempt, top: int = 5) -> Decision:
+def decide_again(recorded: RecordedAttempt, top: int = 5) -> Decision:
     """Replay the scenario up to this attempt and decide it. Raises PluginError.
 
     Among equals a recording takes the first by name, and so does this.
     """
-    under_way = Replay(moment.scenario)
-    for position, outcome in enumerate(moment.scenario.expected[: moment.position]):
+    under_way = Replay(recorded.scenario)
+    for position, outcome in enumerate(recorded.scenario.expected[: recorded.position]):
         under_way.settle(outcome, position)
-    evaluation = under_way.evaluate(moment.attempt.pod)
+    evaluation = under_way.evaluate(recorded.attempt.pod)
     return decide(evaluation, lambda ties: _first_by_name(evaluation), top)
 
 

@@ -39,7 +39,7 @@ def replayer_of(line: Line) -> Replayer:
 def count_pod_groups(line: Line, report: Report) -> None:
     """Whole runs of a scheduler with pod groups: one fact per cycle, pod and group."""
     case = line.case()
-    with line.understood():
+    with line.case_errors():
         for part, facts in case["expected"].items():
             report.not_built(line.family, part, len(facts))
 

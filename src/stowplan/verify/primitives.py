@@ -48,7 +48,7 @@ def replay(path: str | Path, report: Report) -> None:
 def replay_line(line: Line, report: Report) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
-    with line.understood():
+    with line.case_errors():
         difference = check(case)
         if difference is not None:
             difference = replace(difference, where=f"line {line.number}, {difference.where}")

@@ -42,7 +42,7 @@ class Line:
         return case
 
     @contextmanager
-    def understood(self) -> Iterator[None]:
+    def case_errors(self) -> Iterator[None]:
         """Turns what goes wrong with a case of the wrong shape into one clear line."""
         try:
             yield

@@ -168,17 +168,17 @@ def decode_scenario(data: bytes) -> Scenario:
 
 
 def _object(where: str, raw: msgspec.Raw) -> Object | None:
-    with _naming(where):
+    with _located(where):
         return decode_any(bytes(raw))
 
 
 def _pod(where: str, raw: msgspec.Raw) -> Pod:
-    with _naming(where):
+    with _located(where):
         return decode(bytes(raw), Pod)
 
 
 @contextmanager
-def _naming(where: str) -> Iterator[None]:
+def _located(where: str) -> Iterator[None]:
     try:
         yield
     except DecodeError as error:
@@ -200,7 +200,7 @@ class Replayed:
 
 
 class Replay:
-    """One scenario: the table, a framework per profile, the pods and the nodes promised to them."""
+    """One scenario: the table, a framework per profile, the pending pods and their nominated nodes."""
 
     def __init__(self, scenario: Scenario, registry: Registry | None = None) -> None:
         self._table = table.ClusterTable()
@@ -216,9 +216,9 @@ class Replay:
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
         self._evaluated: tuple[str, Evaluation] | None = None
-        self._at_work = ""
+        self._active_profile = ""
         self._reserved: dict[str, list[Object]] = {}
-        self._promised = {
+        self._nominated = {
             key: info.pod.status.nominated_node_name
             for key, info in self._pods.items()
             if info.pod.status.nominated_node_name
@@ -230,7 +230,7 @@ class Replay:
         """Try to place the pod of a recorded attempt."""
         framework = self._framework(self._pod(expected.pod))
         try:
-            return self._told(expected, framework, self._find(expected.pod))
+            return self._result(expected, framework, self._find(expected.pod))
         except NotBuiltError as error:
             return Replayed(None, error.plugin)
         except PluginError as error:
@@ -247,10 +247,10 @@ class Replay:
 
     def _find(self, key: str) -> Found:
         info = self._pod(key)
-        promised = self._promised.get(key)
-        nominated_row = None if promised is None else self._table.row_of(promised)
+        nominated = self._nominated.get(key)
+        nominated_row = None if nominated is None else self._table.row_of(nominated)
         self._evaluated = None
-        self._recall(info.spec.scheduler_name)
+        self._switch_profile(info.spec.scheduler_name)
         framework, nominations = self._framework(info), self._nominations()
         if self._extenders:
             found = asyncio.run(
@@ -261,12 +261,12 @@ class Replay:
         self._evaluated = key, found.evaluation
         return found
 
-    def _recall(self, profile: str) -> None:
+    def _switch_profile(self, profile: str) -> None:
         """kube-scheduler's profiles do not know which volumes the others reserved; those of stowplan do."""
-        if profile != self._at_work:
+        if profile != self._active_profile:
             reserved = self._table.storage.exchange_assumed(self._reserved.pop(profile, ()))
-            self._reserved[self._at_work] = reserved
-            self._at_work = profile
+            self._reserved[self._active_profile] = reserved
+            self._active_profile = profile
 
     def _framework(self, info: PodInfo) -> Framework:
         name = info.spec.scheduler_name
@@ -281,13 +281,13 @@ class Replay:
 
     def _nominations(self) -> dict[int, list[PodInfo]]:
         nominations: dict[int, list[PodInfo]] = defaultdict(list)
-        for key, node in self._promised.items():
+        for key, node in self._nominated.items():
             row = self._table.row_of(node)
             if row is not None:
                 nominations[row].append(self._pods[key])
         return nominations
 
-    def _told(self, expected: Attempt, framework: Framework, found: Found) -> Replayed:
+    def _result(self, expected: Attempt, framework: Framework, found: Found) -> Replayed:
         """What was found, in the words of a recording."""
         evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
@@ -305,8 +305,8 @@ class Replay:
             preemption=None,
         )
         if evaluation.scored:
-            self._tell_scores(attempt, found)
-        return Replayed(attempt) if names else self._tell_failure(attempt, framework, evaluation)
+            self._add_scores(attempt, found)
+        return Replayed(attempt) if names else self._add_failure(attempt, framework, evaluation)
 
     def _rejected(self, evaluation: Evaluation) -> dict[str, Verdict]:
         if evaluation.rejected_outright is not None or evaluation.only_row is not None:
@@ -317,7 +317,7 @@ class Replay:
             rejected |= dict.fromkeys(self._names(rows.tolist()), verdict)
         return rejected
 
-    def _tell_scores(self, attempt: Attempt, found: Found) -> None:
+    def _add_scores(self, attempt: Attempt, found: Found) -> None:
         rows = found.evaluation.feasible_rows
         names = self._names(rows.tolist())
         attempt.skipped_score = sorted(found.evaluation.cycle.skipped_score)
@@ -328,7 +328,7 @@ class Replay:
             attempt.scores[given.extender] = dict(given.scores)
         attempt.total = dict(zip(names, found.all_totals(rows), strict=True))
 
-    def _tell_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
+    def _add_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
         """The message, and what the PostFilter plugins do, as far as they are built."""
         wanted = framework.profile.names(Point.POST_FILTER)
         if not self._table.node_count or not wanted:
@@ -369,7 +369,7 @@ class Replay:
         if info.uid in self._table.pods:
             raise ScenarioError(f"pod {info.key}: assigned twice, or its uid is that of a running pod")
         started = (_START + timedelta(seconds=position)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._promised.pop(info.key, None)
+        self._nominated.pop(info.key, None)
         pod = info.pod
         running = replace(
             pod,
@@ -404,8 +404,8 @@ class Replay:
 
     def _withdraw(self, node: str, priority: int) -> None:
         """Less important pods lose the promise of a node that a more important one gets."""
-        for key, promised in list(self._promised.items()):
-            if promised == node and self._pods[key].priority < priority:
+        for key, nominated in list(self._nominated.items()):
+            if nominated == node and self._pods[key].priority < priority:
                 self._promise(key, "")
 
     def _promise(self, key: str, node: str) -> None:
@@ -413,9 +413,9 @@ class Replay:
         info = self._pods[key]
         info.pod = replace(info.pod, status=replace(info.pod.status, nominated_node_name=node))
         if node:
-            self._promised[key] = node
+            self._nominated[key] = node
         else:
-            self._promised.pop(key, None)
+            self._nominated.pop(key, None)
 
 
 @lru_cache(maxsize=64)
