@@ -37,7 +37,7 @@ from stowplan.framework.framework import Framework
 from stowplan.framework.points import Point
 from stowplan.framework.postfilter import run_post_filters
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 
 NODE_MILLI_CPU = 32_000
 CONCURRENT_PREEMPTORS = 16
