@@ -34,7 +34,7 @@ ZONE_DELIMITER: Final = "__"
 
 
 class TranslationError(ValueError):
-    """A volume that its CSI driver could not be told of."""
+    """A volume that cannot be translated for its CSI driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def translated_affinity(
 
 
 def _keys_in_use(terms: tuple[NodeSelectorTerm, ...], labels: dict[str, str]) -> tuple[str, str]:
-    """The keys of zone and region that a volume is described with: of today, or from before."""
+    """The keys of zone and region that a volume is described with: the current ones, or the beta ones."""
     named = {requirement.key for term in terms for requirement in term.match_expressions}
     for found in (named, labels):
         if ZONE in found:

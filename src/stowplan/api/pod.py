@@ -318,7 +318,7 @@ class Pod(Object, frozen=True):
 
     @property
     def is_placed(self) -> bool:
-        """On a node, or promised one: room has to be left for it."""
+        """On a node, or nominated to one: room has to be left for it."""
         return bool(self.spec.node_name or self.status.nominated_node_name)
 
     @property

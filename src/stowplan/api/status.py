@@ -1,4 +1,4 @@
-"""What an API server says when it says no: one exception, shaped like a Kubernetes Status.
+"""Errors of an API server: one exception, shaped like a Kubernetes Status.
 
 People and programs match these texts and reasons, so they are reproduced to the letter.
 """
@@ -54,7 +54,7 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else changed the object meanwhile, or it is another object of that name."""
+        """The object was changed meanwhile, or it is another object of that name."""
         return self.reason == "Conflict"
 
     @property

@@ -13,7 +13,7 @@ PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
 HARD_EFFECTS: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
-"""Effects that keep a pod off a node, rather than make the node less liked."""
+"""Effects that keep a pod off a node, rather than lower its score."""
 
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 

@@ -281,7 +281,7 @@ class LoadGenerator:
         self.added(new)
 
     def deleted(self, last: Pod) -> None:
-        """Nobody deletes pods while they are counted."""
+        """No pod is deleted while they are counted."""
 
     async def _count_events(self) -> int:
         found = await self._client.list(EVENTS, AnyObject, namespace=NAMESPACE)

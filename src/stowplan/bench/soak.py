@@ -47,7 +47,7 @@ class SoakFigures:
 
 
 def measure(run: SoakRun, show: Callable[[int, float], None]) -> SoakFigures:
-    """Let pods pass through; `show` is told of every reading: pods so far, and MiB."""
+    """Let pods come and go; `show` gets every reading: pods so far, and MiB."""
     return asyncio.run(_measure(run, show))
 
 

@@ -53,7 +53,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tells one kind of pod from another: its labels and its wishes.
+    """What distinguishes one kind of pod from another: its labels and constraints.
 
     With `own_claim` every pod has a volume, through a claim that has the pod's name.
     """

@@ -22,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _kubeconfig_options(command: _Command) -> _Command:
-    """The options that say which server is meant."""
+    """The options that name the API server."""
     kubeconfig = click.option(
         "--kubeconfig",
         required=True,
@@ -45,7 +45,7 @@ def controllers(kubeconfig: Path, context: str, seed: int | None) -> None:
 
 
 def _server_of(kubeconfig: Path, context: str) -> Server:
-    """The server that is meant; what is wrong with the file is told in one line."""
+    """The server of a kubeconfig; errors in the file are reported in one line."""
     try:
         return load_kubeconfig(kubeconfig, context=context)
     except AccessError as error:

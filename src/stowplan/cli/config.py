@@ -80,7 +80,7 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
         loaded, built = _built(file, feature_gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
-    _tell(loaded.legacy.notes)
+    _echo_notes(loaded.legacy.notes)
 
 
 @config_group.command("show")
@@ -127,9 +127,9 @@ def migrate_command(
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")
     with one_line_errors():
-        made = _migrated(file, provider, release, parse_feature_gates(feature_gates))
-    click.echo(made.text, nl=False)
-    _tell(made.notes)
+        migrated = _migrated(file, provider, release, parse_feature_gates(feature_gates))
+    click.echo(migrated.text, nl=False)
+    _echo_notes(migrated.notes)
 
 
 def _migrated(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> Migrated:
@@ -139,7 +139,7 @@ def _migrated(file: str | None, provider: str | None, release: str, gates: Featu
     return migrate(read_file(file), gates, release=release)
 
 
-def _tell(notes: Iterable[str]) -> None:
+def _echo_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"note: {note}", err=True)
 
@@ -157,7 +157,7 @@ def one_line_errors() -> Iterator[None]:
 def _built(
     file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]
 ) -> tuple[LoadedConfig, BuiltConfig]:
-    """The configuration of a file, with every plugin in use made once to see that it can be."""
+    """The configuration of a file, with every plugin in use constructed once, as a scheduler would."""
     gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
     loaded = load_any_file(file, gates)

@@ -121,11 +121,13 @@ async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_don
         write_kubeconfig(path, cluster.server.kubeconfig())
         _greet(cluster, path)
         with calm_collector():
-            telling = asyncio.create_task(_tell(cluster, demo=demo, ended=ended if until_done else None))
+            output = asyncio.create_task(
+                _print_output(cluster, demo=demo, ended=ended if until_done else None)
+            )
             await ended.wait()
-            telling.cancel()
+            output.cancel()
             with suppress(asyncio.CancelledError):
-                await telling
+                await output
         click.echo("stopping")
     if out is None:
         path.unlink(missing_ok=True)
@@ -142,7 +144,7 @@ def _greet(cluster: LocalCluster, path: Path) -> None:
     click.echo("")
 
 
-async def _tell(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | None) -> None:
+async def _print_output(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | None) -> None:
     if demo:
         async for line in narrate(cluster):
             click.echo(line)

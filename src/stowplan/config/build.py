@@ -1,6 +1,6 @@
 """The last step before a scheduler can start: extenders in calling order, profiles with resolved plugins.
 
-Some mistakes show only here, such as a plugin that does not exist or a profile without a bind plugin.
+Some errors show only here, such as a plugin that does not exist or a profile without a bind plugin.
 """
 
 from collections.abc import Mapping, Sequence

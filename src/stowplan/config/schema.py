@@ -1,4 +1,4 @@
-"""Every configuration object, field by field, with the Go types that decoding and its messages go by."""
+"""Every configuration object, field by field, with its Go types, which decoding and its messages follow."""
 
 from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
 from stowplan.api.pod import (
@@ -53,7 +53,7 @@ def _always(name: str, go_type: GoType) -> Field:
 
 
 def _optional(name: str, go_type: GoType, embedded: tuple[str, ...] = ()) -> Field:
-    """A field that tells absent from zero."""
+    """A field that distinguishes absent from zero."""
     return Field(name, go_type, pointer=True, embedded=embedded)
 
 

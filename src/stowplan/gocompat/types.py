@@ -1,7 +1,7 @@
 """Go's types: how each reads JSON strictly and writes it, with the error messages Go gives.
 
 `schema` modules describe objects in terms of these types. Error messages name them, and the rules for null,
-for zero and for what is left out when writing depend on them. Three sorts of trouble are told apart:
+for zero and for what is left out when writing depend on them. Three sorts of errors are distinguished:
 
 * a value of the wrong type: decoding goes on, the first such error is reported at the end;
 * text that a type refuses (a malformed duration): reported at once, before anything else;
@@ -262,7 +262,7 @@ class Bytes(GoType):
 
 
 class RawExtension(GoType):
-    """Any JSON value, kept as it is for somebody else to read."""
+    """Any JSON value, kept as it is for a later decoder."""
 
     name = "runtime.RawExtension"
     zero = None

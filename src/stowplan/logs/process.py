@@ -108,7 +108,7 @@ def journal_for(
 ) -> ProcessJournal:
     """A journal as settings want it, on the process's own streams unless others are given.
 
-    `now` tells the time in seconds since the epoch (`Clock.now`).
+    `now` gives the time in seconds since the epoch (`Clock.now`).
     With split streams warnings go with the errors in text and with the rest in JSON, as they do for others.
     """
     routing = settings.routing

@@ -56,7 +56,7 @@ class Stream:
                 self._begin()
 
     def take_lost(self) -> int:
-        """How many lines were lost since last asked, if there is room to tell of it; else 0."""
+        """How many lines were lost since last asked, if there is room to report it; else 0."""
         with self._state:
             if self._size > self._room // 2:
                 return 0

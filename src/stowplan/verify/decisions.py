@@ -141,8 +141,8 @@ def _leave_out_missing_plugin(
 ) -> None:
     """Take what a missing PostFilter plugin did and said out of the recorded facts.
 
-    Its words follow those of the plugins before it, unless it made room or failed: then theirs are dropped,
-    and in the former case it says nothing.
+    Its message follows those of the plugins before it, unless it found victims or failed: then theirs are
+    dropped, and in the former case it has none.
     """
     outcome = recorded.get(PREEMPTION, {})
     for subject in [subject for subject in recorded if subject.startswith(PREEMPTION)]:

@@ -1,4 +1,4 @@
-"""Reading recordings: JSON lines, gzip-compressed or not, told apart by their first bytes."""
+"""Reading recordings: JSON lines, gzip-compressed or not, recognized by their first bytes."""
 
 import gzip
 import zlib
@@ -43,7 +43,7 @@ class Line:
 
     @contextmanager
     def case_errors(self) -> Iterator[None]:
-        """Turns what goes wrong with a case of the wrong shape into one clear line."""
+        """Turns errors about a case of the wrong shape into one clear line."""
         try:
             yield
         except KeyError as error:

@@ -286,7 +286,7 @@ class Replay:
         return nominations
 
     def _result(self, expected: Attempt, framework: Framework, found: ScheduleResult) -> Replayed:
-        """What was found, in the words of a recording."""
+        """What was found, in the form of a recording."""
         evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
         best = sorted(self._names(found.best_rows().tolist())) if names else []
@@ -348,7 +348,7 @@ class Replay:
     def _names(self, rows: list[int]) -> list[str]:
         return [self._table.name_of(row) for row in rows]
 
-    # What follows from it
+    # Its outcome
 
     def settle(self, outcome: Attempt, position: int) -> None:
         """Put a recorded outcome into effect; `position` is that of the attempt in the scenario."""
@@ -356,9 +356,9 @@ class Replay:
         if outcome.assigned is not None:
             self._bind(self._pod(key), outcome.assigned, position)
         elif outcome.error is not None:
-            self._promise(key, "")
+            self._nominate(key, "")
         elif outcome.preemption is not None:
-            self._make_room(self._pod(key), outcome.preemption)
+            self._preempt(self._pod(key), outcome.preemption)
 
     def _bind(self, info: PodInfo, node: str, position: int) -> None:
         """The pod is assumed on the node, then runs there."""
@@ -385,14 +385,14 @@ class Replay:
             return
         Lifecycle(self._framework(info)).reserve(self._evaluated[1].cycle, info, node)
 
-    def _make_room(self, info: PodInfo, outcome: Preemption) -> None:
+    def _preempt(self, info: PodInfo, outcome: Preemption) -> None:
         node = outcome.nominated_node
         if node is None:
             return
         victims = [self._remove(key) for key in outcome.victims]
         if node and not all(victim.is_terminating for victim in victims):
-            self._withdraw(node, info.priority)
-        self._promise(info.key, node)
+            self._clear_nominations(node, info.priority)
+        self._nominate(info.key, node)
 
     def _remove(self, key: str) -> Pod:
         uid = self._running.pop(key, None)
@@ -400,14 +400,14 @@ class Replay:
             raise ScenarioError(f"victim {key!r} is not running")
         return self._table.remove_pod(uid).pod
 
-    def _withdraw(self, node: str, priority: int) -> None:
-        """Less important pods lose the promise of a node that a more important one gets."""
+    def _clear_nominations(self, node: str, priority: int) -> None:
+        """Pods of lower priority lose the nomination of a node that one of higher priority gets."""
         for key, nominated in list(self._nominated.items()):
             if nominated == node and self._pods[key].priority < priority:
-                self._promise(key, "")
+                self._nominate(key, "")
 
-    def _promise(self, key: str, node: str) -> None:
-        """Promise a pod a node, or with "" take the promise back; its status says so too."""
+    def _nominate(self, key: str, node: str) -> None:
+        """Nominate a node for a pod, or with "" clear its nomination, in its status too."""
         info = self._pods[key]
         info.pod = replace(info.pod, status=replace(info.pod.status, nominated_node_name=node))
         if node:

@@ -92,7 +92,7 @@ class Fields:
         return self._members.pop(self._key(name), ("", None))[1]
 
     def data(self, name: str) -> Any:
-        """A member as plain data, to be read by somebody else."""
+        """A member as plain data, for the v1 decoder."""
         return to_python(self.take(name))
 
     def text(self, name: str, default: str = "") -> str:

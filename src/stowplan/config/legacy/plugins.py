@@ -153,7 +153,7 @@ def read_arguments(
 
 
 def _out_of_tree_args(tree: Tree, path: str) -> dict[str, Any]:
-    """Arguments of a plugin of somebody's own, which only it can judge."""
+    """Arguments of an out-of-tree plugin, which only the plugin can check."""
     if tree is not None and not isinstance(tree, ObjectNode):
         refuse(path, "expected an object")
     return to_python(tree) or {}

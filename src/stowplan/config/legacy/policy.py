@@ -45,7 +45,7 @@ Argument = Callable[[Fields], PluginArgsData]
 class PolicyEntry:
     """A predicate or priority that a Policy names.
 
-    `given` is the name in the file, which can be of one's own where an argument says what is meant.
+    `given` is the name in the file, which is free where an argument says what is meant.
     """
 
     entry: OldName
@@ -142,7 +142,7 @@ def _entry(
 
 
 def _distinct(found: Sequence[PolicyEntry]) -> tuple[PolicyEntry, ...]:
-    """A name stands once; several of one's own can mean the same predicate or priority."""
+    """Names are unique; several free names can mean the same predicate or priority."""
     seen: dict[str, str] = {}
     for one in found:
         if one.given in seen:
@@ -152,7 +152,7 @@ def _distinct(found: Sequence[PolicyEntry]) -> tuple[PolicyEntry, ...]:
 
 
 def _check_weights(priorities: Sequence[PolicyEntry]) -> None:
-    """What is one plugin in the end has one weight, and stands once unless it is made to be repeated."""
+    """Priorities that become one plugin have one weight, and only some may be repeated."""
     first: dict[str, PolicyEntry] = {}
     for one in priorities:
         plugin = one.entry.meaning.uses[0].plugin

@@ -40,9 +40,9 @@ _ADDITIVE_ARGUMENTS: Final = {"labelPreference", "serviceAntiAffinity"}
 
 @dataclass(frozen=True, slots=True)
 class LegacyOptions:
-    """What is said beside a Policy or a provider: by flags, or by the configuration that names it.
+    """What flags, or the configuration that names a Policy or provider, set beside it. None: not set.
 
-    None: nothing. What a Policy says about the weight itself counts more.
+    A weight in the Policy itself wins.
     """
 
     scheduler_name: str = "default-scheduler"
@@ -53,7 +53,7 @@ class LegacyOptions:
 
 @dataclass(frozen=True, slots=True)
 class LegacyProfile:
-    """A profile, what there is to say about it, and by plugin the name of the priority it stands for."""
+    """A profile, notes on what differs, and by plugin the name of the priority it stands for."""
 
     profile: dict[str, Any]
     notes: tuple[str, ...]
@@ -170,21 +170,21 @@ def _plugin_entry(name: str, weight: int) -> dict[str, Any]:
 
 
 def _profile_of_policy(policy: Policy, options: LegacyOptions, release: str) -> LegacyProfile:
-    """The profile that a Policy comes to. Raises ConfigError.
+    """The profile of a Policy. Raises ConfigError.
 
     A list that is absent stands for the default provider's; in 1.9 it still stood for an empty one.
     """
     defaults = PROVIDERS[DEFAULT_PROVIDER][release]
     if release == "1.9":
-        standard: tuple[PolicyEntry, ...] = ()
-        usual: tuple[PolicyEntry, ...] = ()
+        default_predicates: tuple[PolicyEntry, ...] = ()
+        default_priorities: tuple[PolicyEntry, ...] = ()
     else:
-        standard = tuple(_default_entry(PREDICATES[name]) for name in defaults.predicates)
-        usual = tuple(
+        default_predicates = tuple(_default_entry(PREDICATES[name]) for name in defaults.predicates)
+        default_priorities = tuple(
             _default_entry(PRIORITIES[name], weight) for name, weight in defaults.priorities.items()
         )
-    predicates = standard if policy.predicates is None else policy.predicates
-    priorities = usual if policy.priorities is None else policy.priorities
+    predicates = default_predicates if policy.predicates is None else policy.predicates
+    priorities = default_priorities if policy.priorities is None else policy.priorities
     return _build_profile(predicates, priorities, policy, options, release)
 
 
