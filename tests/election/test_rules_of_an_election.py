@@ -9,7 +9,6 @@ import pytest
 
 from election.worlds import NAME, NAMESPACE, World, lead, timing
 from stowplan.api.catalogue import CORE_EVENTS, LEASES
-from stowplan.api.durations import Duration
 from stowplan.api.status import ApiError, unreachable
 from stowplan.clock import VirtualClock, run
 from stowplan.config.types import LeaderElection
@@ -24,6 +23,7 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.embedded.client import InProcessClient
+from stowplan.gocompat.durations import Duration
 
 
 @pytest.mark.parametrize(

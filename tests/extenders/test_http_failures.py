@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 
 from extenders.servers import Answer, Server, extender, raw_server, run, serving
-from stowplan.api.durations import Duration
 from stowplan.extenders.failures import describe
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
 from stowplan.framework.postfilter import Victims
+from stowplan.gocompat.durations import Duration
 from stowplan.testing import node, pod
 
 POD = pod("p").namespace("d").uid("u-p").obj()

@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 from nastyserver import OK, NastyServer, answer, bit_by_bit
 
 from stowplan.api.catalogue import NODES
+from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client.http import AccessError, Address, HttpClient, Identity, Secret, Server, Trust
 from stowplan.client.http.settings import ExecPlugin, OpenIdConnect
 from stowplan.clock import RealClock

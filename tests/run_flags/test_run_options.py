@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from commands import HEADER, KUBECONFIG, Called, call
 
-from stowplan.api.durations import Duration
 from stowplan.config import ConfigError
+from stowplan.gocompat.durations import Duration
 from stowplan.run.options import reload, waiting_for_restart
 from stowplan.run.othergates import OTHER_GATES
 

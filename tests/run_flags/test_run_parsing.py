@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.csvtext import read_list, write_list
 from stowplan.run.flags.flag import Flag, Group
 from stowplan.run.flags.kinds import INT

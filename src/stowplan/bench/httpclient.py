@@ -21,7 +21,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
-from stowplan.bench.serverprocess import server_process
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock

@@ -8,14 +8,7 @@ import msgspec
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object, Struct
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 
 T = TypeVar("T", bound=Object)

@@ -5,9 +5,9 @@ import random
 from typing import Final
 
 from stowplan.api.catalogue import CORE_EVENTS
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.logs import Journal

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from stowplan.api.timestamps import timestamp
+from stowplan.api.meta import timestamp
 from stowplan.explain.decisions import explain
 from stowplan.explain.tables import indented, table
 from stowplan.framework.decision import Decision

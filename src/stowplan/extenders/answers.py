@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.api.decode import DecodeError, decode
-from stowplan.api.int64 import fits_int64
 from stowplan.api.node import Node
-from stowplan.config.decode import Cursor
-from stowplan.config.jsontext import parse_json
-from stowplan.config.tree import TextError
+from stowplan.gocompat.jsontext import TextError, parse_json
+from stowplan.gocompat.numbers import fits_int64
+from stowplan.gocompat.types import Cursor
 
 _HOST_PRIORITY = ("Host", "Score")
 _RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -8,7 +8,7 @@ import ssl
 import aiohttp
 from yarl import URL
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 
 WHILE_WAITING = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 WHILE_READING = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stowplan.api.fielderrors import quote
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.types import Extender as ExtenderConfig
@@ -17,6 +16,7 @@ from stowplan.extenders.interface import ExtenderError, Filtered, FindPod
 from stowplan.extenders.transport import Transport
 from stowplan.extenders.wire import WireObjects, binding_body, nodes_body, victims_body
 from stowplan.framework.postfilter import Victims
+from stowplan.gocompat.quoting import quote
 
 T = TypeVar("T")
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stowplan.api.fielderrors import quote
-from stowplan.api.int64 import wrap_int64
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.extenders.interface import Extender, ExtenderError, Filtered, FindPod
 from stowplan.framework.postfilter import Victims
 from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.gocompat.numbers import wrap_int64
+from stowplan.gocompat.quoting import quote
 
 SCORE_FACTOR: Final = 10
 """Extenders score up to 10, plugins up to 100."""

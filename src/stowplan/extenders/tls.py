@@ -6,8 +6,8 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from stowplan.config.errors import describe_os_error
 from stowplan.config.types import Extender, ExtenderTLS
+from stowplan.gocompat.quoting import path_error
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _Version = tuple[int, int]
@@ -48,7 +48,7 @@ class ClientTls:
         except ssl.SSLError as error:
             raise TlsSettingsError(_problem(error)) from None
         except OSError as error:
-            raise TlsSettingsError(describe_os_error(error, str(error.filename))) from None
+            raise TlsSettingsError(path_error(error, str(error.filename))) from None
         return self._context
 
     def _make(self) -> ssl.SSLContext:

@@ -10,12 +10,12 @@ import aiohttp
 from yarl import URL
 
 import stowplan
-from stowplan.api.fielderrors import quote
 from stowplan.config.types import Extender
 from stowplan.extenders import failures
 from stowplan.extenders.interface import ExtenderError
 from stowplan.extenders.proxies import proxy_for
 from stowplan.extenders.tls import ClientTls, TlsSettingsError
+from stowplan.gocompat.quoting import quote
 
 _KEEP_ALIVE_SECONDS = 90
 _CONNECT_SECONDS = 30

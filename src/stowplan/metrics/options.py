@@ -9,7 +9,8 @@ import msgspec
 import yaml
 from prometheus_client.samples import Sample
 
-from stowplan.api.fielderrors import Path, invalid, quote
+from stowplan.api.fielderrors import Path, invalid
+from stowplan.gocompat.quoting import quote
 
 UNEXPECTED: Final = "unexpected"
 """What a label says instead of a value that is not allowed."""

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from stowplan.api.catalogue import EVENTS, PODS
+from stowplan.api.meta import micro_timestamp
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import micro_timestamp
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"

@@ -9,10 +9,10 @@ import random
 from typing import Any, Final
 
 from stowplan.api.catalogue import PODS
+from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod, PodCondition
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Writer
 
 POD_SCHEDULED: Final = "PodScheduled"

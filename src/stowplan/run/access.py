@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import yaml
 
-from stowplan.api.fielderrors import aggregate, quote
+from stowplan.api.fielderrors import aggregate
 from stowplan.client.http import AccessError, Server, in_cluster, load_kubeconfig
 from stowplan.client.http.settings import Address
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.config.types import ClientConnection
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import WARNING, Journal
 
 _NOTHING: Final = (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from platform import machine
 
 from stowplan import __version__
-from stowplan.api.durations import Duration
 from stowplan.client.http import AccessError, HttpClient, Server, in_cluster, load_kubeconfig
 from stowplan.clock import Clock
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
+from stowplan.gocompat.durations import Duration
 from stowplan.metrics import RequestMetrics
 from stowplan.run.access import ClientSettings
 from stowplan.run.version import MACHINES, VERSION

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.parser import FlagError, Parsed, parse
 from stowplan.run.flags.table import GROUPS
 from stowplan.run.flags.usage import PROGRAM, help_text, usage_text

@@ -7,9 +7,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from stowplan.config import LoadedConfig, default_config
+from stowplan.config.legacy import (
+    LegacyOptions,
+    PolicyReference,
+    load_any_file,
+    policy_config,
+    policy_file_config,
+    provider_config,
+)
 from stowplan.config.load import check
-from stowplan.config.old import PolicyReference, read_any_file
-from stowplan.config.policy import Around, policy_config, policy_file_config, provider_config
 from stowplan.config.types import LeaderElection, PluginConfig, Profile, SchedulerConfig
 from stowplan.election import LOCK_KINDS
 from stowplan.framework.gates import FeatureGates
@@ -52,8 +58,8 @@ def _of_file(parsed: Parsed, gates: FeatureGates, policy: str) -> Configured:
         asked.append(ConfigMapRef(reference.namespace, reference.name))
         return policy
 
-    loaded = read_any_file(file, gates, lambda config: _with_election(config, parsed), fetch=fetch)
-    files = filter(None, (file, loaded.heritage.policy_file))
+    loaded = load_any_file(file, gates, lambda config: _with_election(config, parsed), fetch=fetch)
+    files = filter(None, (file, loaded.legacy.policy_file))
     return Configured(loaded, tuple(files), asked[0] if asked else None)
 
 
@@ -61,11 +67,11 @@ def _of_flags(parsed: Parsed, gates: FeatureGates, policy: str) -> Configured:
     """What there is without a file: what flags of earlier releases name, or the defaults."""
     source, around = algorithm_source(parsed), _around(parsed)
     if source.file:
-        loaded = policy_file_config(source.file, gates, around=around)
+        loaded = policy_file_config(source.file, gates, options=around)
     elif source.config_map is not None:
-        loaded = policy_config(policy, gates, where=f"ConfigMap {source.config_map}", around=around)
+        loaded = policy_config(policy, gates, where=f"ConfigMap {source.config_map}", options=around)
     elif source.provider:
-        loaded = provider_config(source.provider, gates, around=around)
+        loaded = provider_config(source.provider, gates, options=around)
     else:
         loaded = _of_today(around, gates)
     config = _with_election(_with_deprecated(loaded.config, parsed), parsed)
@@ -73,9 +79,9 @@ def _of_flags(parsed: Parsed, gates: FeatureGates, policy: str) -> Configured:
     return Configured(dataclasses.replace(loaded, config=config), files, source.config_map)
 
 
-def _of_today(around: Around, gates: FeatureGates) -> LoadedConfig:
+def _of_today(around: LegacyOptions, gates: FeatureGates) -> LoadedConfig:
     """The plugins of today under another name, or with another weight."""
-    if around == Around():
+    if around == LegacyOptions():
         return default_config(gates)
     weight = around.hard_pod_affinity_weight
     args = () if weight is None else (PluginConfig("InterPodAffinity", InterPodAffinityArgs(weight)),)
@@ -83,11 +89,11 @@ def _of_today(around: Around, gates: FeatureGates) -> LoadedConfig:
     return check(SchedulerConfig(profiles=(profile,)), gates)
 
 
-def _around(parsed: Parsed) -> Around:
+def _around(parsed: Parsed) -> LegacyOptions:
     """What flags say about scheduling beside a Policy or a provider."""
     name, weight = "scheduler-name", "hard-pod-affinity-symmetric-weight"
-    return Around(
-        scheduler_name=parsed.text(name) or Around().scheduler_name,
+    return LegacyOptions(
+        scheduler_name=parsed.text(name) or LegacyOptions().scheduler_name,
         hard_pod_affinity_weight=parsed.number(weight) if parsed.given(weight) else None,
     )
 
@@ -123,7 +129,7 @@ def _names_old_lock(parsed: Parsed) -> bool:
 
 def _with_old_lock(loaded: LoadedConfig, parsed: Parsed) -> LoadedConfig:
     """A lock of an earlier release: a file of today may not ask for it, so it comes after all checks."""
-    lock = "" if parsed.given(_LOCK_FLAG) else loaded.heritage.lock
+    lock = "" if parsed.given(_LOCK_FLAG) else loaded.legacy.lock
     if _names_old_lock(parsed):
         lock = parsed.text(_LOCK_FLAG)
     if not lock:

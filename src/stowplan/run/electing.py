@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 from stowplan.client import Writer
 from stowplan.clock import Clock
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.config.types import LeaderElection
 from stowplan.election import Announcer, ElectionError, Elector, Timing, identity, lock_for
 from stowplan.logs import Journal

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from stowplan.api.fielderrors import quote
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
+from stowplan.gocompat.quoting import quote
 from stowplan.run.version import MINOR
 
 _NUMBERS: Final = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.DOTALL)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stowplan.config.errors import ConfigError
-from stowplan.config.gates import GROUPS, parse_feature_gates, parse_setting
+from stowplan.config.featuregates import GATE_GROUPS, parse_feature_gates, parse_setting
+from stowplan.config.load import ConfigError
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.run.flags.special import Settings
 from stowplan.run.othergates import OTHER_GATES
@@ -41,12 +41,12 @@ def read_gates(settings: Settings) -> ProcessGates:
             _check_lock(name, others[name])
             continue
         scheduling.append(setting)
-        if name in GROUPS:
+        if name in GATE_GROUPS:
             groups[name] = parse_setting(setting)[1]
     gates = parse_feature_gates(scheduling)
     for group, on in groups.items():
         names = (
-            name for name, gate in OTHER_GATES.items() if gate.stage is GROUPS[group] and not gate.locked
+            name for name, gate in OTHER_GATES.items() if gate.stage is GATE_GROUPS[group] and not gate.locked
         )
         others = dict.fromkeys(names, on) | others
     return ProcessGates(gates, others)

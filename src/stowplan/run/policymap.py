@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from stowplan.api.catalogue import CONFIG_MAPS
-from stowplan.api.durations import Duration
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.client.http import AccessError, HttpClient, Server
 from stowplan.clock import Clock
-from stowplan.config.errors import ConfigError
-from stowplan.config.policy import policy_in_configmap
+from stowplan.config.legacy import policy_in_configmap
+from stowplan.config.load import ConfigError
+from stowplan.gocompat.durations import Duration
 from stowplan.run.clients import user_agent
 from stowplan.run.legacyoptions import ConfigMapRef
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.election import ElectionHealth, Elector, LeaseLostError
 from stowplan.extenders.build import extenders_for
 from stowplan.logs import Journal
@@ -344,7 +344,7 @@ class Process:
         except ConfigError as error:
             self.journal.problem("Configuration was not reloaded, the old one stays in force", err=str(error))
             return
-        for note in options.loaded.heritage.notes:
+        for note in options.loaded.legacy.notes:
             self.journal.warning(note)
         for field in waiting_for_restart(options):
             self.journal.warning("A change takes effect only when the process starts anew", field=field)

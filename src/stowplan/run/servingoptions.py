@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.special import NamedPair
 from stowplan.serving.settings import (

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.serving.users import User
 
 NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}

@@ -10,14 +10,7 @@ from typing import Any, TypeVar
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import Body, Client, Listing, WatchEvent
 

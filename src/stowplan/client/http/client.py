@@ -9,17 +9,8 @@ import msgspec
 
 import stowplan
 from stowplan.api.catalogue import PODS, Resource
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
 from stowplan.api.meta import Object
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
 from stowplan.client.http import failures
@@ -35,6 +26,8 @@ from stowplan.client.http.transport import ANSWER_SECONDS, JSON, Transport
 from stowplan.client.http.watch import HttpWatch
 from stowplan.client.interface import ANY_VERSION, Body, Client, Listing
 from stowplan.clock import Clock
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 
 T = TypeVar("T", bound=Object)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api.timestamps import seconds_of
+from stowplan.api.meta import seconds_of
 from stowplan.client.http.settings import ExecPlugin
 from stowplan.client.http.tokens import CredentialsError, bearer
 from stowplan.clock import Clock

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.fielderrors import quote
 from stowplan.api.status import ApiError
 from stowplan.client.http.connection import Answer
+from stowplan.gocompat.quoting import quote
 
 _REASONS: Final = {
     400: "BadRequest",

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import Resource
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.events import NORMAL, EventRecorder

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from stowplan.api.catalogue import EVENTS
+from stowplan.api.meta import micro_timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import micro_timestamp
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.objects import name_of, uid_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, Resource
+from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import micro_timestamp, timestamp
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import name_of
 from stowplan.embedded.kubelets.config import KubeletSettings, NamedNode

@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
-from stowplan.api.timestamps import timestamp
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import (
     annotations_of,

@@ -19,11 +19,12 @@ from stowplan.api.catalogue import (
     PODS,
     Resource,
 )
-from stowplan.api.fielderrors import FieldError, forbidden, invalid, quote
+from stowplan.api.fielderrors import FieldError, forbidden, invalid
+from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
+from stowplan.gocompat.quoting import quote
 
 
 class Lookup(Protocol):

@@ -4,8 +4,8 @@ import ipaddress
 from collections.abc import Callable
 from typing import Final
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.csvtext import read_list, write_list
 from stowplan.run.flags.flag import Kind, Value
 from stowplan.run.flags.numbers import read_bool, read_float32, read_int, read_uint, show_float32

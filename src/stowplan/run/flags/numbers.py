@@ -5,7 +5,7 @@ import re
 import struct
 from typing import Final
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.flag import Flag, Group
 
 

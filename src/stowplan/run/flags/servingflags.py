@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stowplan.api.durations import Duration
+from stowplan.gocompat.durations import Duration
 from stowplan.run.flags.flag import Flag, Group
 from stowplan.run.flags.kinds import ADDRESS, BOOL, DURATION, INT, NUMBERS, STRING, STRINGS
 from stowplan.run.flags.special import NAMED_PAIRS

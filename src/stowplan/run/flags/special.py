@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.flag import Kind
 from stowplan.run.flags.numbers import read_bool, read_uint
 from stowplan.run.version import VERSION

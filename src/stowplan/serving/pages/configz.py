@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from stowplan.api.fielderrors import as_json
 from stowplan.config.dump import dump
 from stowplan.config.types import SchedulerConfig
+from stowplan.gocompat.jsontext import as_json
 from stowplan.serving.pages.answers import answer
 from stowplan.serving.routing import Page
 

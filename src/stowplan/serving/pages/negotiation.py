@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 from aiohttp import web
 
-from stowplan.api.fielderrors import as_json
+from stowplan.gocompat.jsontext import as_json
 from stowplan.serving.pages.accepting import Clause, accepted
 from stowplan.serving.pages.answers import answer
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal
 from stowplan.serving.pages.answers import answer
 from stowplan.serving.routing import Page, Pages
