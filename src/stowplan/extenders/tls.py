@@ -3,14 +3,13 @@
 import contextlib
 import re
 import ssl
-import tempfile
 from pathlib import Path
 
+from stowplan.client.http.certfiles import FileStamp, file_stamp, load_key_pair, load_key_pair_files
 from stowplan.config.errors import describe_os_error
 from stowplan.config.types import Extender, ExtenderTLS
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_Version = tuple[int, int]
 
 
 class TlsSettingsError(ValueError):
@@ -29,7 +28,7 @@ class ClientTls:
         has_ca = bool(self._settings.ca_data or self._settings.ca_file)
         self._verify = not (self._settings.insecure or (extender.enable_https and not has_ca))
         self._context: ssl.SSLContext | None = None
-        self._loaded: tuple[_Version, ...] = ()
+        self._loaded: tuple[FileStamp, ...] = ()
 
     @property
     def server_name(self) -> str | None:
@@ -67,7 +66,7 @@ class ClientTls:
         if self._has_certificate and not self._from_files:
             certificate = settings.cert_data or Path(settings.cert_file).read_bytes()
             key = settings.key_data or Path(settings.key_file).read_bytes()
-            _show(context, certificate, key)
+            load_key_pair(context, certificate, key)
         return context
 
     @property
@@ -83,15 +82,10 @@ class ClientTls:
         if not self._from_files:
             return
         files = self._settings.cert_file, self._settings.key_file
-        versions = tuple(_version(Path(file)) for file in files)
-        if versions != self._loaded:
-            context.load_cert_chain(*files, password=_no_password)
-            self._loaded = versions
-
-
-def _no_password() -> str:
-    """Keys with a password are not supported; without this OpenSSL would ask for it at the terminal."""
-    return ""
+        stamps = tuple(map(file_stamp, files))
+        if stamps != self._loaded:
+            load_key_pair_files(context, *files)
+            self._loaded = stamps
 
 
 def _problem(error: ssl.SSLError) -> str:
@@ -100,24 +94,8 @@ def _problem(error: ssl.SSLError) -> str:
     return f"tls: failed to parse certificate or private key: {(error.reason or str(error)).lower()}"
 
 
-def _version(file: Path) -> _Version:
-    """What is different when a file was written again."""
-    found = file.stat()
-    return found.st_mtime_ns, found.st_ino
-
-
 def _trust(context: ssl.SSLContext, pem: bytes) -> None:
     """Trust every certificate of a bundle; a broken one among good ones does no harm."""
     for block in _CERTIFICATE.findall(pem):
         with contextlib.suppress(ssl.SSLError):
             context.load_verify_locations(cadata=block.decode("ascii", "replace"))
-
-
-def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Use a certificate of our own. The ssl module reads one only from files, so they exist for a moment."""
-    with tempfile.TemporaryDirectory() as folder:
-        files = Path(folder, "certificate.pem"), Path(folder, "key.pem")
-        files[0].write_bytes(certificate)
-        files[1].touch(mode=0o600)
-        files[1].write_bytes(key)
-        context.load_cert_chain(*files, password=_no_password)

@@ -3,7 +3,6 @@
 import ipaddress
 import os
 import ssl
-import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from stowplan.client.http.certfiles import load_key_pair
 
 LIFETIME: Final = timedelta(days=365)
 _RSA_BITS: Final = 2048
@@ -30,11 +31,7 @@ class Certificate(NamedTuple):
         """What a server needs to speak TLS with it. Raises `ssl.SSLError` if the two are no pair."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["http/1.1"])
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "server.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(self.key + b"\n" + self.certificate)
-            context.load_cert_chain(path, password=_no_password)
+        load_key_pair(context, self.certificate, self.key)
         return context
 
     def write(self, certificate_file: Path, key_file: Path) -> None:
@@ -144,8 +141,3 @@ def _key_pem(key: PrivateKey) -> bytes:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-
-
-def _no_password() -> str:
-    """Without this OpenSSL would ask at the terminal for the password of an encrypted key."""
-    return ""

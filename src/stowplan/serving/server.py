@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from stowplan.client import Client, Writer
+from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock, RealClock
 from stowplan.logs import Journal
 from stowplan.serving.authentication import Authenticator
@@ -28,7 +29,6 @@ from stowplan.serving.listening import listen
 from stowplan.serving.observer import UNOBSERVED, AccessObserver
 from stowplan.serving.routing import Pages
 from stowplan.serving.settings import AuthenticationSettings, AuthorizationSettings, ServingSettings
-from stowplan.serving.stamps import FileStamps
 from stowplan.serving.tokens import TokenReviews
 from stowplan.serving.trust import Trust
 

@@ -16,13 +16,13 @@ from stowplan.api.meta import Object
 from stowplan.api.requests import Selection
 from stowplan.api.status import ApiError
 from stowplan.client import Reader, Reflector
+from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock
 from stowplan.logs import Journal
 from stowplan.serving.clientcertificates import Authorities
 from stowplan.serving.errors import ServingError
 from stowplan.serving.frontproxy import FrontProxy
 from stowplan.serving.settings import AuthenticationSettings, RequestHeaderSettings
-from stowplan.serving.stamps import FileStamps
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
