@@ -1,5 +1,6 @@
 """Those who hold a place, send too much, or do not take what they asked for."""
 
+import ast
 import asyncio
 import contextlib
 import socket
@@ -11,7 +12,9 @@ import pytest
 from aiohttp import web
 from secureports import Caller, eventually, page, port, trusting_all
 
+import stowplan.serving
 from stowplan.serving import AuthorizationSettings, Limits, SecureServer
+from stowplan.serving.conversation import Conversation
 
 OPEN = AuthorizationSettings(always_allow_paths=("*",))
 LOST = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
@@ -161,6 +164,35 @@ def test_large_headers_do_not_add_up(tmp_path: Path) -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+def test_a_large_body_does_not_count_as_a_large_head(tmp_path: Path) -> None:
+    async def late(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(1.0)
+        return await reading(request)
+
+    async def run() -> bytes:
+        body = b"x" * 900_000
+        first = b"PUT /late HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n" + body
+        pages = {"/late": late}
+        async with port(tmp_path, pages, authorization=OPEN, limits=Limits(look=0.05, head=3000)) as server:
+            return await raw(server, first + first.replace(b"Host: x", b"Host: x\r\nConnection: close"))
+
+    assert asyncio.run(run()).count(b"\r\n\r\n900000") == 2
+
+
+def test_nothing_private_of_aiohttp_is_used() -> None:
+    """Its minor releases may change that without a word."""
+    hidden = {name for name in web.RequestHandler.__slots__ if name.startswith("_")}
+    folder = Path(stowplan.serving.__file__).parent
+    own = set(Conversation.__slots__)
+    used = {
+        node.attr
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    assert used & (hidden - own) == set()
 
 
 def test_many_requests_on_one_connection_are_not_added_up(tmp_path: Path) -> None:

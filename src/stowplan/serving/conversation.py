@@ -1,5 +1,6 @@
 """HTTP on one connection."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -8,6 +9,9 @@ from typing import Any, Final
 from aiohttp import web
 
 SERVER: Final = "stowplan"
+
+_HANDLED_WITHIN: Final = 0.5
+"""Seconds after which a request whose head is complete is certainly being handled."""
 
 
 class Conversation(web.RequestHandler):
@@ -18,34 +22,44 @@ class Conversation(web.RequestHandler):
     requests that cannot be read.
     """
 
-    __slots__ = ("_answering", "_begun", "_most_unread", "_unread")
+    __slots__ = ("_answering", "_cut_off", "_most_unread", "_unread")
 
     def __init__(self, manager: web.Server, *, most_unread: int, **options: Any) -> None:
         super().__init__(manager, **options)
         self._most_unread = most_unread
         self._unread = 0
-        self._begun = 0
         self._answering = False
+        self._cut_off: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
         """While this lasts, what arrives belongs to a request that has been read."""
-        self._begun += 1
         self._answering = True
+        self._forget_unread()
         try:
             yield
         finally:
             self._answering = False
-            self._unread = 0
+            self._forget_unread()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._answering or self._request_count != self._begun:
-            self._unread = 0
+        if self._answering:
             return
         self._unread += len(data)
-        if self._unread > self._most_unread:
-            self.force_close()
+        if self._unread > self._most_unread and self._cut_off is None:
+            loop = asyncio.get_running_loop()
+            self._cut_off = loop.call_later(_HANDLED_WITHIN, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._forget_unread()
+        super().connection_lost(exc)
+
+    def _forget_unread(self) -> None:
+        self._unread = 0
+        if self._cut_off is not None:
+            self._cut_off.cancel()
+            self._cut_off = None
 
     def handle_error(
         self,
