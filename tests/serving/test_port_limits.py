@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import contextlib
+import inspect
 import socket
 import ssl
 from pathlib import Path
@@ -12,9 +13,7 @@ import pytest
 from aiohttp import web
 from secureports import Caller, eventually, page, port, trusting_all
 
-import stowplan.serving
-from stowplan.serving import AuthorizationSettings, Limits, SecureServer
-from stowplan.serving.conversation import Conversation
+from stowplan.serving import AuthorizationSettings, Limits, SecureServer, connections
 
 OPEN = AuthorizationSettings(always_allow_paths=("*",))
 LOST = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
@@ -30,7 +29,7 @@ async def large(request: web.Request) -> web.StreamResponse:
 
 def limited(folder: Path, **limits: Any) -> SecureServer:
     pages = {"/healthz": page(), "/read": reading, "/large": large}
-    return port(folder, pages, authorization=OPEN, limits=Limits(**{"look": 0.05, **limits}))
+    return port(folder, pages, authorization=OPEN, limits=Limits(**{"sweep_interval": 0.05, **limits}))
 
 
 async def raw(server: SecureServer, data: bytes) -> bytes:
@@ -175,7 +174,9 @@ def test_a_large_body_does_not_count_as_a_large_head(tmp_path: Path) -> None:
         body = b"x" * 900_000
         first = b"PUT /late HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n" + body
         pages = {"/late": late}
-        async with port(tmp_path, pages, authorization=OPEN, limits=Limits(look=0.05, head=3000)) as server:
+        async with port(
+            tmp_path, pages, authorization=OPEN, limits=Limits(sweep_interval=0.05, head=3000)
+        ) as server:
             return await raw(server, first + first.replace(b"Host: x", b"Host: x\r\nConnection: close"))
 
     assert asyncio.run(run()).count(b"\r\n\r\n900000") == 2
@@ -184,15 +185,9 @@ def test_a_large_body_does_not_count_as_a_large_head(tmp_path: Path) -> None:
 def test_nothing_private_of_aiohttp_is_used() -> None:
     """Its minor releases may change that without a word."""
     hidden = {name for name in web.RequestHandler.__slots__ if name.startswith("_")}
-    folder = Path(stowplan.serving.__file__).parent
-    own = set(Conversation.__slots__)
-    used = {
-        node.attr
-        for file in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Attribute)
-    }
-    assert used & (hidden - own) == set()
+    source = ast.parse(inspect.getsource(connections))
+    used = {node.attr for node in ast.walk(source) if isinstance(node, ast.Attribute)}
+    assert used & (hidden - set(connections.ConnectionHandler.__slots__)) == set()
 
 
 def test_many_requests_on_one_connection_are_not_added_up(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from stowplan.serving import selfsigned
-from stowplan.serving.selfsigned import Certificate
+from stowplan.serving import certificates
+from stowplan.serving.certificates import Certificate
 
 __all__ = ["Certificate", "self_signed"]
 
@@ -19,4 +19,4 @@ _HOSTS: Final = (
 
 def self_signed(addresses: list[str], now: float) -> Certificate:
     """A new certificate for these addresses and for this machine's own names."""
-    return selfsigned.self_signed("stowplan", [*_HOSTS, *addresses], now)
+    return certificates.self_signed("stowplan", [*_HOSTS, *addresses], now)

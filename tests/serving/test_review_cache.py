@@ -1,4 +1,4 @@
-"""Answers that are remembered: for how long, how many, and by whom they were asked for."""
+"""The cache of review results: TTL, size, and fetches shared by concurrent requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from secureports import Clock
 
-from stowplan.serving.remembered import Remembered
+from stowplan.serving.reviews import ReviewCache
 
 
 def answering(*values: int | Exception) -> tuple[Callable[[], Awaitable[int]], list[int | Exception]]:
@@ -24,7 +24,7 @@ def answering(*values: int | Exception) -> tuple[Callable[[], Awaitable[int]], l
 
 def test_the_least_recently_used_answer_goes_first() -> None:
     async def run() -> None:
-        known: Remembered[int] = Remembered(Clock(), 2)
+        known: ReviewCache[int] = ReviewCache(Clock(), 2)
         ask, left = answering(1, 2, 3, 4)
         for key in (b"a", b"b", b"a", b"c", b"a", b"b"):
             await known.get(key, ask, lambda _: 10)
@@ -36,7 +36,7 @@ def test_the_least_recently_used_answer_goes_first() -> None:
 def test_an_answer_is_kept_until_its_time_is_over() -> None:
     async def run() -> list[int]:
         clock = Clock()
-        known: Remembered[int] = Remembered(clock, 9)
+        known: ReviewCache[int] = ReviewCache(clock, 9)
         ask, _ = answering(5, 1, 2)
         got = []
         for passed in (0.0, 4.9, 0.2, 0.9, 0.2):
@@ -49,7 +49,7 @@ def test_an_answer_is_kept_until_its_time_is_over() -> None:
 
 def test_a_failure_is_told_to_all_who_wait_and_not_remembered() -> None:
     async def run() -> None:
-        known: Remembered[int] = Remembered(Clock(), 9)
+        known: ReviewCache[int] = ReviewCache(Clock(), 9)
         ask, _ = answering(ValueError("no"), 7)
         told = await asyncio.gather(*(known.get(b"k", ask, float) for _ in range(3)), return_exceptions=True)
         assert [type(one) for one in told] == [ValueError] * 3
@@ -60,7 +60,7 @@ def test_a_failure_is_told_to_all_who_wait_and_not_remembered() -> None:
 
 def test_who_stops_waiting_does_not_spoil_it_for_the_others() -> None:
     async def run() -> None:
-        known: Remembered[int] = Remembered(Clock(), 9)
+        known: ReviewCache[int] = ReviewCache(Clock(), 9)
         ask, _ = answering(7)
         first, second = (asyncio.create_task(known.get(b"k", ask, float)) for _ in range(2))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Which authorities vouch for clients: named by flags, or found in the cluster and followed there."""
+"""CA bundles for client certificates: from files, or from the cluster's authentication ConfigMap."""
 
 import asyncio
 import contextlib
@@ -19,10 +19,8 @@ from stowplan.client import Reader, Reflector
 from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock
 from stowplan.logs import Journal
-from stowplan.serving.clientcertificates import Authorities
-from stowplan.serving.errors import ServingError
-from stowplan.serving.frontproxy import FrontProxy
-from stowplan.serving.settings import AuthenticationSettings, RequestHeaderSettings
+from stowplan.serving.clientcertificates import CertPool, RequestHeaderAuthenticator
+from stowplan.serving.settings import AuthenticationSettings, RequestHeaderSettings, ServingError
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
@@ -36,13 +34,13 @@ T = TypeVar("T")
 
 
 class ConfigMap(Object, frozen=True):
-    """The part of a ConfigMap that is read here."""
+    """A ConfigMap's data."""
 
     data: dict[str, str] = {}  # noqa: RUF012 (msgspec copies it)
 
 
-class Trust:
-    """The authorities of the moment. `on_change` is called whenever others are to be used from now on."""
+class ClientCAs:
+    """The current client CAs. `on_change` is called when they were replaced."""
 
     def __init__(
         self,
@@ -65,18 +63,18 @@ class Trust:
         self._headers = settings.request_header
         files = (settings.client_ca_file, settings.request_header.client_ca_file)
         self._stamps = FileStamps([file for file in files if file])
-        self._follower: asyncio.Task[None] | None = None
-        self.clients: Authorities | None = None
-        self.front_proxy: FrontProxy | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self.users: CertPool | None = None
+        self.front_proxy: RequestHeaderAuthenticator | None = None
 
     @property
     def pem(self) -> bytes:
-        """All authorities, for the handshake."""
+        """All CAs, for the TLS handshake."""
         both = dict.fromkeys([*self._client_bundle, *self._proxy_bundle])
         return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in both)
 
     async def start(self) -> None:
-        """Read what the flags name and look up the rest. Raises `ServingError` if that must not fail."""
+        """Read the files, and the ConfigMap for what they lack. Raises `ServingError`."""
         self._read_files()
         missing = [] if self._settings.client_ca_file else [CLIENT_CA]
         if not self._settings.request_header.client_ca_file:
@@ -87,16 +85,16 @@ class Trust:
             self._warn_of(missing)
             return
         await self._look_up(self._reader)
-        self._follower = asyncio.create_task(self._reflector(self._reader).run())
+        self._watch = asyncio.create_task(self._reflector(self._reader).run())
 
     async def stop(self) -> None:
-        if self._follower is not None:
-            self._follower.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._follower
+                await self._watch
 
     def reread(self) -> None:
-        """Take changed files into account; what cannot be used leaves everything as it was."""
+        """Reload changed files; on errors the current CAs stay."""
         if self._stamps.changed():
             try:
                 self._read_files()
@@ -105,7 +103,7 @@ class Trust:
             else:
                 self._on_change()
 
-    # What a reflector tells
+    # Event handlers of the reflector
 
     def added(self, new: ConfigMap, /) -> None:
         self._adopt(new.data)
@@ -114,7 +112,7 @@ class Trust:
         self._adopt(new.data)
 
     def deleted(self, last: ConfigMap, /) -> None:
-        """What was last known goes on to hold."""
+        """The last known CAs stay in use."""
 
     def _reflector(self, reader: Reader) -> Reflector[ConfigMap]:
         return Reflector(
@@ -174,13 +172,13 @@ class Trust:
         self._use(clients, proxy, self._headers)
 
     def _adopt(self, data: Mapping[str, str]) -> None:
-        """Take from the ConfigMap what the flags do not give."""
+        """Use the ConfigMap's values where no flag names a file."""
         clients, proxy, headers = self._client_bundle, self._proxy_bundle, self._headers
         if not self._settings.client_ca_file and data.get(CLIENT_CA):
             clients = self._usable(lambda: _bundle(data[CLIENT_CA].encode(), CLIENT_CA), clients)
         if not self._settings.request_header.client_ca_file and data.get(FRONT_PROXY_CA):
             proxy, headers = self._usable(
-                lambda: (_bundle(data[FRONT_PROXY_CA].encode(), FRONT_PROXY_CA), _headers(data)),
+                lambda: (_bundle(data[FRONT_PROXY_CA].encode(), FRONT_PROXY_CA), _header_settings(data)),
                 (proxy, headers),
             )
         if (clients, proxy, headers) != (self._client_bundle, self._proxy_bundle, self._headers):
@@ -196,8 +194,8 @@ class Trust:
 
     def _use(self, clients: Bundle, proxy: Bundle, headers: RequestHeaderSettings) -> None:
         self._client_bundle, self._proxy_bundle, self._headers = clients, proxy, headers
-        self.clients = Authorities(clients) if clients else None
-        self.front_proxy = FrontProxy(Authorities(proxy), headers) if proxy else None
+        self.users = CertPool(clients) if clients else None
+        self.front_proxy = RequestHeaderAuthenticator(CertPool(proxy), headers) if proxy else None
         for index, certificate in enumerate(clients + proxy):
             self._journal.info(
                 2, "Loaded client CA", index=index, subject=certificate.subject.rfc4514_string()
@@ -218,7 +216,7 @@ def _bundle(pem: bytes, where: str) -> Bundle:
         raise ServingError(f"{where}: expected PEM certificates: {error}") from None
 
 
-def _headers(data: Mapping[str, str]) -> RequestHeaderSettings:
+def _header_settings(data: Mapping[str, str]) -> RequestHeaderSettings:
     def listed(key: str) -> tuple[str, ...]:
         text = data.get(f"requestheader-{key}")
         try:
