@@ -1,21 +1,118 @@
-"""Kinds of values that only one or two flags have."""
+"""Types of flag values: strings, numbers, booleans, durations, addresses, lists, and special ones."""
 
+import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from stowplan.api.durations import Duration
 from stowplan.api.fielderrors import quote
-from stowplan.run.flags.flag import Kind
-from stowplan.run.flags.numbers import read_bool, read_uint
+from stowplan.run.flags.gotext import (
+    read_bool,
+    read_float32,
+    read_int,
+    read_list,
+    read_uint,
+    show_float32,
+    write_list,
+)
+from stowplan.run.flags.parser import Kind, Value
 from stowplan.run.version import VERSION
+
+_NO_LIST: Final = frozenset({"[]"})
 
 _SEMANTIC: Final = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.DOTALL)
 _EXTRA: Final = re.compile(r"(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?\s*")
 
 
+Settings = tuple[tuple[str, str], ...]
+"""Pairs of a component, empty for the default one, and a setting, in the order given."""
+
+
+def _replacing(read: Callable[[str], Value]) -> Callable[[str, Value, bool], Value]:
+    """A type whose later occurrences replace earlier ones."""
+    return lambda text, current, again: read(text)
+
+
+def _show_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _read_address(text: str, current: str, again: bool) -> str:
+    """An IP address; an empty text leaves the value unchanged."""
+    if not text:
+        return current
+    stripped = text.strip()
+    try:
+        address = ipaddress.ip_address("" if "%" in stripped else stripped)
+    except ValueError:
+        raise ValueError(f"failed to parse IP: {quote(text)}") from None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _appending(read: Callable[[str], tuple[Value, ...]]) -> Kind[tuple[Value, ...]]:
+    """A list: the first occurrence replaces the default, later ones append."""
+
+    def grown(text: str, current: tuple[Value, ...], again: bool) -> tuple[Value, ...]:
+        values = read(text)
+        return current + values if again else values
+
+    return Kind("", grown, lambda values: f"[{','.join(map(str, values))}]")
+
+
+def _read_numbers(text: str) -> tuple[int, ...]:
+    return tuple(read_int(part, 32) for part in text.split(","))
+
+
+def _read_map(text: str, current: dict[str, str], again: bool) -> dict[str, str]:
+    """`key=value` pairs, several as comma-separated values."""
+    pairs = text.count("=")
+    if pairs == 0:
+        raise ValueError(f"{text} must be formatted as key=value")
+    found: dict[str, str] = {}
+    for pair in (text.strip('"'),) if pairs == 1 else read_list(text):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"{pair} must be formatted as key=value")
+        found[key] = value
+    return {**current, **found} if again else found
+
+
+def _show_map(values: dict[str, str]) -> str:
+    return f"[{write_list(f'{key}={values[key]}' for key in sorted(values))}]"
+
+
+STRING: Final[Kind[str]] = Kind("string", _replacing(str), str, zeros=frozenset({""}), quoted=True)
+BOOL: Final[Kind[bool]] = Kind("", _replacing(read_bool), _show_bool, implied="true")
+INT: Final[Kind[int]] = Kind("int", _replacing(read_int), str)
+INT32: Final[Kind[int]] = Kind("int32", _replacing(lambda text: read_int(text, 32)), str)
+FLOAT32: Final[Kind[float]] = Kind("float32", _replacing(read_float32), show_float32)
+LEVEL: Final[Kind[int]] = Kind("Level", _replacing(lambda text: read_uint(text, 31)), str)
+DURATION: Final[Kind[Duration]] = Kind(
+    "duration", _replacing(Duration.parse), str, zeros=frozenset({"0s", "0"})
+)
+ADDRESS: Final[Kind[str]] = Kind("ip", _read_address, str, zeros=frozenset({"<nil>"}))
+STRINGS: Final[Kind[tuple[str, ...]]] = Kind(
+    "strings", _appending(read_list).read, lambda values: f"[{write_list(values)}]", zeros=_NO_LIST
+)
+EACH: Final[Kind[tuple[str, ...]]] = Kind(
+    "string", _appending(lambda text: (text,)).read, lambda values: f"[{write_list(values)}]", zeros=_NO_LIST
+)
+"""A list with one element per occurrence (pflag's stringArray)."""
+NUMBERS: Final[Kind[tuple[int, ...]]] = Kind(
+    "int32Slice", _appending(_read_numbers).read, _appending(_read_numbers).show
+)
+MAP: Final[Kind[dict[str, str]]] = Kind("stringToString", _read_map, _show_map)
+
+
+# Types of one or two flags
+
+
 @dataclass(frozen=True, slots=True)
 class NamedPair:
-    """A certificate with its key, and the names it is for (none: those it was made out to)."""
+    """A certificate, its key, and the server names it is for; without names, the certificate's own."""
 
     certificate: str
     key: str
@@ -35,10 +132,6 @@ class ModuleLevel:
 
     def __str__(self) -> str:
         return f"{self.pattern}={self.level}"
-
-
-Settings = tuple[tuple[str, str], ...]
-"""Component (maybe empty) and what is set for it, in the order given."""
 
 
 def _read_pair(text: str, current: tuple[NamedPair, ...], again: bool) -> tuple[NamedPair, ...]:
@@ -80,7 +173,7 @@ def _show_settings(settings: Settings) -> str:
 
 
 def _read_version(text: str, current: str, again: bool) -> str:
-    """Whether the version is asked for (`true`, `raw`), or which one to claim (`v…`)."""
+    """`true` and `raw` print the version, `v…` sets the one to report."""
     if text == "raw":
         return text
     if text.startswith("v"):
