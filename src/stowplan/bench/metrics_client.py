@@ -10,9 +10,8 @@ from typing import Generic, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from stowplan.framework.status import Status
-from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS
-from stowplan.metrics.description import Description
-from stowplan.metrics.queueing import PRE_ENQUEUE, SAMPLED_SHARE
+from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
+from stowplan.metrics.scheduling import PRE_ENQUEUE, SAMPLED_SHARE
 from stowplan.queue.queued import QueuedPod
 
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
@@ -141,7 +140,7 @@ class Maker:
         return Series(Gauge(found.full_name, found.text, found.labels, registry=self.registry))
 
     def histogram(self, name: str) -> Series[Histogram]:
-        found: Description = self._described[name]
+        found: MetricDescription = self._described[name]
         return Series(
             Histogram(found.full_name, found.text, found.labels, registry=self.registry, buckets=found.bounds)
         )

@@ -11,7 +11,7 @@ from scheduler.worlds import World, live
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status
 from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.gathering import ENOUGH
+from stowplan.metrics.buffers import BUFFER_SIZE
 from stowplan.scheduler.probes import ProfileProbe
 
 PROFILES = ("default-scheduler", "other")
@@ -53,7 +53,7 @@ def test_it_makes_no_difference_how_many_are_counted_at_once(steps: list[Any], e
                 (point, status), profile, seconds = about
                 metrics.point(point, status, profile, seconds)
         if number % every == 0:
-            at_once.settle()
+            at_once.flush()
         one_by_one.text()
     assert at_once.text() == one_by_one.text()
 
@@ -72,22 +72,22 @@ def test_a_taker_goes_on_after_a_reset_and_its_series_comes_back_with_the_next_v
 def test_what_is_put_aside_is_counted_every_so_many_attempts_though_nobody_looks() -> None:
     metrics = made()
     probe = ProfileProbe(metrics, PROFILES[0], Timer())
-    for _ in range(ENOUGH - 1):
+    for _ in range(BUFFER_SIZE - 1):
         probe.begins()
         probe.took["Filter", "Success"](1.0)
     assert not metrics.points
     probe.begins()
-    assert metrics.points["Filter", "Success", PROFILES[0]].total == ENOUGH - 1
+    assert metrics.points["Filter", "Success", PROFILES[0]].total == BUFFER_SIZE - 1
 
 
 def test_bound_pods_are_counted_every_so_many_though_nobody_looks() -> None:
     metrics = made()
     counter = metrics._attempts
-    for _ in range(ENOUGH - 1):
+    for _ in range(BUFFER_SIZE - 1):
         metrics.bound(PROFILES[0], 1.0, 1, None, False)
     assert not counter
     metrics.bound(PROFILES[0], 1.0, 1, None, False)
-    assert counter == {("scheduled", PROFILES[0]): ENOUGH}
+    assert counter == {("scheduled", PROFILES[0]): BUFFER_SIZE}
 
 
 class Porter(Plugin):
