@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from stowplan.config.errors import ConfigError
 from stowplan.election import ElectionHealth, Elector, LeaseLostError
-from stowplan.extenders.build import extenders_for
+from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients

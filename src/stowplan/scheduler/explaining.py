@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stowplan.explain.pods import Attempted, Explanation, Whereabouts, wakers
+from stowplan.explain import Attempted, Explanation, Whereabouts, wakers
 from stowplan.queue.queued import QueuedPod
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.decisions import LastDecision

@@ -15,7 +15,7 @@ from stowplan.embedded.controllers.everything import crew
 from stowplan.embedded.durable import keep_in
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
-from stowplan.extenders.build import extenders_for
+from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import Loaded, load_into

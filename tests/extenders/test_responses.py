@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.extenders.answers import (
+from stowplan.extenders.wire import (
     AnswerError,
     FilterAnswer,
     VictimsAnswer,
