@@ -12,7 +12,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.buffers import BUFFER_SIZE
-from stowplan.scheduler.probes import ProfileProbe
+from stowplan.scheduler.metrics_probe import ProfileProbe
 
 PROFILES = ("default-scheduler", "other")
 POINTS = (("Filter", "Success"), ("Bind", "Success"), ("Bind", "Error"))

@@ -87,6 +87,13 @@ _LONG: Final = exponential(0.01, 2, 20)
 
 COUNTERS: Final = (
     MetricDescription(
+        "unexpected_errors_total",
+        ("source",),
+        ALPHA,
+        "Exceptions that nobody expected, by where they were caught; the log has their tracebacks.",
+        prefix="stowplan_",
+    ),
+    MetricDescription(
         "schedule_attempts_total",
         ("result", "profile"),
         STABLE,

@@ -71,11 +71,13 @@ def nomination_patch(pod: Pod, nominated_node: str) -> Json | None:
 async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random.Random) -> None:
     """Write a patch of a pod's status; None is nothing to write.
 
-    Retriable errors are retried for less than half a second; the patch is idempotent. Raises the last
-    `ApiError`.
+    The pod's uid is a precondition, so that a pod created under the same name since is left alone (see
+    `is_replaced`). Retriable errors are retried for less than half a second; the patch is idempotent. Raises
+    the last `ApiError`.
     """
     if patch is None:
         return
+    patch = {"metadata": {"uid": pod.metadata.uid}, **patch}
     delay = INITIAL_BACKOFF
     for attempt in range(1, TRIES + 1):
         try:
@@ -91,7 +93,16 @@ async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random
         delay *= BACKOFF_FACTOR
 
 
+def is_replaced(error: ApiError) -> bool:
+    """Whether a write was refused because another object has the name by now."""
+    if error.is_conflict:
+        return "precondition" in error.message.lower()
+    return error.code == 422 and "metadata.uid" in error.message
+
+
 def _is_retriable(error: ApiError) -> bool:
+    if is_replaced(error):
+        return False
     if error.is_unreachable or error.reason in _RETRIED:
         return True
     return error.reason in _NAMELESS and error.code in _RETRIED.values()
