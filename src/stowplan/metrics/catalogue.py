@@ -7,14 +7,12 @@ from typing import Final, NamedTuple
 
 PREFIX: Final = "scheduler_"
 
-
 _HINTS: Final = "SchedulerQueueingHints"
 _ASYNC_PREEMPTION: Final = "SchedulerAsyncPreemption"
 _ASYNC_CALLS: Final = "SchedulerAsyncAPICalls"
 _EXTENDED: Final = "DRAExtendedResource"
 _CONDITIONS: Final = "DRADeviceBindingConditions"
 _GROUPS: Final = "GenericWorkload"
-
 
 _REQUEST: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _SIZE: Final = (64.0, 256.0, 512.0, *(float(1024 * 4**power) for power in range(8)))

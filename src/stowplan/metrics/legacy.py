@@ -29,7 +29,6 @@ _SECONDS: Final = exponential(0.001, 2, 15)
 _MICROSECONDS: Final = exponential(1000, 2, 15)
 _VICTIMS: Final = tuple(accumulate(repeat(5.0, 10)))
 
-
 _WHOLE: Final = "placing a pod, from the first look for a node to its binding,"
 _SEARCH: Final = "looking for a node"
 _FILTERING: Final = "finding the nodes that fit"

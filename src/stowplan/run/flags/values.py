@@ -25,7 +25,6 @@ _NO_LIST: Final = frozenset({"[]"})
 _SEMANTIC: Final = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.DOTALL)
 _EXTRA: Final = re.compile(r"(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?\s*")
 
-
 Settings = tuple[tuple[str, str], ...]
 """Pairs of a component, empty for the default one, and a setting, in the order given."""
 
