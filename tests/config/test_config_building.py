@@ -17,7 +17,7 @@ from stowplan.config import ConfigError, build, default_config, default_profile,
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
 from stowplan.config.types import ExtenderTLS, SchedulerConfig
-from stowplan.extenders.tls import ClientTls
+from stowplan.extenders.transport import ClientTls
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.points import Point
 from stowplan.plugins.args import NodeResourcesFitArgs

@@ -8,8 +8,8 @@ from commands import HEADER, KUBECONFIG, Called, call
 
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
+from stowplan.run.gates import OTHER_GATES
 from stowplan.run.options import reload, waiting_for_restart
-from stowplan.run.othergates import OTHER_GATES
 
 MASTER = "--master=http://127.0.0.1:1"
 Write = Callable[[str], str]

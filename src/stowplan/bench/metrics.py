@@ -22,9 +22,8 @@ from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNS
 from stowplan.framework.gates import DEFAULT_GATES
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS
-from stowplan.metrics.description import Description
-from stowplan.metrics.queueing import PRE_ENQUEUE, SAMPLED_SHARE
+from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
+from stowplan.metrics.scheduling import PRE_ENQUEUE, SAMPLED_SHARE
 from stowplan.queue.instrument import ACTIVE
 from stowplan.queue.queued import QueuedPod
 
@@ -218,7 +217,7 @@ class Maker:
         return Series(Gauge(found.full_name, found.text, found.labels, registry=self.registry))
 
     def histogram(self, name: str) -> Series[Histogram]:
-        found: Description = self._described[name]
+        found: MetricDescription = self._described[name]
         return Series(
             Histogram(found.full_name, found.text, found.labels, registry=self.registry, buckets=found.bounds)
         )

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from stowplan.explain.decisions import explain
-from stowplan.explain.tables import indented, table
+from stowplan.explain import explain, indented, table
 from stowplan.framework.decision import Decision, decide
 from stowplan.framework.errors import PluginError
 from stowplan.framework.evaluation import Evaluation
@@ -126,7 +125,7 @@ def _tallies(seen: _Seen) -> list[str]:
         )
         rows.append((family, *(f"{count:,}" if count else "-" for count in counts)))
     headings = ("recording", "scenarios", "decisions", "facts equal", "different", "not built yet")
-    return table(headings, rows, figures=range(1, len(headings)))
+    return table(headings, rows, numeric=range(1, len(headings)))
 
 
 def _facts(report: Report, family: str) -> Tally:

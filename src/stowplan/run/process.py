@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from stowplan.config.load import ConfigError
 from stowplan.election import ElectionHealth, Elector, LeaseLostError
-from stowplan.extenders.build import extenders_for
+from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients
+from stowplan.run.configuration import read_policy
 from stowplan.run.electing import set_up_election
 from stowplan.run.following import follow
 from stowplan.run.life import Life
 from stowplan.run.options import Options, reload, waiting_for_restart
-from stowplan.run.policymap import read_policy
 from stowplan.run.preparing import Prepared, prepare
 from stowplan.run.serving import Port
 from stowplan.run.starting import Launch

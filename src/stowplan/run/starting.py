@@ -10,12 +10,11 @@ from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal, LogSettings, ProcessJournal
 from stowplan.run.access import find_server
+from stowplan.run.configuration import policy_at_start
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.gates import ProcessGates, read_gates
-from stowplan.run.options import Options, options_from, with_policy
-from stowplan.run.policymap import policy_at_start
+from stowplan.run.options import Options, log_problems, log_settings, options_from, with_policy
 from stowplan.run.preparing import Prepared, prepare, write_config
-from stowplan.run.recordoptions import log_problems, log_settings
 from stowplan.run.version import version_answer
 
 OpenJournal = Callable[[LogSettings], ProcessJournal]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.explain.pods import Attempted, Explanation, Whereabouts, wakers
+from stowplan.explain import Attempted, Explanation, Whereabouts, wakers
 from stowplan.framework.decision import Record
 from stowplan.queue.queued import QueuedPod
 

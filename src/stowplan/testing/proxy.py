@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.apiserver.server import kubeconfig, self_signed
-from stowplan.serving.selfsigned import Certificate
+from stowplan.serving.certificates import Certificate
 
 _LIMIT: Final = 1 << 20
 _BUSY: Final = (
