@@ -35,6 +35,9 @@ class StoppedClock:
     def now(self) -> float:
         return STARTED + UP
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 @dataclass
 class World:

@@ -122,14 +122,14 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            began, seen = self._clock.now(), self._version
+            began, seen = self._clock.monotonic(), self._version
             try:
                 await self._follow()
             except ApiError as error:
                 await self._recover(error)
             else:
                 self._standing.granted()
-                if self._clock.now() - began >= SHORT_WATCH:
+                if self._clock.monotonic() - began >= SHORT_WATCH:
                     self._retries.reset()
                 elif self._version == seen:
                     await self._pause()

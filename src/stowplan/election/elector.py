@@ -10,7 +10,6 @@ from stowplan.clock import Clock
 from stowplan.election.announcing import Announcer
 from stowplan.election.claim import Claim, CoordinatedClaim
 from stowplan.election.locks import Lock
-from stowplan.election.observation import steady
 from stowplan.election.timing import JITTER, Timing
 from stowplan.logs import Journal
 
@@ -49,6 +48,7 @@ class Elector:
     ) -> None:
         self._lock = lock
         self._timing = timing
+        self._clock = clock
         self._rng = rng
         self._journal = Journal() if journal is None else journal
         self._claim = (CoordinatedClaim if coordinated else Claim)(lock, timing, clock, self._journal)
@@ -88,7 +88,10 @@ class Elector:
         """What is wrong if we should have stopped leading so many seconds ago and have not; else nothing."""
         if not self._is_leading or not self._claim.is_ours:
             return ""
-        if steady() - self._claim.observed.at > self._timing.lease_duration.seconds + tolerance:
+        if (
+            self._clock.monotonic() - self._claim.observed.at
+            > self._timing.lease_duration.seconds + tolerance
+        ):
             return f"failed election to renew leadership on lease {self.name}"
         return ""
 
@@ -140,25 +143,27 @@ class Elector:
     def _pause(self) -> float:
         """Until the next attempt: by chance, lest all candidates come at once; not past the lease's end."""
         pause = self._timing.retry_period.seconds * (1 + JITTER * self._rng.random())
-        left = self._claim.observed.expires_in(steady())
+        left = self._claim.observed.expires_in(self._clock.monotonic())
         return left if 0 < left < pause else pause
 
     async def _renew(self) -> bool:
-        """Try to renew until it works or time is up: by the settings, or because the lease has run out."""
+        """Try to renew until it works or time is up: by the settings, or because the lease has run out.
+
+        A lease that ran out before this began, as on a machine that was suspended, is tried for once.
+        """
         tenure, period = self._claim.tenure, self._timing.retry_period.seconds
         if tenure is None:
             return False
-        begun = tick = steady()
-        deadline = min(begun + self._timing.renew_deadline.seconds, tenure.end)
-        if deadline <= begun:
-            return False
+        begun = tick = self._clock.monotonic()
+        left = min(self._timing.renew_deadline.seconds, tenure.end - begun)
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(left if left > 0 else self._timing.request_timeout.seconds):
                 while not await self._claim.attempt():
                     if not tenure.is_valid:
                         return False
-                    tick = max(tick + period, begun + (steady() - begun) // period * period)
-                    await asyncio.sleep(max(tick - steady(), 0))
+                    now = self._clock.monotonic()
+                    tick = max(tick + period, begun + (now - begun) // period * period)
+                    await asyncio.sleep(max(tick - now, 0))
                 return True
         return False
 

@@ -44,14 +44,16 @@ class Aggregation:
         series = self._series.get(key) if self._series else None
         if series is not None:
             series.count += 1
-            series.last = event.time
+            series.last, series.observed = event.time, event.observed
             self._series.move_to_end(key)
             return None
         recent = self._once.get(key.reason)
         if recent is None:
             recent = self._once[key.reason] = _Recent(self._kept)
         first = recent.take_or_put(key, event)
-        return event if first is None else self._begin_series(key, Series(first, 2, event.time))
+        return (
+            event if first is None else self._begin_series(key, Series(first, 2, event.time, event.observed))
+        )
 
     def end_quiet(self, now: float) -> list[Series]:
         """Forget what is over, and give back the series among it: their last counts have to be written."""
@@ -60,7 +62,7 @@ class Aggregation:
             recent.forget_before(oldest)
             if not len(recent):
                 del self._once[reason]
-        over = [series for series in self._series.values() if series.last < oldest]
+        over = [series for series in self._series.values() if series.observed < oldest]
         for series in over:
             del self._series[series.event.key]
         return over
@@ -99,5 +101,5 @@ class _Recent:
         return None
 
     def forget_before(self, oldest: float) -> None:
-        self._young = {key: event for key, event in self._young.items() if event.time >= oldest}
-        self._old = {key: event for key, event in self._old.items() if event.time >= oldest}
+        self._young = {key: event for key, event in self._young.items() if event.observed >= oldest}
+        self._old = {key: event for key, event in self._old.items() if event.observed >= oldest}

@@ -44,7 +44,8 @@ class Key(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened to a pod. It holds texts only, not the pod, so that it can be kept for long.
 
-    `namespace` is where it is written. Of events that are the same the note stays the first one's.
+    `namespace` is where it is written. Of events that are the same the note stays the first one's. `time` is
+    the date that is written, `observed` the monotonic time that decides when the event is forgotten.
     """
 
     key: Key
@@ -53,6 +54,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     note: str
     instance: str
     time: float
+    observed: float
 
     def body(self) -> Json:
         key = self.key
@@ -82,11 +84,15 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Series(msgspec.Struct, gc=False):
-    """The same event again and again: the first one, how many there were, and when the last was."""
+    """The same event again and again: the first one, how many there were, and when the last was.
+
+    `last` is its date, `observed` its monotonic time.
+    """
 
     event: Event
     count: int
     last: float
+    observed: float
 
     def patch(self) -> Json:
         return {"series": self._data()}
@@ -97,7 +103,7 @@ class Series(msgspec.Struct, gc=False):
 
     def snapshot(self) -> "Series":
         """As it is now; the series goes on."""
-        return Series(self.event, self.count, self.last)
+        return Series(self.event, self.count, self.last, self.observed)
 
     def _data(self) -> Json:
         return {"count": self.count, "lastObservedTime": micro_timestamp(self.last)}

@@ -10,6 +10,7 @@ from stowplan.api.catalogue import EVENTS
 from stowplan.api.pod import Pod
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
+from stowplan.api.timestamps import next_nanosecond
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.reporting.aggregation import KEPT, QUIET, Aggregation
@@ -143,14 +144,14 @@ class EventRecorder:
         meta = pod.metadata
         namespace = meta.namespace
         key = Key(meta.uid, meta.resource_version, meta.name, namespace, reason, action, type, controller)
-        self._last_nanosecond = nanosecond = max(int(time * 1e9), self._last_nanosecond + 1)
+        self._last_nanosecond = nanosecond = next_nanosecond(time, self._last_nanosecond)
         name = f"{meta.name}.{nanosecond:x}"
         if len(name) > LONGEST_NAME:
             name = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         if len(note) > SHORT:
             note = cut(note)
         instance = f"{controller}-{self._hostname}"
-        return Event(key, namespace or DEFAULT_NAMESPACE, name, note, instance, time)
+        return Event(key, namespace or DEFAULT_NAMESPACE, name, note, instance, time, self._clock.monotonic())
 
     async def _must_retry(self, wanted: Event | Series) -> bool:
         """Write an event or how far a series has come. True if that may work later."""
@@ -201,12 +202,12 @@ class EventRecorder:
 
     async def _check(self) -> None:
         """End series that have gone quiet, and now and then refresh the others."""
-        began = self._clock.now()
+        began = self._clock.monotonic()
         number = 0
         while True:
             number += 1
-            await asyncio.sleep(max(began + number * CHECK_EVERY - self._clock.now(), 0))
-            for series in self._aggregation.end_quiet(self._clock.now()):
+            await asyncio.sleep(max(began + number * CHECK_EVERY - self._clock.monotonic(), 0))
+            for series in self._aggregation.end_quiet(self._clock.monotonic()):
                 if await self._must_retry(series):
                     self._aggregation.resume(series)
             if number % REFRESH_EVERY == 0:

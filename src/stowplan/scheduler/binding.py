@@ -242,9 +242,9 @@ class BindingCycle:
                 feasibleNodes=chosen.feasible,
             )
         note = f"Successfully assigned {queued.key} to {chosen.node}"
-        name, now, first = chosen.profile.name, context.clock.now(), queued.first_attempt
-        context.recorder.event(queued.pod.pod, NORMAL, "Scheduled", "Binding", note, name, now)
-        waited = None if first is None else now - first
+        name, first = chosen.profile.name, queued.first_attempt
+        context.recorder.event(queued.pod.pod, NORMAL, "Scheduled", "Binding", note, name)
+        waited = None if first is None else context.clock.monotonic() - first
         took = context.timer() - chosen.began
         context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
         context.decisions.update(queued.uid, "bound", note)

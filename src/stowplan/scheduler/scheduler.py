@@ -74,7 +74,7 @@ class Scheduler:
         self.settings = settings
         gates = settings.gates
         journal = Journal() if journal is None else journal
-        timer = clock.now if timer is None else timer
+        timer = clock.monotonic if timer is None else timer
         table = ClusterTable()
         metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
@@ -273,7 +273,7 @@ class Scheduler:
         """Whole seconds are when backoffs end."""
         clock = self.context.clock
         while True:
-            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.now() % FLUSH_BACKOFF_EVERY)
+            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.monotonic() % FLUSH_BACKOFF_EVERY)
             self.context.queue.flush_backoff()
             self._woken.set()
 

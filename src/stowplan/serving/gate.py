@@ -47,7 +47,7 @@ class Gate:
         self._journal = journal
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        began = self._clock.now()
+        began = self._clock.monotonic()
         if self._authorizer.always_allows(request.path):
             response = await self._admit(request)
         elif self._under_way >= self._most_requests:
@@ -59,12 +59,12 @@ class Gate:
             finally:
                 self._under_way -= 1
         if self._journal.shows(_LOGGED_AT):
-            self._log(request, response, self._clock.now() - began)
+            self._log(request, response, self._clock.monotonic() - began)
         return response
 
     async def _admit(self, request: web.Request) -> web.StreamResponse:
         path, verb = request.path, request.method.lower()
-        now, observer = self._clock.now, self._observer
+        now, observer = self._clock.monotonic, self._observer
         began = now()
         try:
             user = await self._authenticator.user(request)

@@ -28,12 +28,12 @@ class Remembered(Generic[T]):
     def holds(self, key: bytes) -> bool:
         """Whether there is an answer that is still good."""
         known = self._answers.get(key)
-        return known is not None and self._clock.now() < known[0]
+        return known is not None and self._clock.monotonic() < known[0]
 
     async def get(self, key: bytes, ask: Callable[[], Awaitable[T]], seconds: Callable[[T], float]) -> T:
         """The answer remembered for a key, else that of `ask`; `seconds` says how long to keep that one."""
         known = self._answers.get(key)
-        if known is not None and self._clock.now() < known[0]:
+        if known is not None and self._clock.monotonic() < known[0]:
             self._answers.move_to_end(key)
             return known[1]
         task = self._asking.get(key)
@@ -48,7 +48,7 @@ class Remembered(Generic[T]):
         lasting = seconds(answer)
         self._answers.pop(key, None)
         if lasting > 0:
-            self._answers[key] = (self._clock.now() + lasting, answer)
+            self._answers[key] = (self._clock.monotonic() + lasting, answer)
             if len(self._answers) > self._capacity:
                 self._answers.popitem(last=False)
         return answer

@@ -79,7 +79,7 @@ class Reviewer:
         return await self._send(resource, body)
 
     async def _send(self, resource: Resource, body: Json) -> Json:
-        began, code = self._clock.now(), "<error>"
+        began, code = self._clock.monotonic(), "<error>"
         try:
             answer = await self._writer.create(resource, body)
             code = "201"
@@ -88,7 +88,7 @@ class Reviewer:
             code = str(error.code) if error.code else code
             raise
         finally:
-            self._answered(code, self._clock.now() - began)
+            self._answered(code, self._clock.monotonic() - began)
 
 
 def _may_pass(error: ApiError) -> bool:

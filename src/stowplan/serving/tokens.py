@@ -42,7 +42,7 @@ class TokenReviews:
     async def owner(self, token: str) -> User:
         """Raises `CredentialsError` if it is nobody's, or nobody can say."""
         key = hashlib.sha256(token.encode()).digest()
-        hit, began = self._known.holds(key), self._clock.now()
+        hit, began = self._known.holds(key), self._clock.monotonic()
         self._observer.fetching("blocked", 0 if hit else 1)
         try:
             owner = await self._known.get(key, lambda: self._fetch(token), lambda _: self._ttl)
@@ -50,7 +50,7 @@ class TokenReviews:
             raise CredentialsError(f"Failed to make webhook authenticator request: {error}") from None
         finally:
             self._observer.fetching("blocked", 0 if hit else -1)
-            self._observer.looked_up(hit, self._clock.now() - began)
+            self._observer.looked_up(hit, self._clock.monotonic() - began)
         if owner is None:
             raise CredentialsError("invalid bearer token")
         return owner

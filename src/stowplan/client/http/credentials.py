@@ -76,7 +76,7 @@ class TokenFile:
         self._read_at = float("-inf")
 
     def header(self) -> str | None:
-        return None if self._clock.now() - self._read_at >= REREAD_SECONDS else self._value
+        return None if self._clock.monotonic() - self._read_at >= REREAD_SECONDS else self._value
 
     async def renew(self) -> None:
         try:
@@ -88,7 +88,7 @@ class TokenFile:
             if not self._value:
                 problem = error.strerror if isinstance(error, OSError) else str(error)
                 raise CredentialsError(f"token file {self._path}: {problem}") from None
-        self._read_at = self._clock.now()
+        self._read_at = self._clock.monotonic()
 
     def refused(self, used: str) -> bool:
         if used == self._value:

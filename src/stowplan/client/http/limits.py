@@ -22,13 +22,13 @@ class RateLimit:
         self._qps = qps or _UNSET_QPS
         self._burst = float(burst or _UNSET_BURST)
         self._tokens = self._burst
-        self._filled = clock.now()
+        self._filled = clock.monotonic()
 
     def reserve(self) -> float:
         """Take one token; gives the seconds to wait until it is there."""
         if self._qps < 0:
             return 0.0
-        now = self._clock.now()
+        now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._qps)
         self._filled = now
         self._tokens -= 1

@@ -31,7 +31,7 @@ class Registrar:
         self.latest = -inf
         """When the last birth certificate was made out."""
         self._stamp = ""
-        self._next_stamp = -inf
+        self._since = self._next_stamp = -inf
 
     def go_on_from(self, version: int) -> None:
         """Give out other uids and names than in the life that ended at a version, also with the same seed."""
@@ -43,11 +43,12 @@ class Registrar:
     def stamp(self) -> str:
         """The current time as objects carry it, written out once a second."""
         now = self._clock.now()
-        return self._stamp if now < self._next_stamp else self._stamp_of(now)
+        return self._stamp if self._since <= now < self._next_stamp else self._stamp_of(now)
 
     def _stamp_of(self, now: float) -> str:
         self._stamp = timestamp(now)
-        self._next_stamp = now // 1 + 1
+        self._since = now // 1
+        self._next_stamp = self._since + 1
         return self._stamp
 
     def birth_certificate(self, resource: Resource, metadata: Json, key: Key) -> Json:
@@ -68,7 +69,9 @@ class Registrar:
         if resource.generation:
             born["generation"] = 1
         self.latest = now = self._clock.now()
-        born["creationTimestamp"] = self._stamp if now < self._next_stamp else self._stamp_of(now)
+        born["creationTimestamp"] = (
+            self._stamp if self._since <= now < self._next_stamp else self._stamp_of(now)
+        )
         return born
 
     def name(self, base: str) -> str:
