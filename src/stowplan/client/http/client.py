@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,6 +23,7 @@ from stowplan.api.requests import (
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
 from stowplan.client.http import failures
+from stowplan.client.http.availability import ServerAvailability
 from stowplan.client.http.bodies import body_of, deletion_body, place_of
 from stowplan.client.http.decoding import Decoding, Page
 from stowplan.client.http.dialing import CONNECT_SECONDS
@@ -57,6 +58,10 @@ class HttpClient(Client):
     Requests that are refused for the moment are sent again, and so are those that only read. Of writes whose
     answer was lost only those are that come to the same when they are done twice: binding, and patches of
     maps. `streams`: whether first pictures come through a watch. `observer` is told of every request.
+
+    Clients of one server share its `availability`. A `patient` client holds requests while the server is
+    gone, those that have not been sent or may be sent again, and sends them when it is back: writes only if
+    `may_repeat` says so then.
     """
 
     def __init__(
@@ -75,6 +80,9 @@ class HttpClient(Client):
         timeout: Duration | None = None,
         environ: Mapping[str, str] = os.environ,
         observer: Observer | None = None,
+        availability: ServerAvailability | None = None,
+        patient: bool = False,
+        may_repeat: Callable[[], bool] = lambda: True,
     ) -> None:
         self.streams = streams
         self._rng = rng
@@ -93,6 +101,9 @@ class HttpClient(Client):
             connect_seconds=connect_seconds,
             announced="" if timeout is None else str(timeout),
             observer=observer,
+            availability=availability or ServerAvailability(rng, name=str(server.address)),
+            patient=patient,
+            may_repeat=may_repeat,
         )
         self._decodings: dict[tuple[Resource, type[Object]], Decoding[Any]] = {}
 
@@ -105,6 +116,18 @@ class HttpClient(Client):
     def close(self) -> None:
         """Close all connections; what is under way fails."""
         self._transport.close()
+
+    # Whether there is a server
+
+    @property
+    def availability(self) -> ServerAvailability:
+        return self._transport.availability
+
+    async def is_reachable(self) -> bool:
+        return await self._transport.availability.check()
+
+    async def pause(self, seconds: float) -> None:
+        await self._transport.availability.pause(seconds)
 
     # Reading
 

@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, lost: Callable[["Connection"], None]) -> None:
         self._lost = lost
+        self._now = asyncio.get_running_loop().time
         self._transport: Link | None = None
         self._part = _Part.NOTHING
         self._answer: asyncio.Future[Answer] | None = None
@@ -89,6 +90,8 @@ class Connection(asyncio.Protocol):
         """When whoever waits for the answer has waited long enough, or nobody needs the connection."""
         self.overdue = "context deadline exceeded (no answer in time)"
         """What went wrong if that time comes."""
+        self.heard = self._now()
+        """When the last byte came, by the loop's time."""
         self.is_last = False
         """Whether it closes after the answer that is under way."""
 
@@ -98,10 +101,6 @@ class Connection(asyncio.Protocol):
         return (
             self._part is _Part.NOTHING and self._transport is not None and not self._transport.is_closing()
         )
-
-    @property
-    def is_busy(self) -> bool:
-        return self._part is not _Part.NOTHING
 
     def send(self, message: bytes, stream: Stream | None = None) -> asyncio.Future[Answer]:
         """Send a request. With a stream, the body of a good answer goes there."""
@@ -136,6 +135,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(Link, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.heard = self._now()
         try:
             if self._part is _Part.HEAD:
                 self._take_head(data)

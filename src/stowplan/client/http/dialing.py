@@ -23,7 +23,12 @@ CONNECT_SECONDS: Final = 30.0
 _NEXT_ADDRESS: Final = 0.25
 """Seconds until a name's next address is tried beside the first."""
 
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+_KEEPALIVE: Final = (
+    ("TCP_KEEPIDLE", 15),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
 
 
 class DialError(Exception):
@@ -45,6 +50,7 @@ class Dialer:
         self._tls = tls
         self._seconds = seconds
         self._proxy = _proxy(proxy) if proxy else None
+        self._under_way: dict[asyncio.Timeout, float] = {}
 
     @property
     def target_prefix(self) -> str:
@@ -62,10 +68,14 @@ class Dialer:
         """A new connection. Raises DialError."""
         where = self._target if self._proxy is None else self._proxy
         try:
-            async with asyncio.timeout(self._seconds):
-                return await self._connect(lost)
+            async with asyncio.timeout(self._seconds) as limit:
+                self._under_way[limit] = asyncio.get_running_loop().time()
+                try:
+                    return await self._connect(lost)
+                finally:
+                    was_cut = self._under_way.pop(limit, None) is None
         except TimeoutError:
-            raise DialError(f"dial tcp {where.host_and_port}: i/o timeout", again=False) from None
+            raise DialError(f"dial tcp {where.host_and_port}: i/o timeout", again=was_cut) from None
         except ssl.SSLCertVerificationError as error:
             raise DialError(f"tls: failed to verify certificate: {error.verify_message}") from None
         except ssl.SSLError as error:
@@ -80,6 +90,15 @@ class Dialer:
             raise DialError(f"proxyconnect tcp: {error}") from None
         except AccessError as error:
             raise DialError(str(error)) from None
+
+    def cut_short(self, before: float) -> None:
+        """Give up attempts begun before a time: a system that repeats its first packet ever more rarely
+        may take long to notice that the server is back. Whoever made them may try again at once.
+        """
+        for limit, began in list(self._under_way.items()):
+            if began < before:
+                del self._under_way[limit]
+                limit.reschedule(asyncio.get_running_loop().time())
 
     async def _connect(self, lost: Callable[[Connection], None]) -> Connection:
         connection = Connection(lost)
@@ -180,7 +199,7 @@ async def _open(
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the system notice within a minute that the other side is gone without a word."""
+    """Let the system notice within half a minute that the other side is gone without a word."""
     found: socket.socket | None = transport.get_extra_info("socket")
     if found is None:
         return
