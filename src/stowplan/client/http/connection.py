@@ -121,9 +121,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def abort(self, problem: str = "the request was given up") -> None:
-        """End it at once, whatever is under way."""
+    def abort(self, problem: str = "the request was given up", *, is_stream_over: bool = False) -> None:
+        """End it at once, whatever is under way. For a stream that may be the end, or a problem."""
         transport, self._transport = self._transport, None
+        if is_stream_over and self._stream is not None and self._answer is None:
+            stream, self._stream = self._stream, None
+            stream.end("")
         self._fail(problem)
         if transport is not None:
             transport.abort()

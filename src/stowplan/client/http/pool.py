@@ -84,11 +84,14 @@ class Pool:
         return bool(self._streams) or self._open > len(self._idle)
 
     def end_silent(self, since: float) -> None:
-        """End connections over which nothing has come since then, and attempts to make one from before."""
+        """End connections over which nothing has come since then, and attempts to make one from before.
+
+        That is no failure of a watch: whoever follows it resumes.
+        """
         self._dialer.cut_short(since)
         for connection in [*self._all, *self._streams]:
             if connection.heard < since:
-                connection.abort(_SILENT)
+                connection.abort(_SILENT, is_stream_over=True)
 
     def retire(self) -> None:
         """Send nothing more over what exists, as when another certificate is to be shown from now on."""
