@@ -6,10 +6,9 @@ them costs decides how many pods a second it can bind.
 
 from stowplan.client.http.availability import ServerAvailability
 from stowplan.client.http.client import HttpClient
-from stowplan.client.http.incluster import in_cluster
-from stowplan.client.http.kubeconfig import default_kubeconfigs, load_kubeconfig
-from stowplan.client.http.observer import Observer
+from stowplan.client.http.kubeconfig import default_kubeconfigs, in_cluster, load_kubeconfig
 from stowplan.client.http.settings import AccessError, Address, Identity, Secret, Server, Trust
+from stowplan.client.http.transport import Observer
 from stowplan.client.http.watch import HttpWatch
 
 __all__ = [

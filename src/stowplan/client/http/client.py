@@ -22,17 +22,29 @@ from stowplan.api.requests import (
 )
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
-from stowplan.client.http import failures
+from stowplan.client.http import errors
 from stowplan.client.http.availability import ServerAvailability
-from stowplan.client.http.bodies import body_of, deletion_body, place_of
-from stowplan.client.http.decoding import Decoding, Page
-from stowplan.client.http.dialing import CONNECT_SECONDS
-from stowplan.client.http.limits import DEFAULT_BURST, DEFAULT_QPS, RateLimit
-from stowplan.client.http.observer import Observer
-from stowplan.client.http.paths import collection_path, object_path, with_query
+from stowplan.client.http.decoder import Decoding, Page
+from stowplan.client.http.dialer import CONNECT_SECONDS
 from stowplan.client.http.pool import MOST_CONNECTIONS
+from stowplan.client.http.requests import (
+    body_of,
+    collection_path,
+    deletion_body,
+    object_path,
+    place_of,
+    with_query,
+)
 from stowplan.client.http.settings import Server
-from stowplan.client.http.transport import ANSWER_SECONDS, JSON, Transport
+from stowplan.client.http.transport import (
+    ANSWER_SECONDS,
+    DEFAULT_BURST,
+    DEFAULT_QPS,
+    JSON,
+    Observer,
+    RateLimit,
+    Transport,
+)
 from stowplan.client.http.watch import HttpWatch
 from stowplan.client.interface import ANY_VERSION, Body, Client, Listing
 from stowplan.clock import Clock
@@ -242,14 +254,14 @@ class HttpClient(Client):
         try:
             return msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise failures.unreadable(method, self._transport.url(path), error) from None
+            raise errors.unreadable(method, self._transport.url(path), error) from None
 
     async def _page(self, decoding: Decoding[T], path: str) -> Page[T]:
         text = await self._transport.request("GET", path, once=True)
         try:
             return decoding.page(text)
         except msgspec.MsgspecError as error:
-            raise failures.unreadable("GET", self._transport.url(path), error) from None
+            raise errors.unreadable("GET", self._transport.url(path), error) from None
 
     def _decoding(self, resource: Resource, cls: type[T]) -> Decoding[T]:
         found = self._decodings.get((resource, cls))

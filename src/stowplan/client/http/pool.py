@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stowplan.client.http.connection import Answer, Connection, LostError, Stream
-from stowplan.client.http.dialing import Dialer
+from stowplan.client.http.dialer import Dialer
 
 MOST_CONNECTIONS: Final = 32
 IDLE_SECONDS: Final = 30.0

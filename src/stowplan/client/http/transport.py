@@ -1,26 +1,93 @@
-"""Requests to one server: limited in their rate, with credentials, tried again where that does no harm."""
+"""Requests to one server: limited in their rate, with credentials, sent again where that does no harm."""
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from stowplan.api import status
 from stowplan.api.status import ApiError
-from stowplan.client.http import failures
+from stowplan.client.http import errors
 from stowplan.client.http.availability import ProbeError, ServerAvailability
 from stowplan.client.http.connection import Answer, Connection, LostError, Stream
-from stowplan.client.http.credentials import Credentials, credentials_for
-from stowplan.client.http.dialing import CONNECT_SECONDS, Dialer, DialError
-from stowplan.client.http.limits import RateLimit
-from stowplan.client.http.observer import LOST, Observer
-from stowplan.client.http.paths import with_timeout
+from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
+from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
 from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
-from stowplan.client.http.proxies import proxy_for
+from stowplan.client.http.requests import with_timeout
 from stowplan.client.http.settings import Server
 from stowplan.client.http.tls import Tls
-from stowplan.client.http.tokens import CredentialsError
 from stowplan.client.reflector import Retries
 from stowplan.clock import Clock
+
+LOST = 0
+"""The status of an answer that did not come."""
+
+
+class Observer(Protocol):
+    """Is told of requests to one server. This is on the way of every write, so it has to be cheap."""
+
+    @property
+    def timer(self) -> Callable[[], float]:
+        """Seconds that pass."""
+        ...
+
+    def answered(self, method: str, status: int, held: float, size: int, again: bool) -> None:
+        """A request with a body of so many bytes, held back for so long, was answered or `LOST`.
+
+        `again`: it had been sent before.
+        """
+        ...
+
+    def ended(self, method: str, seconds: float, size: int) -> None:
+        """Whoever wanted something has his last answer, of so many bytes, however many tries it took."""
+        ...
+
+    def streaming(self, status: int) -> None:
+        """A watch was begun, refused or `LOST`."""
+        ...
+
+
+DEFAULT_QPS: Final = 50.0
+DEFAULT_BURST: Final = 100
+_UNSET_QPS: Final = 5.0
+_UNSET_BURST: Final = 10
+
+
+class RateLimit:
+    """`burst` requests at once, then `qps` a second, in the order they were asked for.
+
+    As in a scheduler's configuration, 0 stands for 5 a second (and 10 at once), and a negative rate for none.
+    """
+
+    def __init__(self, clock: Clock, qps: float = DEFAULT_QPS, burst: int = DEFAULT_BURST) -> None:
+        self._clock = clock
+        self._qps = qps or _UNSET_QPS
+        self._burst = float(burst or _UNSET_BURST)
+        self._tokens = self._burst
+        self._filled = clock.monotonic()
+
+    def reserve(self) -> float:
+        """Take one token; gives the seconds to wait until it is there."""
+        if self._qps < 0:
+            return 0.0
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._qps)
+        self._filled = now
+        self._tokens -= 1
+        return 0.0 if self._tokens >= 0 else -self._tokens / self._qps
+
+    def give_back(self) -> None:
+        """Return a token that was not used after all."""
+        self._tokens += 1
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a reserved token; who gives up returns it."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.give_back()
+            raise
+
 
 ANSWER_SECONDS: Final = 75.0
 """A server gives up after a minute itself, and says so."""
@@ -213,9 +280,9 @@ class Transport:
                     continue
                 if not await _may_repeat_lost(harmless, lost, tries):
                     self._tell_end(method, began, b"")
-                    raise failures.unreachable(method, self.url(path), lost.problem) from None
+                    raise errors.unreachable(method, self.url(path), lost.problem) from None
             elif answer is not None:
-                error = failures.refused(method, answer)
+                error = errors.refused(method, answer)
                 if answer.status >= 500 and harmless and await self._held_until_back(method, once=once):
                     continue
                 hopeful = method == _GET and not once
@@ -237,7 +304,7 @@ class Transport:
             except (LostError, DialError) as lost:
                 self._tell_stream(LOST)
                 self._availability.suspect()
-                raise failures.unreachable(_GET, self.url(path), lost.problem) from None
+                raise errors.unreachable(_GET, self.url(path), lost.problem) from None
             self._tell_stream(answer.status)
             if answer.status == 200:
                 return connection
@@ -245,7 +312,7 @@ class Transport:
             if answer.status >= 500:
                 self._availability.suspect()
             if answer.status != 401 or renewed or not self._may_get_in_otherwise(used):
-                raise failures.refused(_GET, answer)
+                raise errors.refused(_GET, answer)
             renewed = True
 
     def url(self, path: str) -> str:
@@ -333,7 +400,7 @@ class Transport:
                 value = self._credentials.header() or ""
             except CredentialsError as error:
                 problem = f"getting credentials: {error}"
-                raise failures.unreachable(method, self.url(path), problem) from None
+                raise errors.unreachable(method, self.url(path), problem) from None
         if value != self._authorization:
             self._authorization = value
             self._tails.clear()

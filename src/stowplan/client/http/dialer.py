@@ -4,18 +4,208 @@ import asyncio
 import base64
 import contextlib
 import errno
+import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
-from stowplan.client.http.connection import Connection
-from stowplan.client.http.securing import TlsLink
+from stowplan.client.http.connection import LONGEST_HEAD, Connection, MalformedError, parse_head
 from stowplan.client.http.settings import AccessError, Address
 from stowplan.client.http.tls import Tls
-from stowplan.client.http.wire import LONGEST_HEAD, MalformedError, parse_head
+
+_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def proxy_for(target: Address, environ: Mapping[str, str]) -> str:
+    """The proxy for an address, "" for none. What is on this machine is never asked for through a proxy."""
+    proxy = _setting(environ, f"{target.scheme}_proxy")
+    host = target.host.rstrip(".").lower()
+    ip = _ip(host)
+    if not proxy or host == "localhost" or (ip is not None and ip.is_loopback):
+        return ""
+    rules = _setting(environ, "no_proxy").lower().split(",")
+    if any(_excludes(rule.strip(), host, ip, target.port) for rule in rules):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _setting(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _excludes(rule: str, host: str, ip: _Ip | None, port: int) -> bool:
+    """Whether an entry of NO_PROXY is about a host.
+
+    `*` is about all, `10.0.0.0/8` about addresses, `example.com` about the domain and all in it, and
+    `.example.com` only about what is in it. An entry with a port is about that port.
+    """
+    if rule in ("", "*"):
+        return rule == "*"
+    if ip is not None and "/" in rule:
+        return _in_network(ip, rule)
+    name, wanted_port = _split_port(rule)
+    if wanted_port and wanted_port != str(port):
+        return False
+    rule_ip = _ip(name)
+    if rule_ip is not None:
+        return rule_ip == ip
+    if name.startswith(("*.", ".")):
+        return host.endswith(name.removeprefix("*"))
+    return host == name or host.endswith(f".{name}")
+
+
+def _split_port(rule: str) -> tuple[str, str]:
+    if _ip(rule) is not None:
+        return rule, ""
+    name, colon, port = rule.rpartition(":")
+    return (name, port) if colon and port.isdigit() else (rule, "")
+
+
+def _in_network(ip: _Ip, rule: str) -> bool:
+    try:
+        return ip in ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        return False
+
+
+def _ip(text: str) -> _Ip | None:
+    try:
+        return ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+
+
+_PIECE: Final = 256 * 1024
+
+
+class Inner(Protocol):
+    """Who speaks through TLS."""
+
+    def connection_made(self, transport: "TlsLink", /) -> None: ...
+
+    def data_received(self, data: bytes, /) -> None: ...
+
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+
+
+class TlsLink(asyncio.Protocol):
+    """A protocol towards the socket, and a transport towards `inner` once the handshake is done."""
+
+    def __init__(self, inner: Inner, context: ssl.SSLContext, server_name: str) -> None:
+        self._inner = inner
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._transport: asyncio.Transport | None = None
+        self._shaken = False
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def ready(self) -> None:
+        """Wait for the handshake. Raises ssl.SSLError or OSError."""
+        await self._ready
+
+    # A transport for whoever speaks through it
+
+    def write(self, data: bytes) -> None:
+        written = self._tls.write(data)
+        while written < len(data):
+            written += self._tls.write(memoryview(data)[written:])
+        self._flush()
+
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._transport is None:
+            return
+        try:
+            self._tls.unwrap()
+        except ssl.SSLError:
+            self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    # A protocol for the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._shake()
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        if not self._shaken:
+            self._shake()
+            if not self._shaken:
+                return
+        try:
+            while self._incoming.pending or self._tls.pending():
+                text = self._tls.read(_PIECE)
+                if not text:
+                    self.close()
+                    return
+                self._inner.data_received(text)
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._end(error)
+            return
+        self._flush()
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._shaken:
+            self._inner.connection_lost(exc)
+        elif not self._ready.done():
+            self._ready.set_exception(exc or ConnectionResetError("EOF"))
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._flush()
+            self._end(error)
+            return
+        self._shaken = True
+        self._flush()
+        self._inner.connection_made(self)
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def _end(self, error: ssl.SSLError) -> None:
+        if not self._shaken and not self._ready.done():
+            self._ready.set_exception(error)
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        if self._shaken:
+            self._inner.connection_lost(error)
+            self._shaken = False
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._transport is not None:
+            self._transport.write(self._outgoing.read())
+
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
