@@ -11,7 +11,7 @@ from stowplan.bench.metrics import measure_metrics
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.benchdurable import durable_command
-from stowplan.cli.benchhttp import http_command
+from stowplan.cli.benchhttp import http_client_command, http_command
 from stowplan.cli.benchoptions import AT_LEAST_ONE, JSON, NOT_NEGATIVE, echo_json
 from stowplan.cli.benchscheduler import churn_command, loop_command, preemption_command, soak_command
 from stowplan.cli.benchserver import apiserver_command
@@ -118,6 +118,7 @@ def metrics_command(pods: int, as_json: bool) -> None:
 
 for command in (
     apiserver_command,
+    http_client_command,
     http_command,
     durable_command,
     loop_command,
