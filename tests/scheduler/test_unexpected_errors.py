@@ -158,6 +158,9 @@ def test_a_preemption_that_fails_leaves_its_preemptor_in_the_queue(monkeypatch: 
         failing(monkeypatch, Preemption, "_clear_nominations")
         await world.add_pod("high", priority=10)
         await world.settle(60)
+        assert world.pod("low")["metadata"]["deletionTimestamp"]
+        world.delete_pod("low")
+        await world.settle(5)
         assert world.node_of("high") == "n"
 
     world = live(story)

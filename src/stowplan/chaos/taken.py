@@ -81,8 +81,8 @@ class Taken:
 
 
 def _is_binding() -> bool:
-    """Whether any pod is being bound that needs time for it: each has a task beside the one for all."""
-    return sum(task.get_name() == "binding" for task in asyncio.all_tasks()) > 1
+    """Whether any pod is being bound that needs time for it: each has a task of its own."""
+    return any(task.get_name() == "binding" for task in asyncio.all_tasks())
 
 
 def _claim_behind(obj: Object) -> str:

@@ -30,7 +30,7 @@ _SUBJECTS: Final = ("queued", "assignment", "cycle", "info", "pod")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the loop: the task at work, the innermost function of ours, the pod and the plugin."""
+    """Who holds the loop: the task at work, the innermost function, the pod and the plugin."""
 
     activity: str = ""
     where: str = ""
@@ -196,13 +196,15 @@ class LoopWatchdog:
 
 def holder_of(frame: FrameType) -> Holder:
     """Who is at work in a stack of calls."""
-    ours = [one for one in _callers(frame) if one.f_globals.get("__name__", "").startswith(_PACKAGE)]
-    ours = [one for one in ours if one.f_globals["__name__"] != __name__]
-    if not ours:
-        return Holder(activity=frame.f_code.co_qualname)
-    innermost = ours[0]
-    where = f"{innermost.f_globals['__name__']}.{innermost.f_code.co_qualname}:{innermost.f_lineno}"
-    return Holder(ours[-1].f_code.co_qualname, where, _pod_of(ours), _plugin_of(ours))
+    frames = list(_callers(frame))
+    ours = [one for one in frames if _module(one).startswith(_PACKAGE) and _module(one) != __name__]
+    where = f"{_module(frame)}.{frame.f_code.co_qualname}:{frame.f_lineno}"
+    activity = ours[-1].f_code.co_qualname if ours else frame.f_code.co_qualname
+    return Holder(activity, where, _pod_of(frames), _plugin_of(frames))
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

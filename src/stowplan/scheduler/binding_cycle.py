@@ -360,7 +360,7 @@ class BindingCycle:
         """
         if len(self._workers) < WORKERS:
             self._called = True
-            worker = self._context.tasks.start(self._work(), "binding")
+            worker = self._context.tasks.start(self._work(), "binding worker")
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
 
