@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from yarl import URL
 
-from stowplan.client.http import proxies
+from stowplan.client.http import dialer
 from stowplan.client.http.settings import Address
 
 
 def proxy_for(url: URL, environ: Mapping[str, str]) -> str | None:
     """The proxy for an address, None for none."""
     target = Address(url.scheme, url.host or "", url.port or 0)
-    return proxies.proxy_for(target, environ) or None
+    return dialer.proxy_for(target, environ) or None

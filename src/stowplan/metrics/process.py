@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -93,6 +93,11 @@ class ProcessMetrics:
         status = self._families.read_gauge("leader_election_master_status")
         status.read_series_from(lambda: {(name,): int(leads())})
         self._slow_paths = (name, slow_paths)
+
+    def watch_servers(self, reachable: Callable[[], Mapping[str, bool]]) -> None:
+        """Whom to ask which API servers can be reached, by their addresses."""
+        gauge = self._families.read_gauge("apiserver_reachable")
+        gauge.read_series_from(lambda: {(server,): int(there) for server, there in reachable().items()})
 
     def text(self) -> bytes:
         """Everything in Prometheus's text format."""

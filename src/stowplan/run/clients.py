@@ -105,6 +105,10 @@ class Clients:
             )
         return self._servers[address]
 
+    def reachable(self) -> dict[str, bool]:
+        """Which servers can be reached, by their addresses."""
+        return {address: one.is_reachable for address, one in self._servers.items()}
+
     def _made(
         self,
         server: Server,

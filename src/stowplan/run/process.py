@@ -95,6 +95,7 @@ class Process:
             self.journal,
             streams=self.options.gates.on("WatchListClient"),
         )
+        self.metrics.watch_servers(self._clients.reachable)
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._life: Life | None = None
