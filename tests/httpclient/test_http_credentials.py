@@ -39,6 +39,9 @@ class Clock:
     def now(self) -> float:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 def authorizations(server: NastyServer) -> list[str]:
     found = [request.partition(b"Authorization: ")[2].partition(b"\r\n")[0] for request in server.requests]

@@ -23,7 +23,7 @@ def event(time: float = 0.0, **fields: Any) -> Event:
     }
     name, note = fields.pop("name", f"p.{time}"), fields.pop("note", "no")
     key = EventKey(**{**known, **fields})
-    return Event(key, namespace="d", name=name, note=note, instance="mine-vm", time=time)
+    return Event(key, namespace="d", name=name, note=note, instance="mine-vm", time=time, observed=time)
 
 
 def count(written: Event | EventSeries | None) -> int | None:
@@ -34,8 +34,8 @@ def test_the_second_makes_a_series_of_the_first_and_further_ones_are_counted() -
     aggregation = EventCorrelator()
     seen = [aggregation.observe(event(time, note=f"note {time}")) for time in (1.0, 2.0, 3.0, 4.0)]
     assert list(map(count, seen)) == [1, 2, None, None]
-    assert seen[1] == EventSeries(event(1.0, note="note 1.0"), 2, 2.0)
-    assert aggregation.series == [EventSeries(event(1.0, note="note 1.0"), 4, 4.0)]
+    assert seen[1] == EventSeries(event(1.0, note="note 1.0"), 2, 2.0, 2.0)
+    assert aggregation.series == [EventSeries(event(1.0, note="note 1.0"), 4, 4.0, 4.0)]
 
 
 def test_everything_but_the_note_and_the_time_makes_an_event_another_one() -> None:

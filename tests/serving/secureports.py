@@ -46,6 +46,9 @@ class Clock:
     def now(self) -> float:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 @functools.cache
 def _recorded_reviews() -> dict[str, Json]:

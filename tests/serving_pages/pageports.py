@@ -34,6 +34,9 @@ class StoppedClock:
     def now(self) -> float:
         return STARTED + UP
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 @dataclass
 class World:

@@ -116,6 +116,15 @@ def micro_timestamp(seconds: float) -> str:
     return f"{_second_text(second)}.{str(fraction).zfill(6)}Z"
 
 
+def next_nanosecond(time: float, last: int) -> int:
+    """A date in nanoseconds for the name of an event, another one than the last.
+
+    Events of one moment are numbered on from it. A wall clock that was set back further is followed.
+    """
+    nanosecond = int(time * 1e9)
+    return last + 1 if 0 <= last - nanosecond < 1_000_000_000 else nanosecond
+
+
 def seconds_of(text: str) -> float:
     """The time written as `text`, in seconds since the epoch. Raises ValueError naming the text."""
     try:

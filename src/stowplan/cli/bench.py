@@ -10,6 +10,7 @@ from stowplan.bench import apiserver as apiserver_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
 from stowplan.bench import http as http_bench
+from stowplan.bench import httpclient
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import soak as soak_bench
 from stowplan.bench import table as table_bench
@@ -17,6 +18,7 @@ from stowplan.bench.apiserver import ServerRun
 from stowplan.bench.durable import DurableRun
 from stowplan.bench.engine import EngineRun
 from stowplan.bench.http import BenchError, HttpRun
+from stowplan.bench.httpclient import ClientRun
 from stowplan.bench.loop import LoopFigures, LoopRun
 from stowplan.bench.metrics import measure_metrics
 from stowplan.bench.preemption import PreemptionRun, measure_decisions, measure_scheduler
@@ -312,6 +314,32 @@ def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command:
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("http-client")
+@click.option("--pods", type=AT_LEAST_ONE, default=3000, show_default=True, help="Pods to create and bind.")
+@click.option(
+    "--at-once", type=AT_LEAST_ONE, default=16, show_default=True, help="Requests at the same time."
+)
+@JSON
+def http_client_command(pods: int, at_once: int, as_json: bool) -> None:
+    """Measure what a request costs the client over HTTPS: ours, and aiohttp for comparison.
+
+    The API server runs in a process of its own, so what is counted is the CPU of the client: building the
+    request, TLS, the event loop, reading the answer. Both clients encode and decode with the same code; ours
+    limits rates and sends again besides.
+    """
+    run = ClientRun(pods, at_once)
+    found = httpclient.measure(run)
+    click.echo(f"{pods:,} pods, {at_once} requests at once")
+    for name, figures in found.items():
+        click.echo(
+            f"  {name:<10} create {figures.create_us:,.0f} µs, bind {figures.bind_us:,.0f} µs, "
+            f"patch {figures.patch_us:,.0f} µs, watched object {figures.watched_us:,.1f} µs, "
+            f"{figures.binds_per_s:,.0f} binds/s"
+        )
+    if as_json:
+        echo_json({**asdict(run), **{name: asdict(figures) for name, figures in found.items()}})
 
 
 @bench.command("durable")

@@ -157,12 +157,12 @@ async def _print_output(cluster: LocalCluster, *, demo: bool, ended: asyncio.Eve
 
 async def _show_progress(cluster: LocalCluster) -> None:
     """One line that changes in place, or a new line now and then where that is not possible."""
-    progress = Progress(cluster.store, cluster.clock.now())
+    progress = Progress(cluster.store, cluster.clock.monotonic())
     live = sys.stdout.isatty()
     shown = ""
     try:
         while True:
-            line = progress.counts(cluster.clock.now()).line()
+            line = progress.counts(cluster.clock.monotonic()).line()
             if live:
                 click.echo(f"\r\x1b[K{line}", nl=False)
             elif line != shown:

@@ -5,7 +5,7 @@ import random
 from typing import Final
 
 from stowplan.api.catalogue import CORE_EVENTS
-from stowplan.api.meta import timestamp
+from stowplan.api.meta import next_nanosecond, timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Writer
@@ -54,7 +54,7 @@ class Announcer:
 
     def _event(self, subject: Json, message: str) -> Json:
         now = self._clock.now()
-        self._last_nanosecond = nanosecond = max(int(now * 1e9), self._last_nanosecond + 1)
+        self._last_nanosecond = nanosecond = next_nanosecond(now, self._last_nanosecond)
         return {
             "kind": CORE_EVENTS.kind,
             "apiVersion": CORE_EVENTS.api_version,

@@ -16,7 +16,7 @@ import aiohttp
 from yarl import URL
 
 import stowplan
-from stowplan.client.http import proxies
+from stowplan.client.http import dialer
 from stowplan.client.http.certfiles import FileStamp, file_stamp, load_key_pair, load_key_pair_files
 from stowplan.client.http.settings import Address
 from stowplan.config.types import Extender, ExtenderTLS
@@ -133,7 +133,7 @@ def _add_ca_bundle(context: ssl.SSLContext, pem: bytes) -> None:
 def proxy_of(url: URL, environ: Mapping[str, str]) -> str | None:
     """The proxy for a URL, None for none; the rules are those of the API client."""
     target = Address(url.scheme, url.host or "", url.port or 0)
-    return proxies.proxy_for(target, environ) or None
+    return dialer.proxy_for(target, environ) or None
 
 
 # Errors, in the words of kube-scheduler's events

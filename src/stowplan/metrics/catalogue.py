@@ -518,6 +518,13 @@ FACTS: Final = Catalogue(
             "Always 1; the labels say which version this is and behaves like.",
         ),
         _gauge("leader_election_master_status", "name", ALPHA, "Whether this process leads (1) or not (0)."),
+        MetricDescription(
+            "apiserver_reachable",
+            ("server",),
+            ALPHA,
+            "Whether an API server can be reached (1) or not (0).",
+            prefix="stowplan_",
+        ),
         _gauge("process_virtual_memory_max_bytes", "", ALPHA, "Virtual memory the process may use."),
     ),
 )

@@ -3,7 +3,7 @@
 import platform
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -92,6 +92,11 @@ class ProcessMetrics:
     def show(self, scheduling: SchedulerMetrics) -> None:
         """Expose the metrics of a scheduler, instead of the last one's."""
         self._scheduling = scheduling
+
+    def watch_servers(self, reachable: Callable[[], Mapping[str, bool]]) -> None:
+        """Read from `reachable` which API servers can be reached, by address."""
+        gauge = self._families.read_gauge("apiserver_reachable")
+        gauge.read_series_from(lambda: {(server,): int(there) for server, there in reachable().items()})
 
     def watch_election(self, name: str, leads: Callable[[], bool], slow_paths: Callable[[], int]) -> None:
         """Callbacks of leader election: whether this process leads, and its slow-path acquisitions."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from stowplan.api.catalogue import EVENTS, PODS
-from stowplan.api.meta import micro_timestamp
+from stowplan.api.meta import micro_timestamp, next_nanosecond
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
@@ -83,7 +83,8 @@ class EventKey(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 class Event(msgspec.Struct, frozen=True, gc=False):
     """An event about a pod. It has strings only and no reference to the pod, so that it can be kept long.
 
-    `namespace` is where it is written. A series keeps the note of its first event.
+    `namespace` is where it is written. A series keeps the note of its first event. `time` is the date that is
+    written, `observed` the monotonic time that decides when the event is forgotten.
     """
 
     key: EventKey
@@ -92,6 +93,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     note: str
     instance: str
     time: float
+    observed: float
 
     def body(self) -> Json:
         key = self.key
@@ -121,11 +123,12 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventSeries(msgspec.Struct, gc=False):
-    """A series: the first event, the count, and the time of the last one."""
+    """A series: the first event, the count, and the last one's date and monotonic time (`observed`)."""
 
     event: Event
     count: int
     last: float
+    observed: float
 
     def patch(self) -> Json:
         return {"series": self._data()}
@@ -136,7 +139,7 @@ class EventSeries(msgspec.Struct, gc=False):
 
     def snapshot(self) -> "EventSeries":
         """A copy of the current state."""
-        return EventSeries(self.event, self.count, self.last)
+        return EventSeries(self.event, self.count, self.last, self.observed)
 
     def _data(self) -> Json:
         return {"count": self.count, "lastObservedTime": micro_timestamp(self.last)}
@@ -193,14 +196,16 @@ class EventCorrelator:
         series = self._series.get(key) if self._series else None
         if series is not None:
             series.count += 1
-            series.last = event.time
+            series.last, series.observed = event.time, event.observed
             self._series.move_to_end(key)
             return None
         recent = self._once.get(key.reason)
         if recent is None:
             recent = self._once[key.reason] = _Recent(self._kept)
         first = recent.take_or_put(key, event)
-        return event if first is None else self._begin_series(key, EventSeries(first, 2, event.time))
+        if first is None:
+            return event
+        return self._begin_series(key, EventSeries(first, 2, event.time, event.observed))
 
     def finish_series(self, now: float) -> list[EventSeries]:
         """Drop what has timed out; returns the finished series, whose last count has to be written."""
@@ -209,7 +214,7 @@ class EventCorrelator:
             recent.forget_before(oldest)
             if not len(recent):
                 del self._once[reason]
-        over = [series for series in self._series.values() if series.last < oldest]
+        over = [series for series in self._series.values() if series.observed < oldest]
         for series in over:
             del self._series[series.event.key]
         return over
@@ -248,8 +253,8 @@ class _Recent:
         return None
 
     def forget_before(self, oldest: float) -> None:
-        self._young = {key: event for key, event in self._young.items() if event.time >= oldest}
-        self._old = {key: event for key, event in self._old.items() if event.time >= oldest}
+        self._young = {key: event for key, event in self._young.items() if event.observed >= oldest}
+        self._old = {key: event for key, event in self._old.items() if event.observed >= oldest}
 
 
 # The recorder
@@ -365,14 +370,14 @@ class EventRecorder:
         key = EventKey(
             meta.uid, meta.resource_version, meta.name, namespace, reason, action, type, controller
         )
-        self._last_nanosecond = nanosecond = max(int(time * 1e9), self._last_nanosecond + 1)
+        self._last_nanosecond = nanosecond = next_nanosecond(time, self._last_nanosecond)
         name = f"{meta.name}.{nanosecond:x}"
         if len(name) > MAX_NAME_LENGTH:
             name = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         if len(note) > _SHORT_NOTE:
             note = truncate_note(note)
         instance = f"{controller}-{self._hostname}"
-        return Event(key, namespace or DEFAULT_NAMESPACE, name, note, instance, time)
+        return Event(key, namespace or DEFAULT_NAMESPACE, name, note, instance, time, self._clock.monotonic())
 
     async def _write(self, wanted: Event | EventSeries) -> bool:
         """Write an event or the state of a series. True if it should be retried."""
@@ -423,12 +428,12 @@ class EventRecorder:
 
     async def _check(self) -> None:
         """Finish series without new events, and refresh the others now and then."""
-        began = self._clock.now()
+        began = self._clock.monotonic()
         number = 0
         while True:
             number += 1
-            await asyncio.sleep(max(began + number * FINISH_INTERVAL - self._clock.now(), 0))
-            for series in self._aggregation.finish_series(self._clock.now()):
+            await asyncio.sleep(max(began + number * FINISH_INTERVAL - self._clock.monotonic(), 0))
+            for series in self._aggregation.finish_series(self._clock.monotonic()):
                 if await self._write(series):
                     self._aggregation.resume(series)
             if number % REFRESH_EVERY == 0:

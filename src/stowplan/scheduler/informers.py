@@ -230,7 +230,7 @@ class Informers:
         report: Callable[[str], None],
         inform: Callable[[str], None] = lambda text: None,
     ) -> None:
-        stream = bool(getattr(reader, "streams", False))
+        stream = reader.streams
 
         def reflector(kind: Watched, handler: Any, selection: Selection = EVERY_OBJECT) -> Reflector[Any]:
             return Reflector(

@@ -58,7 +58,7 @@ class TokenAuthenticator:
     async def authenticate(self, token: str) -> User:
         """The user of a token. Raises `CredentialsError` if the token is invalid or cannot be reviewed."""
         key = hashlib.sha256(token.encode()).digest()
-        hit, began = self._cache.contains(key), self._clock.now()
+        hit, began = self._cache.contains(key), self._clock.monotonic()
         self._observer.fetching("blocked", 0 if hit else 1)
         try:
             user = await self._cache.get(key, lambda: self._fetch(token), lambda _: self._ttl)
@@ -66,7 +66,7 @@ class TokenAuthenticator:
             raise CredentialsError(f"Failed to make webhook authenticator request: {error}") from None
         finally:
             self._observer.fetching("blocked", 0 if hit else -1)
-            self._observer.looked_up(hit, self._clock.now() - began)
+            self._observer.looked_up(hit, self._clock.monotonic() - began)
         if user is None:
             raise CredentialsError("invalid bearer token")
         return user

@@ -77,7 +77,7 @@ class FilterChain:
         self._journal = journal
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        began = self._clock.now()
+        began = self._clock.monotonic()
         if self._authorizer.always_allows(request.path):
             response = await self._authorize(request)
         elif self._in_flight >= self._max_in_flight:
@@ -89,12 +89,12 @@ class FilterChain:
             finally:
                 self._in_flight -= 1
         if self._journal.shows(_LOG_VERBOSITY):
-            self._log(request, response, self._clock.now() - began)
+            self._log(request, response, self._clock.monotonic() - began)
         return response
 
     async def _authorize(self, request: web.Request) -> web.StreamResponse:
         path, verb = request.path, request.method.lower()
-        now, observer = self._clock.now, self._observer
+        now, observer = self._clock.monotonic, self._observer
         began = now()
         try:
             user = await self._authenticator.authenticate(request)

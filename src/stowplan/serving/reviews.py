@@ -125,7 +125,7 @@ class ReviewClient:
         return await self._send(resource, body)
 
     async def _send(self, resource: Resource, body: Json) -> Json:
-        began, code = self._clock.now(), "<error>"
+        began, code = self._clock.monotonic(), "<error>"
         try:
             answer = await self._writer.create(resource, body)
             code = "201"
@@ -134,7 +134,7 @@ class ReviewClient:
             code = str(error.code) if error.code else code
             raise
         finally:
-            self._answered(code, self._clock.now() - began)
+            self._answered(code, self._clock.monotonic() - began)
 
 
 def _is_retriable(error: ApiError) -> bool:
@@ -160,12 +160,12 @@ class ReviewCache(Generic[T]):
     def contains(self, key: bytes) -> bool:
         """Whether there is an entry that has not expired."""
         known = self._entries.get(key)
-        return known is not None and self._clock.now() < known[0]
+        return known is not None and self._clock.monotonic() < known[0]
 
     async def get(self, key: bytes, fetch: Callable[[], Awaitable[T]], ttl: Callable[[T], float]) -> T:
         """The cached value of a key, else that of `fetch`, cached for `ttl(value)` seconds."""
         known = self._entries.get(key)
-        if known is not None and self._clock.now() < known[0]:
+        if known is not None and self._clock.monotonic() < known[0]:
             self._entries.move_to_end(key)
             return known[1]
         task = self._fetches.get(key)
@@ -180,7 +180,7 @@ class ReviewCache(Generic[T]):
         seconds = ttl(value)
         self._entries.pop(key, None)
         if seconds > 0:
-            self._entries[key] = (self._clock.now() + seconds, value)
+            self._entries[key] = (self._clock.monotonic() + seconds, value)
             if len(self._entries) > self._capacity:
                 self._entries.popitem(last=False)
         return value

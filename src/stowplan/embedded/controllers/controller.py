@@ -104,7 +104,12 @@ class Controller(ABC):
     # Time
 
     def now(self) -> float:
+        """The date, for what is written."""
         return self.context.clock.now()
+
+    def monotonic(self) -> float:
+        """Seconds that pass, for what is waited for."""
+        return self.context.clock.monotonic()
 
     def stamp(self) -> str:
         return timestamp(self.now())

@@ -249,7 +249,7 @@ class NodeController(Controller):
         """Report at once if somebody added a resource to a node of ours, or took one away."""
         state = self.states.get(name_of(node))
         if state is not None and state.node is not None and unoffered(node, state.node):
-            state.next_status = self.now()
+            state.next_status = self.monotonic()
             self.queue.add(name_of(node))
 
     async def sync(self, key: str) -> None:
@@ -264,7 +264,7 @@ class NodeController(Controller):
         node = self.nodes.get(key)
         if node is None:
             return
-        now = self.now()
+        now = self.monotonic()
         if now >= state.next_status:
             await self._report(node, state)
         if now >= state.next_lease:
@@ -290,8 +290,9 @@ class NodeController(Controller):
         await self.informer(NODES).reached(int(node["metadata"]["resourceVersion"]))
         state.registered, state.well_since = True, now
         spread = self.context.rng.random()
-        state.next_lease = now + self.settings.heartbeat * spread
-        state.next_status = now + self.settings.status_every * (0.5 + spread / 2)
+        moment = self.monotonic()
+        state.next_lease = moment + self.settings.heartbeat * spread
+        state.next_status = moment + self.settings.status_every * (0.5 + spread / 2)
 
     async def _create_once(self, resource: Resource, body: Json, namespace: str = "") -> Json:
         """Create an object, or take the one of that name that is there already."""
@@ -312,7 +313,7 @@ class NodeController(Controller):
             NODES, "", name_of(node), patch, PatchType.STRATEGIC, subresource="status"
         )
         self.note(NODES, answer)
-        state.next_status = now + self.settings.status_every
+        state.next_status = self.monotonic() + self.settings.status_every
 
     async def _renew(self, node: Json) -> None:
         now = self.now()

@@ -1,7 +1,7 @@
-"""What is known of one resource: the objects, and how each change of them is told on.
+"""The objects of one resource as a reflector last saw them, and how each change is passed on.
 
-No waiting and no I/O here. The promise to a handler: for each object `added` comes first and once, then
-`updated` any number of times, then `deleted`; what it was told adds up to the picture.
+No waiting and no I/O here. Every handler gets, for each object, `added` first and once, then `updated` any
+number of times, then `deleted`; together they add up to what the store holds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 class Handler(Protocol[T_contra]):
-    """Who is told of changes. It must not wait, and an exception of its own ends the reflector."""
+    """An event handler. It must not wait, and an exception of its own ends the reflector."""
 
     def added(self, new: T_contra, /) -> None: ...
 
@@ -25,7 +25,7 @@ class Handler(Protocol[T_contra]):
     def deleted(self, last: T_contra, /) -> None: ...
 
 
-class Picture(Generic[T]):
+class ObjectStore(Generic[T]):
     """The objects of one resource as last seen.
 
     An object that cannot be read is skipped: its last readable state stays. Each is reported once, until

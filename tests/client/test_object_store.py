@@ -1,4 +1,4 @@
-"""The promise a picture keeps to its handler."""
+"""The promise a store keeps to its handler."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from client.worlds import Checked
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
-from stowplan.client import Picture, Unreadable
+from stowplan.client import ObjectStore, Unreadable
 
 pods = st.builds(
     lambda name, uid, version: Pod(metadata=ObjectMeta(name=name, uid=uid, resource_version=version)),
@@ -27,29 +27,29 @@ steps = st.lists(
 
 
 @given(steps)
-def test_what_a_handler_is_told_adds_up_to_the_picture(steps: list[tuple[str, object]]) -> None:
+def test_what_a_handler_is_told_adds_up_to_the_store(steps: list[tuple[str, object]]) -> None:
     handler = Checked()
-    picture: Picture[Pod] = Picture(handler, lambda unreadable: None)
+    store: ObjectStore[Pod] = ObjectStore(handler, lambda unreadable: None)
     for verb, what in steps:
         match verb, what:
             case "put", Pod() as pod:
-                picture.put(pod.key, pod)
-                assert picture.objects[pod.key].metadata.uid == pod.metadata.uid
-                assert pod.key not in picture.unreadable
+                store.put(pod.key, pod)
+                assert store.objects[pod.key].metadata.uid == pod.metadata.uid
+                assert pod.key not in store.unreadable
             case "remove", Pod() as pod:
-                picture.remove(pod.key, pod)
-                assert pod.key not in picture.objects
+                store.remove(pod.key, pod)
+                assert pod.key not in store.objects
             case "remove", str() as key:
-                picture.remove(key)
-                assert key not in picture.objects
+                store.remove(key)
+                assert key not in store.objects
             case "skip", str() as key:
-                picture.skip(Unreadable(key, "odd"))
-                assert key in picture.unreadable
+                store.skip(Unreadable(key, "odd"))
+                assert key in store.unreadable
             case "replace", list() as items:
-                list(picture.replace(items))
-                assert sorted(picture.objects) == sorted(pod.key for pod in items)
-                assert not picture.unreadable
-        assert handler.objects == dict(picture.objects)
+                list(store.replace(items))
+                assert sorted(store.objects) == sorted(pod.key for pod in items)
+                assert not store.unreadable
+        assert handler.objects == dict(store.objects)
 
 
 def test_a_deleted_object_is_shown_in_its_last_state_if_that_is_known() -> None:
@@ -60,11 +60,11 @@ def test_a_deleted_object_is_shown_in_its_last_state_if_that_is_known() -> None:
             super().deleted(gone)
             last.append(gone)
 
-    picture: Picture[Pod] = Picture(Remembering(), lambda unreadable: None)
+    store: ObjectStore[Pod] = ObjectStore(Remembering(), lambda unreadable: None)
     first = Pod(metadata=ObjectMeta(name="a", uid="1", resource_version="1"))
     final = Pod(metadata=ObjectMeta(name="a", uid="1", resource_version="2"))
     other = Pod(metadata=ObjectMeta(name="a", uid="2", resource_version="3"))
     for shown in (final, None, other):
-        picture.put(first.key, first)
-        picture.remove("a", shown)
+        store.put(first.key, first)
+        store.remove("a", shown)
     assert last == [final, first, first]
