@@ -28,6 +28,7 @@ SECONDS = float(os.environ.get("STOWPLAN_OUTAGE", "10"))
 """How long an outage lasts. Pauses between tries have grown to several seconds by then."""
 
 WAITING = 20
+BURST = int(os.environ.get("STOWPLAN_OUTAGE_PODS", "250"))
 TOKEN = "outages"
 
 
@@ -101,7 +102,37 @@ async def behind_a_proxy(folder: Path, cut: Callable[[OutageProxy], None], secon
             returned = _now()
             await bindings.all_of(_names("waiting"), lambda: scheduler.log)
             await _events_of(store, WAITING)
-            return _outcome(bindings, returned, scheduler, before, store)
+            return _outcome(bindings, returned, scheduler, before, store, _names("waiting"))
+
+
+async def in_a_burst(folder: Path, cut: Callable[[OutageProxy], None], seconds: float, pods: int) -> Outcome:
+    """The network goes while bindings are being sent, more than the rate limit allows to send at once."""
+    names = _names("waiting", pods)
+    async with serving(folder) as (store, server, kubeconfig), OutageProxy(server.port) as proxy:
+        kubeconfig.write_text(kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}"))
+        bindings = Bindings()
+        bindings.follow(store)
+        for number in range(pods // 50 + 1):
+            store.create(NODES, node(f"n{number}"))
+        async with _scheduler(f"--kubeconfig={kubeconfig}", "--kube-api-burst=100") as scheduler:
+            await _warm_up(store, bindings, scheduler)
+            for name in names:
+                store.create(PODS, pod(name))
+            await until(lambda: len(bindings.at) > WAITING + pods // 10, lambda: scheduler.log)
+            cut(proxy)
+            await asyncio.sleep(1)
+            before, bound = resident(scheduler), len(bindings.at)
+            await asyncio.sleep(seconds)
+            assert len(bindings.at) == bound < WAITING + pods
+            grown = resident(scheduler) / before
+            await proxy.restore()
+            returned = _now()
+            await bindings.all_of(names, lambda: scheduler.log)
+            await _events_of(store, pods)
+            late = [at[0] - returned for at in bindings.at.values() if at[0] > returned]
+            found = _outcome(bindings, returned, scheduler, before, store, names)
+            found.first, found.last, found.memory = min(late), max(late), grown
+            return found
 
 
 async def _warm_up(store: Store, bindings: Bindings, scheduler: RunningScheduler) -> None:
@@ -122,10 +153,15 @@ async def _events_of(store: Store, count: int) -> None:
 
 
 def _outcome(
-    bindings: Bindings, returned: float, scheduler: RunningScheduler, before: int, store: Store
+    bindings: Bindings,
+    returned: float,
+    scheduler: RunningScheduler,
+    before: int,
+    store: Store,
+    names: list[str],
 ) -> Outcome:
-    times = [bindings.at[name][0] - returned for name in _names("waiting")]
-    events = dict.fromkeys(_names("waiting"), 0)
+    times = [bindings.at[name][0] - returned for name in names]
+    events = dict.fromkeys(names, 0)
     for one in store.list(EVENTS).items:
         if one["reason"] == "Scheduled" and one["regarding"]["name"] in events:
             events[one["regarding"]["name"]] += 1
@@ -141,7 +177,7 @@ def _outcome(
 
 @asynccontextmanager
 async def _scheduler(*flags: str) -> AsyncIterator[RunningScheduler]:
-    scheduler = await begin(*flags, "--secure-port=0", "--leader-elect=false", "--kube-api-qps=1000")
+    scheduler = await begin(*flags, "--secure-port=0", "--leader-elect=false")
     try:
         await scheduler.says("Starting Kubernetes Scheduler")
         yield scheduler
@@ -216,6 +252,7 @@ async def of_a_process(folder: Path, gone: Callable[[ServerProcess], Awaitable[N
                 for name in _names("waiting"):
                     await client.create(PODS, pod(name))
                 first, last = await _all_bound(client, _names("waiting"), scheduler)
+                await scheduler.says("API server is reachable again")
                 found = Outcome(
                     first - returned, last - returned, scheduler.log, {}, {}, resident(scheduler) / before
                 )
@@ -258,12 +295,14 @@ async def all_outages(folder: Path) -> dict[str, Outcome]:
         "refusing": lambda place: behind_a_proxy(place, OutageProxy.refuse, SECONDS),
         "half-open": lambda place: behind_a_proxy(place, OutageProxy.vanish, SECONDS),
         "state lost": lambda place: behind_a_proxy(place, OutageProxy.vanish, 0.2),
+        "burst, refusing": lambda place: in_a_burst(place, OutageProxy.refuse, SECONDS, BURST),
+        "burst, half-open": lambda place: in_a_burst(place, OutageProxy.vanish, SECONDS, BURST),
         "killed": lambda place: of_a_process(place, killed),
         "frozen": lambda place: of_a_process(place, frozen),
     }
 
     async def one(name: str) -> Outcome:
-        place = folder / name.replace(" ", "-")
+        place = folder / "".join(filter(str.isalpha, name))
         place.mkdir()
         return await stories[name](place)
 
