@@ -1,4 +1,4 @@
-"""`stowplan chaos`: runs on bad days, by seed."""
+"""`stowplan chaos`: randomized runs under faults, by seed."""
 
 from collections import Counter
 from typing import Any
@@ -59,8 +59,8 @@ def _run(seed: int, verbose: bool) -> Outcome:
     plan = plan_of(seed)
     if verbose:
         click.echo(plan.text())
-    outcome = execute(plan, keep_diary=verbose)
-    for line in outcome.diary:
+    outcome = execute(plan, keep_log=verbose)
+    for line in outcome.log:
         click.echo(line)
     if verbose:
         click.echo(f"seed {seed}: digest {outcome.digest}")
