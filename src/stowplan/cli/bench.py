@@ -13,7 +13,13 @@ from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.benchdurable import durable_command
 from stowplan.cli.benchhttp import http_command
 from stowplan.cli.benchoptions import AT_LEAST_ONE, JSON, NOT_NEGATIVE, echo_json
-from stowplan.cli.benchscheduler import churn_command, loop_command, preemption_command, soak_command
+from stowplan.cli.benchscheduler import (
+    churn_command,
+    growth_command,
+    loop_command,
+    preemption_command,
+    soak_command,
+)
 from stowplan.cli.benchserver import apiserver_command
 from stowplan.cli.values import OneOf
 
@@ -124,5 +130,6 @@ for command in (
     churn_command,
     preemption_command,
     soak_command,
+    growth_command,
 ):
     bench.add_command(command)

@@ -1,12 +1,13 @@
-"""`stowplan bench loop`, `churn`, `preemption` and `soak`: measuring the whole scheduler on this machine."""
+"""`stowplan bench loop`, `churn`, `preemption`, `soak` and `growth`: measuring the whole scheduler on this machine."""
 
 from dataclasses import asdict
 
 import click
 
+from stowplan.bench import growth, pushing, soak
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import preemption as decision_bench
-from stowplan.bench import pushing, soak
+from stowplan.bench.growth import GrowthRun, Week
 from stowplan.bench.loop import LoopFigures, LoopRun
 from stowplan.bench.preemption import PreemptionRun
 from stowplan.bench.soak import SoakRun
@@ -132,3 +133,37 @@ def _tell(figures: LoopFigures) -> None:
     click.echo(f"  bound      {figures.bound:,} pods in {figures.seconds:,.2f} s")
     click.echo(f"  events     {figures.events:,} stored, {figures.events_dropped:,} dropped or failed")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+
+
+@click.command("growth")
+@click.option("--pods", type=AT_LEAST_ONE, default=50_000, show_default=True, help="Pods created in all.")
+@click.option("--weeks", type=AT_LEAST_ONE, default=26, show_default=True, help="Simulated weeks.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=50, show_default=True)
+@click.option("--population", type=AT_LEAST_ONE, default=500, show_default=True, help="Pods at a time.")
+@_SEED
+@JSON
+def growth_command(pods: int, weeks: int, nodes: int, population: int, seed: int, as_json: bool) -> None:
+    """Simulate months in which everything changes, and see what the scheduler keeps of it.
+
+    Nodes are replaced all the time; labels, taints, images, resource names, namespaces, services, budgets and
+    volumes are new every day. After every simulated week the size of every table is shown. At the end every
+    container of the scheduler is compared with what a fresh scheduler needs for the living objects. Exits
+    with 1 if one is larger than they explain.
+    """
+    run = GrowthRun(pods, weeks, nodes, population, seed)
+    figures = growth.measure(run, _show_week)
+    for path, (needed, actual) in figures.grown.items():
+        click.echo(f"  grown: {path} has {actual:,} entries, a fresh scheduler {needed:,}")
+    click.echo(
+        f"{figures.pods:,} pods and {figures.nodes:,} nodes in {weeks} simulated weeks, {figures.seconds} s: "
+        f"{len(figures.grown)} containers are larger than the living objects need"
+    )
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
+    if figures.grown:
+        raise SystemExit(1)
+
+
+def _show_week(week: Week) -> None:
+    sizes = ", ".join(f"{name} {size:,}" for name, size in week.sizes.items() if size)
+    click.echo(f"week {week.number:>3}: {week.pods:>10,} pods, {week.rss_mib:,.0f} MiB; {sizes}")

@@ -368,7 +368,7 @@ def _claim(rng: Random, size: int, pod: Json) -> None:
     pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": claim}]
 
 
-@_extreme(catalogue.PODS, "spec.volumes (in-tree and inline)")
+@_extreme(catalogue.PODS, "spec.volumes (in-tree, inline)")
 def _disks(rng: Random, size: int, pod: Json) -> None:
     sources: tuple[Json, ...] = (
         {"gcePersistentDisk": {"pdName": UNICODE}},
