@@ -1,9 +1,9 @@
 """Does anything only grow? Simulated months in which every kind of object comes, changes and goes.
 
 An autoscaler replaces nodes all the time; labels, taints with timestamps, images and resource names are new
-every day; so are namespaces, services, budgets, volumes and the labels of pods. Time is virtual, and the hours
-in which nothing happens are skipped. Every simulated week the size of every table is shown; at the end the
-scheduler is compared, container by container, with a fresh one that knows the same objects.
+every day; so are namespaces, services, budgets, volumes and the labels of pods. Time is virtual, and the
+hours in which nothing happens are skipped. Every simulated week the size of every table is shown; at the
+end the scheduler is compared, container by container, with a fresh one that knows the same objects.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ BOUNDED_PATHS: Final = ("context.profiles[].framework._classes._met",)
 """Containers with a limit of their own; what is inside them is looked at all the same."""
 
 SLACK: Final = 200
-"""Entries by which a container may exceed twice what a fresh scheduler needs, and one for every living pod."""
+"""Entries by which a container may exceed twice what a fresh one has, besides one for every living pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`stowplan bench loop`, `churn`, `preemption`, `soak` and `growth`: measuring the whole scheduler on this machine."""
+"""`stowplan bench loop`, `churn`, `preemption`, `soak` and `growth`: measuring the whole scheduler."""
 
 from dataclasses import asdict
 

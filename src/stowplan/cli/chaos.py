@@ -139,10 +139,11 @@ def _run_campaign(seed: int, rounds: int, schedulers: int, fault: str | None, as
     seeds = [str(seed + number) for number in range(rounds)]
     faults = () if fault is None else (fault,)
     result = run_campaign(seeds, schedulers=schedulers, faults=faults, show=_show_round)
-    longest = max((one.without_leader for one in result.rounds), default=0.0)
+    longest = max(one.without_leader for one in result.rounds)
+    bound = sum(one.bound for one in result.rounds)
     click.echo(
-        f"{len(result.rounds)} rounds, {len(result.failed)} failed: {sum(one.bound for one in result.rounds):,} "
-        f"pods bound, at most {longest:.1f} s without a leader"
+        f"{len(result.rounds)} rounds, {len(result.failed)} failed: {bound:,} pods bound, "
+        f"at most {longest:.1f} s without a leader"
     )
     if as_json:
         click.echo(msgspec.json.encode(_campaign_document(result)).decode())

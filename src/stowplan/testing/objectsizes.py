@@ -38,8 +38,8 @@ def sizes_of(
 ) -> dict[str, int]:
     """Entries by path. What is reached twice counts where it was met first.
 
-    `without` are objects and `without_types` types of objects that are not looked into. Arrays count one entry
-    for every `array_unit` elements: with the number of rows of a table, a column counts one.
+    `without` are objects and `without_types` types of objects that are not looked into. Arrays count one
+    entry for every `array_unit` elements: with the number of rows of a table, a column counts one.
     """
     found: dict[str, int] = {}
     seen: set[int] = {id(root), *map(id, without)}
