@@ -15,13 +15,12 @@ from stowplan.framework.waiting import WaitingPods
 from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.nodeaffinity import NodeAffinity
 from stowplan.plugins.noderesourcesfit import NodeResourcesFit
-from stowplan.queue.handlers import Handlers
 from stowplan.queue.inflight import InFlight
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.cache import Cache
-from stowplan.scheduler.failure import FailureHandling
-from stowplan.scheduler.news import NodeNews
+from stowplan.scheduler.event_handlers import NodeEventHandler
+from stowplan.scheduler.failure_handler import FailureHandler
 
 SEEDS: Final = range(25)
 
@@ -64,10 +63,10 @@ def _lose_deletions(patch: pytest.MonkeyPatch) -> None:
 def _lose_the_failed(patch: pytest.MonkeyPatch) -> None:
     """A pod whose attempt failed is not put back."""
 
-    def drop(self: FailureHandling, queued: Any, failure: Any) -> None:
+    def drop(self: FailureHandler, queued: Any, failure: Any) -> None:
         self._context.queue.done(queued.uid)
 
-    patch.setattr(FailureHandling, "_requeue", drop)
+    patch.setattr(FailureHandler, "_requeue", drop)
 
 
 def _keep_the_deleted(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +104,7 @@ SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
     ),
     "pods are bound twice": (_bind_twice, "no pod is bound twice"),
     "deletions get lost": (_lose_deletions, "the cache equals the store"),
-    "changes of nodes are ignored": (_without(NodeNews, "updated"), "the cache equals the store"),
+    "changes of nodes are ignored": (_without(NodeEventHandler, "updated"), "the cache equals the store"),
     "failed pods are not put back": (_lose_the_failed, "no pod is lost"),
     "deleted pods stay in the queue": (_keep_the_deleted, "no pod is lost"),
     "attempts never end": (_without(InFlight, "end"), "no pod is in flight any more"),
@@ -132,6 +131,6 @@ def test_the_scheduler_dying_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     def explode(*_: Any) -> None:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr(Handlers, "node_updated", explode)
+    monkeypatch.setattr(SchedulingQueue, "flush_backoff", explode)
     found = [finding for seed in SEEDS for finding in execute(plan_of(seed)).findings[:1]]
     assert "the scheduler survives: ZeroDivisionError: on purpose" in str(found[0])

@@ -24,7 +24,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 
 AHEAD = 500
 """How many pods may be created and not yet bound."""

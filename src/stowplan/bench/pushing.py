@@ -19,7 +19,7 @@ from stowplan.bench.workloads import node
 from stowplan.client import DELETED
 from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 
 AHEAD = 16
 """How many pods may push in at the same time."""

@@ -296,8 +296,8 @@ class AssumedVolumes:
 
 
 def _is_binding() -> bool:
-    """Whether a pod with a binding task of its own is being bound, beside the shared task."""
-    return sum(task.get_name() == "binding" for task in asyncio.all_tasks()) > 1
+    """Whether a pod is being bound that needs a task of its own."""
+    return any(task.get_name() == "binding" for task in asyncio.all_tasks())
 
 
 def _claim_key(obj: Object) -> str:

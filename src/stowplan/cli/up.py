@@ -21,7 +21,7 @@ from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
 from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.scheduler import Settings
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.demo import narrate
 from stowplan.up.loading import LoadError, load_files

@@ -6,10 +6,13 @@ Nothing but the process's entry point picks a clock. The same coroutines run on 
 
 from stowplan.clock.clocks import Clock, RealClock
 from stowplan.clock.virtual import DEFAULT_START, VirtualClock, VirtualTimeError, VirtualTimeLoop, run
+from stowplan.clock.watchdog import Hold, LoopWatchdog
 
 __all__ = [
     "DEFAULT_START",
     "Clock",
+    "Hold",
+    "LoopWatchdog",
     "RealClock",
     "VirtualClock",
     "VirtualTimeError",

@@ -21,6 +21,13 @@ _GROUPS: Final = "GenericWorkload"
 
 COUNTERS: Final = (
     Description(
+        "unexpected_errors_total",
+        ("source",),
+        ALPHA,
+        "Exceptions that nobody expected, by where they were caught; the log has their tracebacks.",
+        prefix="stowplan_",
+    ),
+    Description(
         "schedule_attempts_total",
         ("result", "profile"),
         STABLE,

@@ -58,6 +58,7 @@ class SchedulerMetrics(QueueMetrics):
         self.async_calls = AsyncCallMetrics(families)
         self.pod_groups = PodGroupMetrics(families)
         self._attempts = families.counter("schedule_attempts_total")
+        self._unexpected = families.counter("unexpected_errors_total")
         self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
         searches = Gathering(families.histogram("scheduling_algorithm_duration_seconds"))
         self.algorithm = searches.into(UNLABELLED)
@@ -92,6 +93,13 @@ class SchedulerMetrics(QueueMetrics):
     def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
         """Whom to ask how many `nodes`, `pods` and `assumed_pods` are known."""
         self._families.read_gauge("cache_size").read_from(sizes)
+
+    def unexpected(self, source: str) -> None:
+        """An exception that nobody expected was caught."""
+        self._unexpected[source,] += 1
+
+    def problem(self, message: str) -> None:
+        self.unexpected("queue")
 
     def attempt(self, result: str, profile: str, seconds: float) -> None:
         """An attempt to place a pod is over: `unschedulable` or `error`; see `bound` for all others."""

@@ -72,11 +72,14 @@ def nomination_patch(pod: Pod, nominated_node: str) -> Json | None:
 async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random.Random) -> None:
     """Write a patch of a pod's status; None is nothing to write.
 
-    It is tried again at once and for less than half a second where another try may help: the patch says the
-    same however often it comes. Raises the last `ApiError`.
+    The pod's uid goes with it, so that a pod that was created under the same name since is left alone: the
+    server refuses the patch then (see `is_replaced`). It is tried again at once and for less than half a
+    second where another try may help: the patch says the same however often it comes. Raises the last
+    `ApiError`.
     """
     if patch is None:
         return
+    patch = {"metadata": {"uid": pod.metadata.uid}, **patch}
     pause = FIRST_PAUSE
     for attempt in range(1, TRIES + 1):
         try:
@@ -92,7 +95,16 @@ async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random
         pause *= PAUSE_FACTOR
 
 
+def is_replaced(error: ApiError) -> bool:
+    """Whether a write was refused because another object has the name by now."""
+    if error.is_conflict:
+        return "precondition" in error.message.lower()
+    return error.code == 422 and "metadata.uid" in error.message
+
+
 def _may_pass(error: ApiError) -> bool:
+    if is_replaced(error):
+        return False
     if error.is_unreachable or error.reason in _RETRIED:
         return True
     return error.reason in _NAMELESS and error.code in _RETRIED.values()

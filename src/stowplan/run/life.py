@@ -84,8 +84,11 @@ class Life:
     async def _end_scheduling(self, grace: float) -> None:
         if not self.is_scheduling or self.task.done():
             return
-        for pod in await self.scheduler.end_scheduling(grace):
+        unbound = await self.scheduler.end_scheduling(grace)
+        for pod in unbound.given_up:
             self._journal.info(0, "Binding was given up because the scheduler is stopping", pod=pod)
+        for pod in unbound.unknown:
+            self._journal.info(0, "Outcome of binding is unknown because the scheduler is stopping", pod=pod)
         self.is_scheduling = False
 
     async def _live(self) -> None:

@@ -27,7 +27,7 @@ from stowplan.run.serving import Port
 from stowplan.run.starting import Launch
 from stowplan.run.strays import strays_caught
 from stowplan.scheduler import CacheCorruptedError, Scheduler, Settings
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.serving import ServingError
 
 GRACE: Final = 3.0

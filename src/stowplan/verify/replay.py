@@ -33,9 +33,9 @@ from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
 from stowplan.logs import Journal
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.algorithm import Algorithm, Found
+from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import post_filter_with_extenders
-from stowplan.scheduler.sampler import Sampler
+from stowplan.scheduler.scheduling_cycle import NodeFinder, ScheduleResult
 from stowplan.testing.extenders import rule_extenders
 from stowplan.verify.scenario import Attempt, Candidate, Preemption, PreFilter, Scenario, Verdict
 
@@ -77,7 +77,7 @@ class Replay:
             for profile in built.profiles
         }
         self._extenders = rule_extenders(built)
-        self._algorithm = Algorithm(Sampler(self._table), self._extenders, Random(0), Journal())
+        self._finder = NodeFinder(NodeSampler(self._table), self._extenders, Random(0), Journal())
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
         self._evaluated: tuple[str, Evaluation] | None = None
@@ -110,7 +110,7 @@ class Replay:
         """
         return self._find(key).evaluation
 
-    def _find(self, key: str) -> Found:
+    def _find(self, key: str) -> ScheduleResult:
         info = self._pod(key)
         promised = self._promised.get(key)
         nominated_row = None if promised is None else self._table.row_of(promised)
@@ -118,11 +118,9 @@ class Replay:
         self._recall(info.spec.scheduler_name)
         framework, nominations = self._framework(info), self._nominations()
         if self._extenders:
-            found = asyncio.run(
-                self._algorithm.find_with_extenders(framework, info, nominations, nominated_row)
-            )
+            found = asyncio.run(self._finder.find_with_extenders(framework, info, nominations, nominated_row))
         else:
-            found = self._algorithm.find(framework, info, nominations, nominated_row)
+            found = self._finder.find(framework, info, nominations, nominated_row)
         self._evaluated = key, found.evaluation
         return found
 
@@ -152,7 +150,7 @@ class Replay:
                 nominations[row].append(self._pods[key])
         return nominations
 
-    def _told(self, expected: Attempt, framework: Framework, found: Found) -> Replayed:
+    def _told(self, expected: Attempt, framework: Framework, found: ScheduleResult) -> Replayed:
         """What was found, in the words of a recording."""
         evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
@@ -182,7 +180,7 @@ class Replay:
             rejected |= dict.fromkeys(self._names(rows.tolist()), verdict)
         return rejected
 
-    def _tell_scores(self, attempt: Attempt, found: Found) -> None:
+    def _tell_scores(self, attempt: Attempt, found: ScheduleResult) -> None:
         rows = found.evaluation.feasible_rows
         names = self._names(rows.tolist())
         attempt.skipped_score = sorted(found.evaluation.cycle.skipped_score)

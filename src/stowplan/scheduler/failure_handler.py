@@ -1,4 +1,4 @@
-"""What becomes of a pod whose attempt failed: it is told why, and waits for its next try."""
+"""The failure handler: a pod that could not be scheduled or bound is requeued, nominated and reported."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +17,14 @@ from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
 from stowplan.queue.places import MOVED, QUEUES, AlreadyQueuedError
 from stowplan.queue.queued import QueuedPod
 from stowplan.queue.requeue import Strategy
-from stowplan.reporting import SCHEDULER_ERROR, UNSCHEDULABLE, WARNING, failure_patch, patch_status
+from stowplan.reporting import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    WARNING,
+    failure_patch,
+    is_replaced,
+    patch_status,
+)
 from stowplan.scheduler.context import Context
 
 _NOBODY: Final = Rejectors()
@@ -35,11 +42,11 @@ _HINTS: Final = {Strategy.SKIP: 0, Strategy.AFTER_BACKOFF: 1, Strategy.IMMEDIATE
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed.
+    """Why a pod could not be scheduled or bound.
 
     `rejected`: the pod does not fit, as opposed to something having gone wrong. `nominated_node` is the node
-    it is promised from now on, "" to take a promise back, None to leave it as it is. `announced` is the node
-    that its status was told of in this attempt, whether or not that has been heard of yet.
+    it is nominated to from now on, "" to clear the nomination, None to leave it as it is. `announced` is the
+    node that was written to its status in this cycle, whether or not the informer has seen it yet.
     """
 
     message: str
@@ -50,7 +57,7 @@ class Failure:
 
 
 def failed_on_node(status: Status) -> Failure:
-    """The failure of a pod that had its node already when a plugin said no or failed."""
+    """The failure of a pod that a Reserve or Permit plugin rejected or failed for."""
     if not status.code.is_rejection:
         return Failure(status.message, rejected=False)
     pending = frozenset((status.plugin,)) if status.code is Code.PENDING else frozenset()
@@ -59,16 +66,16 @@ def failed_on_node(status: Status) -> Failure:
 
 
 def failed_late(status: Status) -> Failure:
-    """The failure of a pod when all had agreed to its node, and a plugin could not carry that out.
+    """The failure of a pod in PreBind or Bind.
 
-    Nothing that happens in the cluster is known to help; so it is tried again as after an error, also if the
-    plugin calls it a rejection.
+    No cluster event is known to help; so it is retried as after an error, also if the plugin calls it a
+    rejection.
     """
     return Failure(status.message, rejected=status.code.is_rejection)
 
 
-class FailureHandling:
-    """Puts failed pods back and writes down why, in this order: queue, nomination, event, status."""
+class FailureHandler:
+    """Requeues failed pods and reports why, in this order: queue, nomination, event, status."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -89,14 +96,14 @@ class FailureHandling:
         if failure.announced and context.find(queued.key) is not None:
             pod = replace(pod, status=replace(pod.status, nominated_node_name=failure.announced))
         self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
-        context.stir()
+        context.wake()
 
     def _requeue(self, queued: QueuedPod, failure: Failure) -> Pod | None:
         """Put the pod back as it is now, if it still wants a node. None if another has its name by now."""
         context, queue = self._context, self._context.queue
         known = context.find(queued.key)
         if known is None or known.spec.node_name or known.metadata.uid != queued.uid:
-            _tell_of_absence(context.journal, queued, known)
+            _log_absence(context.journal, queued, known)
             queue.done(queued.uid)
             return queued.pod.pod if known is None or known.spec.node_name else None
         by = failure.rejectors.unschedulable, failure.rejectors.pending
@@ -109,7 +116,7 @@ class FailureHandling:
             queue.add_unschedulable_if_not_present(queued, *by)
         else:
             if context.journal.shows(3):
-                self._tell_of_move(queued, strategy)
+                self._log_requeue(queued, strategy)
         return known
 
     def _log(self, queued: QueuedPod, failure: Failure) -> None:
@@ -124,7 +131,7 @@ class FailureHandling:
         else:
             journal.problem("Error scheduling pod; retrying", pod=pod, err=message, logger=UNHANDLED)
 
-    def _tell_of_move(self, queued: QueuedPod, strategy: Strategy) -> None:
+    def _log_requeue(self, queued: QueuedPod, strategy: Strategy) -> None:
         queue = self._context.queue
         told = {
             "event": SCHEDULE_ATTEMPT_FAILURE,
@@ -136,7 +143,7 @@ class FailureHandling:
         self._context.journal.info(3, MOVED, pod=Ref(queued.key), **told)
 
 
-def _tell_of_absence(journal: Journal, queued: QueuedPod, known: Pod | None) -> None:
+def _log_absence(journal: Journal, queued: QueuedPod, known: Pod | None) -> None:
     """Say why a pod that failed does not come back."""
     pod = Ref(queued.key)
     if known is None:
@@ -160,8 +167,8 @@ def _tell_of_absence(journal: Journal, queued: QueuedPod, known: Pod | None) -> 
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """What a pod's status shall say."""
+class _StatusUpdate:
+    """What is to be written to a pod's status."""
 
     pod: Pod
     reason: str
@@ -178,12 +185,12 @@ class StatusWriter:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._under_way: dict[str, _Wanted | None] = {}
+        self._under_way: dict[str, _StatusUpdate | None] = {}
 
     def submit(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
-        wanted = _Wanted(pod, reason, message, nominated_node)
+        wanted = _StatusUpdate(pod, reason, message, nominated_node)
         if self._context.journal.shows(3):
-            self._tell(wanted)
+            self._log(wanted)
         uid = pod.metadata.uid
         if uid in self._under_way:
             later = self._under_way[uid]
@@ -194,7 +201,7 @@ class StatusWriter:
             self._under_way[uid] = None
             self._context.tasks.start(self._write(uid, wanted), "pod status")
 
-    def _tell(self, wanted: _Wanted) -> None:
+    def _log(self, wanted: _StatusUpdate) -> None:
         promised: dict[str, object] = {}
         if wanted.nominated_node is not None:
             promised = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
@@ -208,9 +215,9 @@ class StatusWriter:
             **promised,
         )
 
-    async def _write(self, uid: str, first: _Wanted) -> None:
+    async def _write(self, uid: str, first: _StatusUpdate) -> None:
         context = self._context
-        wanted: _Wanted | None = first
+        wanted: _StatusUpdate | None = first
         pod = first.pod
         try:
             while wanted is not None and not self._is_another(pod):
@@ -224,12 +231,16 @@ class StatusWriter:
                 try:
                     await patch_status(context.client, pod, patch, context.rng)
                 except ApiError as error:
+                    if is_replaced(error):
+                        return
                     context.journal.problem(
                         "Error updating pod", pod=Ref(pod.key), err=error, logger=UNHANDLED
                     )
                 wanted, self._under_way[uid] = self._under_way[uid], None
                 if wanted is not None:
                     pod = self._latest(wanted.pod)
+        except Exception as cause:  # noqa: BLE001 - a status that cannot be written must not end the scheduler
+            context.unexpected("Writing a pod's status failed", cause, source="pod_status", pod=Ref(pod.key))
         finally:
             del self._under_way[uid]
 

@@ -1,4 +1,4 @@
-"""What the news of an object means for the queue and the table."""
+"""What a watch event means for the cache and the queue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,8 @@ from stowplan.framework.events import (
     ClusterEvent,
     Resource,
 )
-from stowplan.queue.handlers import Handlers, event_of
+from stowplan.framework.waiting import WaitingPods
+from stowplan.scheduler.event_handlers import EventHandlers, event_of
 from stowplan.testing import PodBuilder, node, pod
 
 
@@ -33,25 +34,26 @@ Call = tuple[object, ...]
 
 
 class Notebook:
-    """A host that does nothing but note what it is to do."""
+    """A cache and a queue that do nothing but note what they are to do."""
 
-    def __init__(self, *assumed: Pod, gangs: bool = False, declared_features: bool = True) -> None:
-        by_uid = {each.metadata.uid: each for each in assumed}
+    def __init__(self, *assumed: Pod, **about: Any) -> None:
+        self._assumed = {each.metadata.uid: each for each in assumed}
         self.noted: list[Call] = []
-        self.handlers = Handlers(
-            self,
-            ("default-scheduler",),
-            lambda pod: by_uid.get(pod.metadata.uid),
-            gangs=gangs,
-            declared_features=declared_features,
-        )
+        self.handlers = EventHandlers(self, self, ("default-scheduler",), WaitingPods(), **about)
+
+    def assumed_pod(self, pod: Pod) -> Pod | None:
+        return self._assumed.get(pod.metadata.uid)
 
     def __getattr__(self, call: str) -> Callable[..., None]:
         return lambda *args: self.noted.append((call, *args))
 
+    def move_all(self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None) -> None:
+        limit = () if at_most_priority is None else (at_most_priority,)
+        self.noted.append(("move_all", event, old, new, *limit))
+
 
 def calls(handler: str, *objects: Object, **about: Any) -> list[Call]:
-    """What the news for a handler have done; `assumed` is a pod that is."""
+    """What a handler has the cache and the queue do; `assumed` is a pod that is."""
     assumed = about.pop("assumed", None)
     notebook = Notebook(*([assumed] if assumed else []), **about)
     getattr(notebook.handlers, handler)(*objects)
@@ -68,40 +70,38 @@ DYING = versioned(pod("p").terminating(), "2")
 
 
 def test_nodes_come_change_and_go() -> None:
-    assert calls("node_added", NODE) == [("put_node", NODE), ("move_all", NODE_ADD, None, NODE)]
-    assert calls("node_updated", NODE, NODE) == [("put_node", NODE)]
+    assert calls("add_node", NODE) == [("put_node", NODE), ("move_all", NODE_ADD, None, NODE)]
+    assert calls("update_node", NODE, NODE) == [("put_node", NODE)]
     tainted = node("n").taint("gpu").labels(a="b").obj()
-    assert calls("node_updated", NODE, tainted) == [
+    assert calls("update_node", NODE, tainted) == [
         ("put_node", tainted),
         ("move_all", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL), NODE, tainted),
         ("move_all", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT), NODE, tainted),
     ]
-    assert calls("node_deleted", NODE) == [("move_all", NODE_DELETE, NODE, None), ("remove_node", NODE)]
+    assert calls("delete_node", NODE) == [("move_all", NODE_DELETE, NODE, None), ("remove_node", NODE)]
 
 
-def test_features_of_nodes_are_no_news_without_their_gate() -> None:
+def test_declared_features_are_no_event_without_their_gate() -> None:
     able = node("n").features("X").obj()
-    assert len(calls("node_updated", NODE, able)) == 2
-    assert calls("node_updated", NODE, able, declared_features=False) == [("put_node", able)]
+    assert len(calls("update_node", NODE, able)) == 2
+    assert calls("update_node", NODE, able, declared_features=False) == [("put_node", able)]
 
 
 @pytest.mark.parametrize(
     ("added", "expected"),
     [
         (PLACED, [("put_pod", PLACED), ("move_all", ASSIGNED_POD_ADD, None, PLACED)]),
-        (WAITING, [("add_to_queue", WAITING)]),
+        (WAITING, [("add", WAITING)]),
         (FOREIGN, []),
     ],
 )
-def test_a_new_pod_goes_to_the_table_or_to_the_queue_or_is_none_of_ours(
-    added: Pod, expected: list[Call]
-) -> None:
-    assert calls("pod_added", added) == expected
+def test_a_new_pod_goes_to_the_cache_or_to_the_queue_or_is_not_ours(added: Pod, expected: list[Call]) -> None:
+    assert calls("add_pod", added) == expected
 
 
 def test_with_gangs_a_new_pod_may_help_others() -> None:
-    expected = [("add_to_queue", WAITING), ("move_all", UNSCHEDULED_POD_ADD, None, WAITING)]
-    assert calls("pod_added", WAITING, gangs=True) == expected
+    expected = [("add", WAITING), ("move_all", UNSCHEDULED_POD_ADD, None, WAITING)]
+    assert calls("add_pod", WAITING, gangs=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,25 +114,25 @@ def test_with_gangs_a_new_pod_may_help_others() -> None:
             [
                 ("put_pod", PLACED),
                 ("move_all", ASSIGNED_POD_ADD, None, PLACED),
-                ("delete_from_queue", WAITING),
+                ("delete", WAITING),
             ],
         ),
         (FOREIGN, PLACED, [("put_pod", PLACED), ("move_all", ASSIGNED_POD_ADD, None, PLACED)]),
-        (WAITING, CHANGED, [("update_in_queue", WAITING, CHANGED)]),
+        (WAITING, CHANGED, [("update", WAITING, CHANGED)]),
         (WAITING, WAITING, []),
         (FOREIGN, FOREIGN, []),
         (
             NOMINATED,
             CHANGED,
             [
-                ("update_in_queue", NOMINATED, CHANGED),
+                ("update", NOMINATED, CHANGED),
                 ("move_all", ASSIGNED_POD_DELETE, NOMINATED, None, 7),
             ],
         ),
     ],
 )
 def test_an_updated_pod(old: Pod, new: Pod, expected: list[Call]) -> None:
-    assert calls("pod_updated", old, new) == expected
+    assert calls("update_pod", old, new) == expected
 
 
 @pytest.mark.parametrize(
@@ -142,26 +142,26 @@ def test_an_updated_pod(old: Pod, new: Pod, expected: list[Call]) -> None:
         (
             DYING,
             [
-                ("abandon", PLACED),
+                ("forget", PLACED.metadata.uid),
                 ("move_all", ASSIGNED_POD_DELETE, PLACED, None),
             ],
         ),
     ],
 )
-def test_of_an_assumed_pod_only_the_beginning_of_its_end_is_news(new: Pod, expected: list[Call]) -> None:
-    assert calls("pod_updated", WAITING, new, assumed=PLACED) == expected
+def test_of_an_assumed_pod_only_its_deletion_matters(new: Pod, expected: list[Call]) -> None:
+    assert calls("update_pod", WAITING, new, assumed=PLACED) == expected
 
 
 @pytest.mark.parametrize(
     ("gone", "assumed", "expected"),
     [
         (PLACED, None, [("remove_pod", PLACED), ("move_all", ASSIGNED_POD_DELETE, PLACED, None)]),
-        (WAITING, None, [("delete_from_queue", WAITING)]),
+        (WAITING, None, [("delete", WAITING)]),
         (
             NOMINATED,
             None,
             [
-                ("delete_from_queue", NOMINATED),
+                ("delete", NOMINATED),
                 ("move_all", ASSIGNED_POD_DELETE, NOMINATED, None, 7),
             ],
         ),
@@ -169,8 +169,8 @@ def test_of_an_assumed_pod_only_the_beginning_of_its_end_is_news(new: Pod, expec
             NOMINATED,
             PLACED,
             [
-                ("delete_from_queue", NOMINATED),
-                ("abandon", PLACED),
+                ("delete", NOMINATED),
+                ("forget", PLACED.metadata.uid),
                 ("move_all", ASSIGNED_POD_DELETE, PLACED, None),
             ],
         ),
@@ -178,22 +178,22 @@ def test_of_an_assumed_pod_only_the_beginning_of_its_end_is_news(new: Pod, expec
     ],
 )
 def test_a_deleted_pod(gone: Pod, assumed: Pod | None, expected: list[Call]) -> None:
-    assert calls("pod_deleted", gone, assumed=assumed) == expected
+    assert calls("delete_pod", gone, assumed=assumed) == expected
 
 
-def test_a_pod_that_vanished_unnoticed_is_taken_away_wherever_it_may_be() -> None:
-    assert calls("pod_vanished", WAITING) == [
+def test_a_deleted_pod_of_unknown_state_is_removed_wherever_it_may_be() -> None:
+    assert calls("delete_pod_of_unknown_state", WAITING) == [
         ("remove_pod", WAITING),
         ("move_all", ASSIGNED_POD_DELETE, WAITING, None),
-        ("delete_from_queue", WAITING),
+        ("delete", WAITING),
     ]
-    assert calls("pod_vanished", FOREIGN) == [
+    assert calls("delete_pod_of_unknown_state", FOREIGN) == [
         ("remove_pod", FOREIGN),
         ("move_all", ASSIGNED_POD_DELETE, FOREIGN, None),
     ]
 
 
-def test_other_objects_are_news_if_somebody_registered_for_what_happened() -> None:
+def test_other_objects_are_events_if_a_plugin_registered_for_them() -> None:
     fast = StorageClass()
     kind = Resource.STORAGE_CLASS
     watched = {str(kind): Action.ADD | Action.UPDATE}

@@ -15,7 +15,7 @@ from stowplan.framework.sampling import nodes_to_find
 from stowplan.logs import Journal, Ref
 
 
-class Sampler:
+class NodeSampler:
     """The order of nodes and where the next search begins; one for all profiles of a scheduler.
 
     As in kube-scheduler a node whose zone changes keeps its place until a node comes or goes.

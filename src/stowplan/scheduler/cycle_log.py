@@ -1,13 +1,11 @@
-"""Lines of the log that take some putting together. Whoever calls these has asked whether they are shown."""
+"""Log lines of the scheduling cycle. Callers have checked that the verbosity shows them."""
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from stowplan.api.node import Node
-from stowplan.api.pod import Pod
 from stowplan.api.taints import untolerated
 from stowplan.client import Reflector
 from stowplan.cluster.podinfo import PodInfo
@@ -19,8 +17,9 @@ from stowplan.framework.postfilter import PostFilterResult
 from stowplan.framework.status import Code
 from stowplan.logs import Journal, Ref
 from stowplan.plugins.defaultpreemption.plugin import PREFIX
-from stowplan.queue.handlers import Handlers
-from stowplan.scheduler.algorithm import Found
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.scheduling_cycle import ScheduleResult
 
 _PREEMPTION: Final = "PostFilter.DefaultPreemption"
 _TAINTS: Final = "FilterWithNominatedPods.Filter.TaintToleration"
@@ -29,65 +28,19 @@ SLOW: Final = 0.1
 """Seconds after which the search for a node is worth a line of its own."""
 
 
-class NewsTelling:
-    """Says what was heard of pods and nodes: what came and went at level 3, what changed at level 4."""
-
-    def __init__(self, handlers: Handlers, journal: Journal) -> None:
-        self._is_ours = handlers.is_ours
-        self._journal = journal
-        self._by_handler: dict[Any, Callable[..., None]] = {
-            handlers.pod_added: self._pod_added,
-            handlers.pod_updated: self._pod_updated,
-            handlers.pod_deleted: self._pod_deleted,
-            handlers.node_added: lambda node: self._node(3, "Add", node),
-            handlers.node_updated: lambda old, new: self._node(4, "Update", new),
-            handlers.node_deleted: lambda node: self._node(3, "Delete", node),
-        }
-
-    def tell(self, handler: Callable[..., Any], objects: tuple[Any, ...]) -> None:
-        """Say what the news for a handler are, if they are of pods or nodes."""
-        say = self._by_handler.get(handler)
-        if say is not None:
-            say(*objects)
-
-    def _pod_added(self, pod: Pod) -> None:
-        self._pod(3, "Add", pod)
-
-    def _pod_updated(self, old: Pod, new: Pod) -> None:
-        if old.spec.node_name:
-            self._pod(4, "Update", old)
-        elif new.spec.node_name:
-            self._pod(3, "Add", new)
-            self._pod(3, "Delete", old)
-        elif old.metadata.resource_version != new.metadata.resource_version:
-            self._pod(4, "Update", new)
-
-    def _pod_deleted(self, pod: Pod) -> None:
-        self._pod(3, "Delete", pod)
-
-    def _pod(self, level: int, what: str, pod: Pod) -> None:
-        if pod.spec.node_name:
-            self._journal.info(level, f"{what} event for scheduled pod", pod=Ref(pod.key))
-        elif self._is_ours(pod):
-            self._journal.info(level, f"{what} event for unscheduled pod", pod=Ref(pod.key))
-
-    def _node(self, level: int, what: str, node: Node) -> None:
-        self._journal.info(level, f"{what} event for node", node=Ref(node.name))
-
-
-def tell_search(journal: Journal, found: Found, pod: PodInfo) -> None:
+def log_result(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None:
     """What filters and scores came to, node by node (levels 4, 5 and 10)."""
-    outright = found.evaluation.rejected_outright
+    outright = result.evaluation.rejected_outright
     if outright is not None:
-        told = outright.message
-        journal.info(5, "Status after running PreFilter plugins for pod", pod=Ref(pod.key), status=told)
+        status = outright.message
+        journal.info(5, "Status after running PreFilter plugins for pod", pod=Ref(pod.key), status=status)
         return
-    _tell_taints(journal, found.evaluation, pod)
-    if journal.shows(10) and found.evaluation.scored:
-        _tell_scores(journal, found, pod)
+    _log_taints(journal, result.evaluation, pod)
+    if journal.shows(10) and result.evaluation.scored:
+        _log_scores(journal, result, pod)
 
 
-def _tell_taints(journal: Journal, evaluation: Evaluation, pod: PodInfo) -> None:
+def _log_taints(journal: Journal, evaluation: Evaluation, pod: PodInfo) -> None:
     table = evaluation.cycle.table
     first = evaluation.pod_class.feasibility.first
     for column in evaluation.filters():
@@ -115,18 +68,18 @@ def _in_the_way(node: Node, pod: PodInfo) -> dict[str, str]:
     return {"key": taint.key, **value, "effect": taint.effect}
 
 
-def _tell_scores(journal: Journal, found: Found, pod: PodInfo) -> None:
-    rows = found.evaluation.feasible_rows
-    names = [found.evaluation.cycle.table.name_of(row) for row in rows.tolist()]
+def _log_scores(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None:
+    rows = result.evaluation.feasible_rows
+    names = [result.evaluation.cycle.table.name_of(row) for row in rows.tolist()]
     about = Ref(pod.key)
-    for plugin, scores in found.scores(rows).items():
+    for plugin, scores in result.scores(rows).items():
         for node, score in zip(names, scores, strict=True):
             journal.info(10, "Plugin scored node for pod", pod=about, plugin=plugin, node=node, score=score)
-    for node, score in zip(names, found.all_totals(rows), strict=True):
+    for node, score in zip(names, result.all_totals(rows), strict=True):
         journal.info(10, "Calculated node's final score for pod", pod=about, node=node, score=score)
 
 
-def tell_preemption(journal: Journal, cycle: Cycle, pod: PodInfo, result: PostFilterResult) -> None:
+def log_preemption(journal: Journal, cycle: Cycle, pod: PodInfo, result: PostFilterResult) -> None:
     """What preemption came to."""
     about = Ref(pod.key)
     node = result.nominated_node
@@ -160,7 +113,7 @@ def tell_preemption(journal: Journal, cycle: Cycle, pod: PodInfo, result: PostFi
                 )
 
 
-def tell_slow_search(
+def log_slow_cycle(
     journal: Journal, pod: PodInfo, ended: float, took: float, filtered: float, number: int
 ) -> None:
     """Where the time went: `took` seconds in all until `ended`, `filtered` of them for the filters.
@@ -190,7 +143,7 @@ def _moment(seconds: float, form: str) -> str:
     return f"{moment.strftime(form)}.{moment.microsecond // 1000:03}"
 
 
-def tell_plugins(journal: Journal, framework: Framework) -> None:
+def log_plugins(journal: Journal, framework: Framework) -> None:
     """Which plugins a profile works with, by extension point."""
     points = {
         f"{point.value[0].upper()}{point.value[1:]}": {
