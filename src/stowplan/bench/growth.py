@@ -141,13 +141,17 @@ def table_sizes(scheduler: Scheduler) -> dict[str, int]:
 
 
 def _all_sizes(scheduler: Scheduler) -> dict[str, int]:
-    """Entries of every container that the scheduler can reach, without results kept for classes of pods."""
+    """Entries of every container that the scheduler can reach, without results kept for classes of pods.
+
+    Tables that are swept now and then are swept when they are asked for their sizes.
+    """
     for profile in scheduler.context.profiles.values():
         profile.framework.forget_classes()
+    table = scheduler.context.cache.table
     gc.collect()
-    rows = scheduler.context.cache.table.capacity
+    table.sizes()
     client = scheduler.context.client
-    return sizes_of(scheduler, without=(client,), without_types=BOUNDED, array_unit=rows)
+    return sizes_of(scheduler, without=(client,), without_types=BOUNDED, array_unit=table.capacity)
 
 
 def too_large(needed: Mapping[str, int], actual: Mapping[str, int], slack: int) -> dict[str, tuple[int, int]]:

@@ -325,6 +325,19 @@ def _anti_affinity_terms(size: int) -> Iterable[Step]:
     yield Step("create", catalogue.PODS, pod("beside"))
 
 
+def _disk_monitors(size: int) -> Iterable[Step]:
+    """Many in-tree disks with many monitors each, as large as an object may be."""
+    each = max(size // 50, 10)
+    monitors = [f"10.0.0.{number}:6789" for number in range(each)]
+    volumes = [
+        {"name": f"v{number}", "rbd": {"monitors": monitors, "image": f"i{number}"}}
+        for number in range(max(1, min(size, LARGEST_OBJECT // (each * 20))))
+    ]
+    field = "spec.volumes[].rbd.monitors"
+    yield Step("create", catalogue.PODS, pod("disks", volumes=volumes), field)
+    yield Step("create", catalogue.PODS, pod("disks-too", volumes=volumes), field)
+
+
 _CORPUS: Final[dict[str, Callable[[int], Iterable[Step]]]] = {
     "sums of requests that wrap": _wrapping_sums,
     "10,000 node selector keys": _node_selector_keys,
@@ -334,6 +347,7 @@ _CORPUS: Final[dict[str, Callable[[int], Iterable[Step]]]] = {
     "taint values that are never seen again": _taint_values,
     "label values that are never seen again": _label_values,
     "10,000 anti-affinity terms": _anti_affinity_terms,
+    "in-tree disks with many monitors": _disk_monitors,
 }
 
 
