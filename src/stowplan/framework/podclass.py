@@ -12,9 +12,15 @@ from stowplan.framework.probe import Tally
 
 
 class ClassKey:
-    """Stands for a signature: made once per distinct signature, hashed by identity, cheap to look up."""
+    """Stands for a signature: made once per distinct signature, hashed by identity, cheap to look up.
 
-    __slots__ = ("__weakref__",)
+    `digest` is what is left of the signature when nobody needs it any more.
+    """
+
+    __slots__ = ("__weakref__", "digest")
+
+    def __init__(self, signature: Hashable) -> None:
+        self.digest = hash(signature)
 
 
 class Settled(NamedTuple):
@@ -102,7 +108,8 @@ class PodClasses:
         self._budget = budget
         self._fresh: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._kept: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._met: OrderedDict[Hashable, None] = OrderedDict()
+        self._met: OrderedDict[int, None] = OrderedDict()
+        """Digests of classes that were let go: a signature itself can be as large as its pod."""
         self._sizes: dict[Hashable, int] = {}
         self._held = 0
 
@@ -122,8 +129,9 @@ class PodClasses:
     def put(self, pod_class: PodClass) -> None:
         """Take in a class that `get` did not know."""
         key = pod_class.key
-        if key in self._met:
-            del self._met[key]
+        digest = _digest(key)
+        if digest in self._met:
+            del self._met[digest]
             self._keep(key, pod_class)
             return
         self._fresh[key] = pod_class
@@ -154,7 +162,7 @@ class PodClasses:
     def _let_go(self, key: Hashable) -> None:
         """Drop a class to make room, and know it again if it comes back."""
         self._drop(key)
-        self._met[key] = None
+        self._met[_digest(key)] = None
         if len(self._met) > _REMEMBERED:
             self._met.popitem(last=False)
 
@@ -163,3 +171,12 @@ class PodClasses:
         pod_class.released = True
         for name, memo in pod_class.memos.items():
             self._plugins[name].release(memo)
+
+
+def _digest(key: Hashable) -> int:
+    """What is remembered of a key. Two keys may share it: then one is taken for met before, no more."""
+    if isinstance(key, ClassKey):
+        return key.digest
+    if isinstance(key, tuple):
+        return hash(tuple(part.digest if isinstance(part, ClassKey) else part for part in key))
+    return hash(key)
