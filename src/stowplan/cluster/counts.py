@@ -118,3 +118,5 @@ class Counts:
             grown[: len(dense)] = dense
             self._dense = dense = grown
         dense[index] += delta
+        if not self.total:
+            self._sparse, self._dense = {}, None

@@ -147,6 +147,9 @@ class Matchers:
     def __len__(self) -> int:
         return len(self._matchers)
 
+    def sizes(self) -> dict[str, int]:
+        return {"matchers": len(self._matchers), **self._relation.sizes("matcher")}
+
     def acquire(
         self, clauses: tuple[Clause, ...], *, dying_too: bool, any_clause: bool = False
     ) -> PodMatcher:

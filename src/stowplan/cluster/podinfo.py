@@ -1,6 +1,6 @@
 """A pod as the table knows it, and what all pods made from one template share."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,7 +14,7 @@ from stowplan.api.resources import (
     incoming_requests,
     requests_for_scoring,
 )
-from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceNames
+from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.kinds import KindRegistry, PodKind
 from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
 
@@ -40,12 +40,13 @@ class PodTemplate:
         "pod",
         "ports",
         "requests",
+        "scalars",
         "taken",
         "terms",
         "volumes",
     )
 
-    def __init__(self, pod: Pod, kind: PodKind, resources: ResourceNames, groups: TermGroups) -> None:
+    def __init__(self, pod: Pod, kind: PodKind, groups: TermGroups) -> None:
         self.pod = pod
         self.kind = kind
         self.requests: PodRequests = incoming_requests(pod)
@@ -53,7 +54,12 @@ class PodTemplate:
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
-        self.taken: tuple[tuple[int, int], ...] = tuple(request_lines(self.accounted, resources))
+        self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
+        """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
+        self.scalars: tuple[tuple[str, int], ...] = tuple(
+            (name, amount) for name, amount in self.accounted.scalars.items() if amount
+        )
+        """What it takes of others, by name."""
         self.non_zero: tuple[tuple[int, int], ...] = (
             (CPU, self.accounted.non_zero_milli_cpu),
             (MEMORY, self.accounted.non_zero_memory),
@@ -100,15 +106,14 @@ def _may_be_resized(pod: Pod) -> bool:
     )
 
 
-def request_lines(requests: PodRequests, resources: ResourceNames) -> list[tuple[int, int]]:
-    """Requests as (line of the resource columns, amount), without the zeros."""
-    wanted = [
+def core_lines(requests: PodRequests) -> tuple[tuple[int, int], ...]:
+    """Requests for the first three resources as (line of the resource columns, amount), without the zeros."""
+    wanted = (
         (CPU, requests.milli_cpu),
         (MEMORY, requests.memory),
         (EPHEMERAL_STORAGE, requests.ephemeral_storage),
-        *((resources.intern(name), amount) for name, amount in requests.scalars.items()),
-    ]
-    return [(line, amount) for line, amount in wanted if amount]
+    )
+    return tuple((line, amount) for line, amount in wanted if amount)
 
 
 class PodInfo:
@@ -163,18 +168,11 @@ class PodInfo:
 
 
 class Templates:
-    """Finds the template of a pod; pods whose shared parts are equal get the same one.
+    """Finds the template of a pod; pods whose shared parts are equal get the same one."""
 
-    `made` is called after a new one was made, which may have named resources nobody named before.
-    """
-
-    def __init__(
-        self, kinds: KindRegistry, resources: ResourceNames, groups: TermGroups, made: Callable[[], None]
-    ) -> None:
+    def __init__(self, kinds: KindRegistry, groups: TermGroups) -> None:
         self._kinds = kinds
-        self._resources = resources
         self._groups = groups
-        self._made = made
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -186,8 +184,7 @@ class Templates:
         template = self._templates.get(key)
         if template is None:
             kind = self._kinds.kind(pod.metadata.namespace, pod.metadata.labels)
-            template = self._templates[key] = PodTemplate(pod, kind, self._resources, self._groups)
-            self._made()
+            template = self._templates[key] = PodTemplate(pod, kind, self._groups)
         return template
 
 

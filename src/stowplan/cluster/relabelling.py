@@ -23,8 +23,7 @@ def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
     if kept is not None and kept[0] == versions:
         return kept[1]
     verdict = (
-        old.taken == new.taken
-        and old.non_zero == new.non_zero
+        old.accounted == new.accounted
         and old.ports == new.ports
         and old.groups == new.groups
         and not old.volumes

@@ -23,7 +23,7 @@ class Counted:
 
     def __init__(self, table: ClusterTable, key: str, clauses: tuple[Clause, ...], rows: RowSet, weight: int):
         self._table = table
-        self.column: LabelColumn = table.label_column(key)
+        self.column: LabelColumn = table.labels.acquire(key)
         self.matcher: PodMatcher = table.matchers.acquire(clauses, dying_too=True)
         self.counter = DomainCounter(table, self.matcher, self.column, rows)
         self.weight = weight
@@ -37,6 +37,7 @@ class Counted:
 
     def close(self) -> None:
         self.counter.close()
+        self._table.labels.release(self.column)
         self._table.matchers.release(self.matcher)
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from stowplan.api.nodeselector import required_node_affinity
 from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.matchers import DomainCounter, PodMatcher, RowSet
@@ -11,7 +9,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.podtopologyspread.constraints import Constraint
-from stowplan.plugins.tainttoleration import has_hard_taint
+from stowplan.plugins.tainttoleration import hard_verdicts
 
 
 class Counted:
@@ -24,12 +22,13 @@ class Counted:
     ) -> None:
         self._table = table
         self.constraint = constraint
-        self.column: LabelColumn = table.label_column(constraint.key)
+        self.column: LabelColumn = table.labels.acquire(constraint.key)
         self.matcher = matcher
         self.counter = DomainCounter(table, matcher, self.column, rows)
 
     def close(self) -> None:
         self.counter.close()
+        self._table.labels.release(self.column)
         if self.matcher is not None:
             self._table.matchers.release(self.matcher)
 
@@ -67,7 +66,7 @@ def _regarded(
 ) -> RowSet:
     """Rows whose pods and domains count: with all the keys, and not ruled out by affinity or taints."""
     affinity = required_node_affinity(pod.spec)
-    tolerations = pod.spec.tolerations
+    kept_off = hard_verdicts(table, pod.spec.tolerations, compare) if honors_taints else None
 
     def decide() -> BoolColumn:
         mask = table.valid.copy()
@@ -76,9 +75,8 @@ def _regarded(
         if honors_affinity and (affinity.labels is not None or affinity.affinity is not None):
             used = table.rows_in_use
             mask[:used] &= matching_affinity(affinity, table.all_rows())
-        if honors_taints:
-            kept_off = [has_hard_taint(taints, tolerations, compare) for taints in table.taint_sets]
-            mask &= ~np.array(kept_off, dtype=np.bool_)[table.taint_set]
+        if kept_off is not None:
+            mask &= kept_off.current()[table.taint_set] == 0
         return mask
 
     return RowSet(table, decide)

@@ -42,7 +42,7 @@ class ServiceAffinity(LegacyPlugin):
     def __init__(self, args: ServiceAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         preferred = self.args.anti_affinity_labels_preference
-        self._columns = tuple(handle.table.label_column(label) for label in preferred)
+        self._columns = tuple(handle.table.labels.acquire(label) for label in preferred)
 
     def sign(self, pod: PodInfo) -> Hashable:
         own = pod.spec.node_selector or {}
@@ -104,6 +104,10 @@ class ServiceAffinity(LegacyPlugin):
         return points * self.args.unit
 
     # What is kept
+
+    def close(self) -> None:
+        for column in self._columns:
+            self.handle.table.labels.release(column)
 
     def release(self, memo: _Memo) -> None:
         memo.siblings.close()
