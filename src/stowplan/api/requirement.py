@@ -19,8 +19,8 @@ EQUALS: Final = "="
 DOUBLE_EQUALS: Final = "=="
 NOT_EQUALS: Final = "!="
 
-_ONE_OF: Final = frozenset((IN, EQUALS, DOUBLE_EQUALS))
-_NONE_OF: Final = frozenset((NOT_IN, NOT_EQUALS))
+ONE_OF: Final = frozenset((IN, EQUALS, DOUBLE_EQUALS))
+NONE_OF: Final = frozenset((NOT_IN, NOT_EQUALS))
 _PRINTED = {
     IN: " in ",
     NOT_IN: " notin ",
@@ -42,9 +42,9 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     def matches_value(self, value: str | None) -> bool:
         """Whether a label with this value (None: no such label) satisfies the requirement."""
         operator = self.operator
-        if operator in _ONE_OF:
+        if operator in ONE_OF:
             return value in self.values
-        if operator in _NONE_OF:
+        if operator in NONE_OF:
             return value not in self.values
         if operator == EXISTS:
             return value is not None
@@ -59,7 +59,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     def without_spelling(self) -> "Requirement":
         """The same requirement in its one preferred spelling: `a=b`, `a==b` and `a in (b)` mean the same."""
-        operator = IN if self.operator in _ONE_OF else NOT_IN if self.operator in _NONE_OF else self.operator
+        operator = IN if self.operator in ONE_OF else NOT_IN if self.operator in NONE_OF else self.operator
         return Requirement(self.key, operator, tuple(dict.fromkeys(self.values)))
 
     def __str__(self) -> str:

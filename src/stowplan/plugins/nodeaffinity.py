@@ -17,7 +17,7 @@ from stowplan.api.nodeselector import (
 from stowplan.api.pod import NodeAffinity as NodeAffinityRules
 from stowplan.api.pod import NodeSelectorTerm
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.selection import matching_affinity, matching_selector, matching_term
+from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import ProfileError
@@ -117,10 +117,7 @@ class NodeAffinity(Plugin):
         if state is None:
             state = compile_preferred(_preferred(pod) or ())
         added = self._added_preferred.terms if self._added_preferred else ()
-        scores = np.zeros(nodes.count, dtype=np.int64)
-        for weight, term in (*added, *state.terms):
-            scores[matching_term(term, nodes)] += weight
-        return scores
+        return preference_scores((*added, *state.terms), nodes)
 
     def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
         return by_highest(scores, extremes, reverse=False)
