@@ -143,14 +143,13 @@ class NodeLabels:
 
     def _lost(self, row: int, key: str) -> None:
         rows = self._rows[key]
-        if isinstance(rows, set):
-            rows.remove(row)
-            if not rows:
-                del self._rows[key]
-        elif rows > FEW // 2 + 1:
+        if not isinstance(rows, set) and rows > FEW // 2 + 1:
             self._rows[key] = rows - 1
-        else:
-            self._rows[key] = self._listed(key) - {row}
+            return
+        left = self._rows[key] = rows if isinstance(rows, set) else self._listed(key)
+        left.discard(row)
+        if not left:
+            del self._rows[key]
 
     def _listed(self, key: str) -> set[int]:
         """The rows of a key that has become rare."""
