@@ -86,6 +86,8 @@ def sorted_requirement(key: str, operator: str, values: Sequence[str]) -> Requir
 
 def requirement_errors(key: str, operator: str, values: Sequence[str], path: str = "") -> list[str]:
     """What makes a requirement unusable, with the path of each field; nothing if it is fine."""
+    if is_usable(key, operator, values):
+        return []
     errors = key_field_errors(key, fielderrors.child(path, "key"))
     values_path = fielderrors.child(path, "values")
     errors += _values_errors(operator, values, values_path)
@@ -94,6 +96,17 @@ def requirement_errors(key: str, operator: str, values: Sequence[str], path: str
         if problems:
             errors.append(fielderrors.invalid(f"{values_path}[{i}][{key}]", value, "; ".join(problems)))
     return errors
+
+
+def is_usable(key: str, operator: str, values: Sequence[str]) -> bool:
+    """Whether nothing is wrong with a requirement: the quick way to know, for the usual case."""
+    if operator in (IN, NOT_IN):
+        wrong = not values
+    elif operator in (EXISTS, DOES_NOT_EXIST):
+        wrong = bool(values)
+    else:
+        wrong = len(values) != 1 or (operator in (GREATER_THAN, LESS_THAN) and parse_int64(values[0]) is None)
+    return not wrong and not label_key_problems(key) and not any(map(label_value_problems, values))
 
 
 def key_field_errors(key: str, path: str) -> list[str]:

@@ -44,9 +44,10 @@ def tolerated(taint: Taint, tolerations: Sequence[Toleration], compare: bool = F
 class Tolerations:
     """A pod's tolerations, found by what a taint has: however many there are, a taint costs a few lookups."""
 
-    __slots__ = ("_equal", "_exists", "_greater", "_less")
+    __slots__ = ("_any", "_equal", "_exists", "_greater", "_less")
 
     def __init__(self, tolerations: Sequence[Toleration], compare: bool = False) -> None:
+        self._any = bool(tolerations)
         self._exists: set[tuple[str, str]] = set()
         self._equal: set[tuple[str, str, str]] = set()
         self._less: dict[tuple[str, str], int] = {}
@@ -67,6 +68,8 @@ class Tolerations:
 
     def tolerate(self, taint: Taint) -> bool:
         """Whether any of them tolerates a taint."""
+        if not self._any:
+            return False
         key, effect, value = taint.key, taint.effect, taint.value
         for where in ((key, effect), (key, ""), ("", effect), ("", "")):
             if where in self._exists or (*where, value) in self._equal:

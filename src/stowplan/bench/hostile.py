@@ -213,7 +213,9 @@ def _requests(count: int) -> Document:
 
 
 CASES: dict[str, Case] = {
-    "nodeSelector, unknown keys": lambda n: {"nodeSelector": {f"example.com/none-{i}": "x" for i in range(n)}},
+    "nodeSelector, unknown keys": lambda n: {
+        "nodeSelector": {f"example.com/none-{i}": "x" for i in range(n)}
+    },
     "nodeSelector, keys of one node": lambda n: {
         "nodeSelector": {f"example.com/own-{i}": "x" for i in range(n)}
     },
@@ -268,7 +270,9 @@ CASES: dict[str, Case] = {
     ),
     "tolerations": _tolerations,
     "containers": lambda n: {
-        "containers": [_container(resources={"requests": {"cpu": "1m"}}) | {"name": f"c{i}"} for i in range(n)]
+        "containers": [
+            _container(resources={"requests": {"cpu": "1m"}}) | {"name": f"c{i}"} for i in range(n)
+        ]
     },
     "init containers": lambda n: {
         "initContainers": [

@@ -99,7 +99,8 @@ class DisruptionBudgets:
         facts = info.template.facts
         kept = facts.get(_FACT)
         if not isinstance(kept, _Kept) or kept.version != self.version:
-            kept = facts[_FACT] = _Kept(self.version, self._find(info.namespace, info.labels))
+            kept = _Kept(self.version, self._find(info.namespace, info.labels))
+            info.template.note(_FACT, kept)
         return kept.budgets
 
     def _add(self, pdb: PodDisruptionBudget, selector: Selector) -> Budget:

@@ -167,6 +167,11 @@ class Matchers:
         matcher.holders += 1
         return matcher
 
+    def share(self, matcher: PodMatcher) -> PodMatcher:
+        """One more holder of a matcher that somebody holds."""
+        matcher.holders += 1
+        return matcher
+
     def release(self, matcher: PodMatcher) -> None:
         matcher.holders -= 1
         if not matcher.holders:

@@ -18,6 +18,8 @@ from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.kinds import KindRegistry, PodKind
 from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
 
+_MOST_FACTS = 64
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -70,6 +72,13 @@ class PodTemplate:
         """Whether pods of other templates are counted like pods of this one (relabelling.py)."""
         self.facts: dict[str, object] = {}
 
+    def note(self, key: str, fact: object) -> None:
+        """Keep something worked out for the template. Plugins that are gone leave theirs behind, so at some
+        number all are worked out anew."""
+        if len(self.facts) >= _MOST_FACTS:
+            self.facts.clear()
+        self.facts[key] = fact
+
     def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:
         """What the pod asks of some resources, as node scores see it (see `requests_for_scoring`)."""
         key = f"asked{names}{non_zero}{pod_level}"
@@ -79,7 +88,7 @@ class PodTemplate:
                 known = tuple(_plain_request(self.requests, name, non_zero) for name in names)
             else:
                 known = requests_for_scoring(self.pod, names, non_zero=non_zero, pod_level=pod_level)
-            self.facts[key] = known
+            self.note(key, known)
         assert isinstance(known, tuple)
         return known
 

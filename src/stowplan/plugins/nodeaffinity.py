@@ -40,6 +40,7 @@ REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 _ENFORCED, _POD = 1, 2
+_FACT = "required node affinity"
 
 
 class NodeAffinity(Plugin):
@@ -73,7 +74,7 @@ class NodeAffinity(Plugin):
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         if self._added is not None and not self._added.matches(new.metadata.labels, new.name):
             return Hint.SKIP
-        affinity = required_node_affinity(pod.spec)
+        affinity = _affinity(pod)
         if not _matches(affinity, new):
             return Hint.SKIP
         return queue_if(old is None or not _matches(affinity, old))
@@ -82,7 +83,7 @@ class NodeAffinity(Plugin):
         required = _required(pod)
         if required is None and self._added is None and pod.spec.node_selector is None:
             return SKIP
-        cycle.write(self, required_node_affinity(pod.spec))
+        cycle.write(self, _affinity(pod))
         if required is None or not required.node_selector_terms:
             return None
         names = _only_names(required.node_selector_terms)
@@ -92,7 +93,7 @@ class NodeAffinity(Plugin):
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         state: RequiredNodeAffinity | None = cycle.read(self)
-        affinity = required_node_affinity(pod.spec) if state is None else state
+        affinity = _affinity(pod) if state is None else state
         codes = np.where(matching_affinity(affinity, nodes), 0, _POD).astype(np.int64)
         if self._added is not None:
             codes[~matching_selector(self._added, nodes)] = _ENFORCED
@@ -131,6 +132,15 @@ def node_demands(pod: PodInfo) -> Hashable:
     return (selector, affinity)
 
 
+def _affinity(pod: PodInfo) -> RequiredNodeAffinity:
+    """What a pod demands of its node, compiled once for its template."""
+    kept = pod.template.facts.get(_FACT)
+    if not isinstance(kept, RequiredNodeAffinity):
+        kept = required_node_affinity(pod.spec)
+        pod.template.note(_FACT, kept)
+    return kept
+
+
 def _matches(affinity: RequiredNodeAffinity, node: Node) -> bool:
     """Whether a node meets a pod's demands. Raises HintError if that hangs on one that cannot be read."""
     labels = node.metadata.labels
@@ -154,7 +164,7 @@ def _preferred(pod: PodInfo) -> Any:
 
 def _only_names(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
     """The only nodes that terms can match, where every term names its nodes; else None."""
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     for term in terms:
         named: frozenset[str] | None = None
         for field in term.match_fields:
@@ -164,4 +174,4 @@ def _only_names(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
         if named is None:
             return None
         names |= named
-    return names
+    return frozenset(names)

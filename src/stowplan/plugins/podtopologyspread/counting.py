@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from stowplan.api.nodeselector import required_node_affinity
 from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.matchers import DomainCounter, PodMatcher, RowSet
@@ -70,8 +72,16 @@ def _regarded(
 
     def decide() -> BoolColumn:
         mask = table.valid.copy()
+        if not all(map(table.labels.any_with, keys)):
+            return np.zeros(table.capacity, dtype=np.bool_)
         for key in keys:
-            mask &= table.label_column(key).ids != 0
+            few = table.labels.few_with(key)
+            if few is None:
+                mask &= table.label_column(key).ids != 0
+            else:
+                there = mask[list(few)]
+                mask = np.zeros(table.capacity, dtype=np.bool_)
+                mask[list(few)] = there
         if honors_affinity and (affinity.labels is not None or affinity.affinity is not None):
             used = table.rows_in_use
             mask[:used] &= matching_affinity(affinity, table.all_rows())

@@ -203,7 +203,7 @@ class PodTopologySpread(Plugin):
             )
         else:
             found = self._default_constraints(pod)
-        pod.template.facts[fact] = (version, found)
+        pod.template.note(fact, (version, found))
         return found
 
     def _default_constraints(self, pod: PodInfo) -> Constraints:

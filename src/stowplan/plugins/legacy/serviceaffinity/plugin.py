@@ -138,6 +138,7 @@ class ServiceAffinity(LegacyPlugin):
         if kept is None or kept[0] != lookups.groups_version:
             services = lookups.services_of(pod.namespace, pod.labels)
             selector = selector_from_labels(services[0].spec.selector or {}) if services else None
-            kept = pod.template.facts[fact] = (lookups.groups_version, selector)
+            kept = (lookups.groups_version, selector)
+            pod.template.note(fact, kept)
         found: Selector | None = kept[1]
         return found
