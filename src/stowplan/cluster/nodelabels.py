@@ -23,7 +23,7 @@ class NodeLabels:
     node has its key; of the others, which were made for a glance (`column`), the last few are kept.
     """
 
-    __slots__ = ("_absent", "_columns", "_nodes", "_rows", "_unheld")
+    __slots__ = ("_absent", "_columns", "_nodes", "_rows", "_unheld", "keys_version")
 
     def __init__(self, nodes: Sequence[Node | None], capacity: int) -> None:
         self._nodes = nodes
@@ -31,6 +31,8 @@ class NodeLabels:
         self._rows: dict[str, set[int] | int] = {}
         self._columns: dict[str, LabelColumn] = {}
         self._unheld: OrderedDict[str, None] = OrderedDict()
+        self.keys_version = 0
+        """Changes when a node is the first to have a key."""
 
     def sizes(self) -> dict[str, int]:
         held = len(self._columns) - len(self._unheld)
@@ -134,6 +136,7 @@ class NodeLabels:
         rows = self._rows.get(key)
         if rows is None:
             self._rows[key] = {row}
+            self.keys_version += 1
         elif isinstance(rows, set):
             rows.add(row)
             if len(rows) > FEW:

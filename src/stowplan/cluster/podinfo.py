@@ -32,11 +32,12 @@ class PodTemplate:
 
     __slots__ = (
         "__weakref__",
+        "_all_groups",
+        "_groups",
         "accounted",
         "class_keys",
         "counted_like",
         "facts",
-        "groups",
         "kind",
         "non_zero",
         "pod",
@@ -55,7 +56,8 @@ class PodTemplate:
         self.accounted: PodRequests = accounted_requests(pod) if _may_be_resized(pod) else self.requests
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
-        self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
+        self._all_groups = groups
+        self._groups: tuple[TermGroup, ...] | None = None
         self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
         """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
         self.scalars: tuple[tuple[str, int], ...] = tuple(
@@ -71,6 +73,13 @@ class PodTemplate:
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
         """Whether pods of other templates are counted like pods of this one (relabelling.py)."""
         self.facts: dict[str, object] = {}
+
+    @property
+    def groups(self) -> tuple[TermGroup, ...]:
+        """The groups of the terms that pods carry, looked up when the first of them is on a node."""
+        if self._groups is None:
+            self._groups = tuple(map(self._all_groups.group, self.terms.terms))
+        return self._groups
 
     def note(self, key: str, fact: object) -> None:
         """Keep something worked out for the template. Plugins that are gone leave theirs behind, so at some

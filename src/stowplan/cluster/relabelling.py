@@ -25,7 +25,7 @@ def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
     verdict = (
         old.accounted == new.accounted
         and old.ports == new.ports
-        and old.groups == new.groups
+        and old.terms.terms == new.terms.terms
         and not old.volumes
         and not new.volumes
         and {id(matcher) for matcher in old.kind.matchers} == {id(matcher) for matcher in new.kind.matchers}

@@ -79,7 +79,7 @@ def _of(column: Column, nodes: NodeRows) -> Column:
 
 
 class _Part(NamedTuple):
-    """What a requirement or a term leaves: `rows`, or all rows but these, or else the rows of a mask."""
+    """What a requirement or a term leaves: `rows`, or all rows but these, or those of a mask but these."""
 
     rows: Sequence[int] = ()
     all_but: bool = False
@@ -97,11 +97,12 @@ _ALL = _Part(all_but=True)
 class _Search:
     """Rows in use that match something. A mask that was made for one requirement serves the next like it."""
 
-    __slots__ = ("_masks", "_table", "used")
+    __slots__ = ("_known", "_masks", "_table", "used")
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
         self.used = table.rows_in_use
+        self._known: dict[Requirement, _Part] = {}
         self._masks: dict[tuple[str, str, frozenset[int]], BoolColumn] = {}
 
     # Terms
@@ -147,6 +148,9 @@ class _Search:
             if part.mask is not None:
                 known = by_mask.get(id(part.mask), (part.mask, 0))
                 by_mask[id(part.mask)] = (part.mask, known[1] + weight)
+                for row in part.rows:
+                    if part.mask.item(row):
+                        scores[row] -= weight
                 continue
             everywhere += weight if part.all_but else 0
             for row in part.rows:
@@ -160,7 +164,11 @@ class _Search:
 
     def _mask(self, part: _Part) -> BoolColumn:
         if part.mask is not None:
-            return part.mask
+            if not part.rows:
+                return part.mask
+            mask = part.mask.copy()
+            mask[list(part.rows)] = False
+            return mask
         mask = np.full(self.used, part.all_but, dtype=np.bool_)
         mask[list(part.rows)] = not part.all_but
         return mask
@@ -172,7 +180,6 @@ class _Search:
     def _all(self, term: Term) -> _Part:
         """What all requirements of a term leave together."""
         mask: BoolColumn | None = None
-        shared = True
         exceptions: list[int] = []
         bounds = _Bounds()
         for part in self._parts(term, bounds):
@@ -184,19 +191,14 @@ class _Search:
             if mask is None:
                 mask = part.mask
                 continue
-            mask, shared = mask & part.mask, False
+            mask = mask & part.mask
             if np.count_nonzero(mask) <= _FEW:
                 return self._ask(mask.nonzero()[0].tolist(), term)
         for key in bounds.keys:
             column = self._table.label_column(key)
             met = bounds.all_met(column)[column.ids[: self.used]]
-            mask, shared = met if mask is None else mask & met, False
-        if mask is None:
-            return _Part(tuple(dict.fromkeys(exceptions)), all_but=True)
-        if exceptions:
-            mask = mask.copy() if shared else mask
-            mask[exceptions] = False
-        return _Part(mask=mask)
+            mask = met if mask is None else mask & met
+        return _Part(tuple(dict.fromkeys(exceptions)), all_but=True, mask=mask)
 
     def _parts(self, term: Term, bounds: "_Bounds") -> Iterator[_Part]:
         """What the requirements of a term leave, each for itself; comparisons are collected in `bounds`."""
@@ -241,6 +243,9 @@ class _Search:
 
     def _by_column(self, demand: Requirement) -> _Part:
         """The same for a key that many rows have."""
+        known = self._known.get(demand)
+        if known is not None:
+            return known
         key, operator = demand.key, demand.operator
         column = self._table.label_column(key)
         if operator in ONE_OF or operator in NONE_OF:
@@ -248,7 +253,10 @@ class _Search:
             if sum(column.populations[number] for number in ids) <= _FEW:
                 rows = column.rows_of(list(ids), self.used).tolist()
                 return _Part(rows, all_but=operator in NONE_OF)
-            return _Part(mask=self._made(column, IN if operator in ONE_OF else "", ids))
+            part = _Part(mask=self._made(column, IN if operator in ONE_OF else "", ids))
+            if len(self._known) < _MOST_KNOWN:
+                self._known[demand] = part
+            return part
         if operator in (EXISTS, DOES_NOT_EXIST):
             return _Part(mask=self._made(column, IN if operator == DOES_NOT_EXIST else "", _ABSENT))
         verdicts = np.array([demand.matches_value(value) for value in column.values], dtype=np.bool_)
@@ -273,6 +281,7 @@ class _Search:
 
 
 _COMPARING: Final = (GREATER_THAN, LESS_THAN)
+_MOST_KNOWN: Final = 256
 _ABSENT: Final = frozenset((0,))
 
 

@@ -284,7 +284,7 @@ class ClusterTable:
         old = self.nodes[row]
         assert old is not None
         relabelled = old.metadata.labels != node.metadata.labels
-        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.groups]
+        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.terms.terms]
         for info in carriers:
             self._count_terms(info, -1)
         self.nodes[row] = node
@@ -481,8 +481,9 @@ class ClusterTable:
             assert isinstance(matcher, PodMatcher)
             if not info.dying or matcher.dying_too:
                 matcher.count(row, sign)
-        for group in template.groups:
-            self.term_groups.count(group, row, sign)
+        if template.terms.terms:
+            for group in template.groups:
+                self.term_groups.count(group, row, sign)
         self.usage_log.append(row)
 
     def _add_exactly(self, template: PodTemplate, row: int, sign: int) -> None:

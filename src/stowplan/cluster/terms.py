@@ -50,6 +50,11 @@ class PodTerms(NamedTuple):
     terms: tuple[Term, ...]
     error: str | None
 
+    @property
+    def requires(self) -> bool:
+        """Whether some term is not just a preference; those come first."""
+        return bool(self.terms) and self.terms[0].role <= TermRole.REQUIRED_ANTI_AFFINITY
+
     def of(self, role: TermRole) -> tuple[Term, ...]:
         return tuple(term for term in self.terms if term.role is role)
 
@@ -107,13 +112,12 @@ class TermGroup:
     its key while there are carriers.
     """
 
-    __slots__ = ("__weakref__", "_column", "_lookups", "_needed", "carriers", "counts", "term")
+    __slots__ = ("__weakref__", "_column", "_lookups", "carriers", "counts", "term")
 
     def __init__(self, term: Term, lookups: Lookups) -> None:
         self.term = term
         self._column: LabelColumn | None = None
         self._lookups = lookups
-        self._needed = needed_pairs((term.selector,))
         self.counts = Counts()
         self.carriers = 0
 
@@ -137,7 +141,7 @@ class TermGroup:
         return self.term.means(kind.namespace, kind.labels, labels)
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
-        return self._needed
+        return needed_pairs((self.term.selector,))
 
     def refresh(self) -> None:
         """Nothing to do: carriers are counted as they and their nodes change."""

@@ -164,13 +164,25 @@ class DomainSums:
 class OwnTerms:
     """The terms of a class of pods with their counters.
 
-    All required affinity terms have to be met by the same pods, so they share one selection.
+    All required affinity terms have to be met by the same pods, so they share one selection. Terms with a
+    topology key that no node has count nothing, and are left out until a node has it; of required affinity
+    one such term is enough to reject every node.
     """
 
-    __slots__ = ("affinity", "anti_affinity", "made_for", "matches_itself", "preferred")
+    __slots__ = (
+        "_keys_version",
+        "_made_for",
+        "_table",
+        "affinity",
+        "anti_affinity",
+        "matches_itself",
+        "preferred",
+    )
 
     def __init__(self, table: ClusterTable, pod: PodInfo) -> None:
-        self.made_for = table.lookups.namespaces_version
+        self._table = table
+        self._made_for = table.lookups.namespaces_version
+        self._keys_version: int | None = None
         rows = RowSet(table, lambda: table.valid)
         terms = pod.template.terms
         required = terms.of(TermRole.REQUIRED_AFFINITY)
@@ -180,17 +192,36 @@ class OwnTerms:
         for key in dict.fromkeys(term.topology_key for term in required):
             shared = self.affinity[0].matcher if self.affinity else joint
             self.affinity.append(Counted(table, key, shared, rows, 1))
+            if not table.labels.any_with(key):
+                self._keys_version = table.labels.keys_version
+                break
         self.anti_affinity = [
             Counted(table, term.topology_key, (namespaces.clause(term),), rows, 1)
-            for term in terms.of(TermRole.REQUIRED_ANTI_AFFINITY)
+            for term in self._with_domains(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
         ]
+        preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
         self.preferred = [
             Counted(table, term.topology_key, (namespaces.clause(term),), rows, _signed_weight(term))
-            for term in (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
+            for term in self._with_domains(preferred)
         ]
         self.matches_itself = bool(joint) and all(
             (namespaces is None or pod.namespace in namespaces) and selector.matches(pod.labels)
             for namespaces, selector in joint
+        )
+
+    def _with_domains(self, terms: Sequence[Term]) -> list[Term]:
+        labels = self._table.labels
+        found = [term for term in terms if labels.any_with(term.topology_key)]
+        if len(found) < len(terms):
+            self._keys_version = labels.keys_version
+        return found
+
+    @property
+    def holds(self) -> bool:
+        """Whether namespaces, and the keys that no node had, are as they were."""
+        table = self._table
+        return self._made_for == table.lookups.namespaces_version and (
+            self._keys_version is None or self._keys_version == table.labels.keys_version
         )
 
     def close(self) -> None:

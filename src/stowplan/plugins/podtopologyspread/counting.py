@@ -40,12 +40,14 @@ def start_counting(
 ) -> tuple[Counted, ...]:
     """Counters for the constraints of a class of pods.
 
+    Where nodes must have all keys, there are none for constraints behind the first whose key no node has:
+    that one rules out whatever nodes are left by those before it.
     A selector that is empty (everything) counts nothing on nodes; that is how Kubernetes does it.
     """
     keys = tuple(constraint.key for constraint in constraints) if requires_all else ()
     row_sets: dict[tuple[bool, bool], RowSet] = {}
     counted = []
-    for constraint in constraints:
+    for constraint in needed(table, constraints) if requires_all else constraints:
         policies = (constraint.honors_affinity, constraint.honors_taints)
         rows = row_sets.get(policies)
         if rows is None:
@@ -56,6 +58,14 @@ def start_counting(
             matcher = table.matchers.acquire((clause,), dying_too=False)
         counted.append(Counted(table, constraint, matcher, rows))
     return tuple(counted)
+
+
+def needed(table: ClusterTable, constraints: Sequence[Constraint]) -> Sequence[Constraint]:
+    """The constraints up to the first whose key no node has."""
+    for place, constraint in enumerate(constraints, start=1):
+        if not table.labels.any_with(constraint.key):
+            return constraints[:place]
+    return constraints
 
 
 def _regarded(
