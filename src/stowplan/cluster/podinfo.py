@@ -35,6 +35,7 @@ class PodTemplate:
         "_all_groups",
         "_groups",
         "accounted",
+        "carries_terms",
         "class_keys",
         "counted_like",
         "facts",
@@ -56,6 +57,7 @@ class PodTemplate:
         self.accounted: PodRequests = accounted_requests(pod) if _may_be_resized(pod) else self.requests
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
+        self.carries_terms = bool(self.terms.terms)
         self._all_groups = groups
         self._groups: tuple[TermGroup, ...] | None = None
         self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)

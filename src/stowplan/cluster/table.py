@@ -284,7 +284,7 @@ class ClusterTable:
         old = self.nodes[row]
         assert old is not None
         relabelled = old.metadata.labels != node.metadata.labels
-        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.terms.terms]
+        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.carries_terms]
         for info in carriers:
             self._count_terms(info, -1)
         self.nodes[row] = node
@@ -481,7 +481,7 @@ class ClusterTable:
             assert isinstance(matcher, PodMatcher)
             if not info.dying or matcher.dying_too:
                 matcher.count(row, sign)
-        if template.terms.terms:
+        if template.carries_terms:
             for group in template.groups:
                 self.term_groups.count(group, row, sign)
         self.usage_log.append(row)

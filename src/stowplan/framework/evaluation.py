@@ -258,7 +258,8 @@ class Evaluation:
             ranking = self.pod_class.preference.ranking
             top, ties = ranking.best()
             row = ranking.pick(top, pick(ties) if ties > 1 else 0)
-        self.check_choice(row)
+        if not self.cycle.table.valid.item(row) or not self.pod_class.feasibility.feasible.item(row):
+            self.check_choice(row)
         return row, ties
 
     def check_choice(self, row: int) -> None:

@@ -76,7 +76,8 @@ class ScoredResources:
             if allocatable:
                 column = table.non_zero if with_defaults and line <= MEMORY else table.requested
                 used = column.item(line, row)
-                figures.append((index, allocatable, used, min(used + amount, MAX_INT64)))
+                then = used + amount
+                figures.append((index, allocatable, used, then if then < MAX_INT64 else MAX_INT64))
         return figures
 
 

@@ -43,7 +43,6 @@ class _Request:
     __slots__ = (
         "_numbers",
         "_sets",
-        "_version",
         "amounts",
         "bits",
         "elsewhere",
@@ -52,6 +51,7 @@ class _Request:
         "listed",
         "missing",
         "names",
+        "version",
         "wanted",
     )
 
@@ -59,7 +59,7 @@ class _Request:
         self.wanted = tuple(wanted)
         self.names = tuple(name for name, _ in wanted)
         self.has_bits = len(wanted) <= _MOST_BITS
-        self._version = -1
+        self.version = -1
         self._sets: list[tuple[int, ...]] = [()]
         self._numbers: dict[tuple[int, ...], int] = {(): 0}
         self.lines = Lines(())
@@ -71,9 +71,9 @@ class _Request:
 
     def find_lines(self, resources: ResourceLines) -> None:
         """Look up the lines of the resources, unless that has been done."""
-        if self._version == resources.version:
+        if self.version == resources.version:
             return
-        self._version = resources.version
+        self.version = resources.version
         found, missing = [], []
         for place, (name, amount) in enumerate(self.wanted):
             line = resources.find(name)
@@ -185,7 +185,8 @@ class NodeResourcesFit(Plugin):
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         request: _Request = cycle.read(self)
         table = cycle.table
-        request.find_lines(table.resources)
+        if request.version != table.resources.version:
+            request.find_lines(table.resources)
         code = int(table.pod_count.item(row) >= table.allowed_pods.item(row))
         if not request.has_bits:
             return code | _code_of_many(request, table, row, {})
