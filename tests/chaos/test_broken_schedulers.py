@@ -5,10 +5,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pytest
-from stowplan.client.objectstore import ObjectStore
 
 from stowplan.api.status import ApiError
 from stowplan.chaos import execute, plan_of
+from stowplan.client.objectstore import ObjectStore
 from stowplan.cluster.changes import ChangeLog
 from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.waiting import WaitingPods

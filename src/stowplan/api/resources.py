@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from stowplan.api.int64 import MAX_INT64, MIN_INT64, fits_int64
 from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64, fits_int64
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

@@ -32,10 +32,9 @@ from stowplan.chaos.server import RecordingClient
 from stowplan.chaos.world import NO_FAULTS, World
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context
+from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
-from stowplan.embedded.controllers.controller import ControllerManager
 from stowplan.embedded.store import DELETED, Change, Store
 from stowplan.extenders import ExtenderError
 from stowplan.extenders.interface import Filtered, FindPod
