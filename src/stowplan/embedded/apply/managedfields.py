@@ -19,11 +19,7 @@ from stowplan.embedded.apply.fieldset import (
 from stowplan.embedded.schema import Field, TypeDef
 
 APPLY: Final = "Apply"
-
-
 UPDATE: Final = "Update"
-
-
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 
