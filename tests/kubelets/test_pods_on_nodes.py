@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stowplan.api.catalogue import CSI_NODES, LEASES, NAMESPACES, NODES, PODS
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.api.timestamps import seconds_of
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient

@@ -244,7 +244,7 @@ def _resize_is_infeasible(pod: Pod) -> bool:
 
 
 def _resized(spec: ResourceList, status: ContainerStatus, infeasible: bool) -> Amounts:
-    """The most a container may have while it is resized; a wish the node cannot fulfil does not count."""
+    """The most a container may have while it is resized; an infeasible resize does not count."""
     actual = status.resources.requests if status.resources else {}
     return _largest(
         {} if infeasible else _amounts(spec), _amounts(actual), _amounts(status.allocated_resources or {})

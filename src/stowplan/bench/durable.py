@@ -24,7 +24,7 @@ from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.store import Store
 
 _BURST = 100
-"""Creates in this process between two turns of everybody else."""
+"""Creates in this process between two turns of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import asyncio
 
 from stowplan.api.catalogue import PODS
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.chaos.world import World
 from stowplan.embedded.store import DELETED, Change
 

@@ -44,7 +44,7 @@ def chaos(seeds: int, first: int, seed: int | None, as_json: bool, verbose: bool
         counts.update(outcome.counts)
         if not outcome.ok:
             failed.append(outcome)
-            _tell(outcome)
+            _echo_failure(outcome)
         elif number % 50 == 0 and number < len(chosen):
             click.echo(f"{number:,} of {len(chosen):,} runs, {len(failed)} failed")
     figures = ", ".join(f"{counts[name]:,} {name}" for name in _SHOWN)
@@ -67,7 +67,7 @@ def _run(seed: int, verbose: bool) -> Outcome:
     return outcome
 
 
-def _tell(outcome: Outcome) -> None:
+def _echo_failure(outcome: Outcome) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")

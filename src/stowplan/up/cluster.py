@@ -15,7 +15,7 @@ from stowplan.embedded.controllers.manager import controller_manager
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
-from stowplan.extenders.build import extenders_for
+from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.manifests import Manifest, create_manifests

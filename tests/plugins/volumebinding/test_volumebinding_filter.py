@@ -15,12 +15,7 @@ from plugins.volumebinding.storageobjects import (
     volume,
 )
 from stowplan.api.meta import LabelSelector, Object, ObjectMeta
-from stowplan.api.pod import (
-    AWSElasticBlockStore,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-)
+from stowplan.api.pod import AWSElasticBlockStore, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import CSINode, PersistentVolume, VolumeNodeAffinity
 from stowplan.framework.errors import PluginError
 from stowplan.testing import node

@@ -4,12 +4,12 @@ from typing import Final
 
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, Resource
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.defaults import DEFAULTS
 from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE, ServiceAllocator
 from stowplan.embedded.admission.validation import check_created, check_updated
 from stowplan.embedded.store.registry import Lookup
+from stowplan.gocompat.quoting import quote
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 

@@ -20,9 +20,9 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
     Resource,
 )
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.store.registry import Lookup
+from stowplan.gocompat.quoting import quote
 
 _TOLERATION_SECONDS: Final = 300
 _NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

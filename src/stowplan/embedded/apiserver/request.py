@@ -12,8 +12,8 @@ import msgspec
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, Catalogue, Resource
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported
+from stowplan.api.labels import SelectorError
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
-from stowplan.api.selectortext import SelectorError
 from stowplan.api.status import ApiError
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.selection import PageRequest

@@ -11,8 +11,7 @@ import msgspec
 from aiohttp import web
 
 from stowplan.api.catalogue import CORE_EVENTS, EVENTS, Resource
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.requests import Json, Selection
+from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat

@@ -21,8 +21,8 @@ from stowplan.embedded.apiserver.bodies import BODY_LIMIT
 from stowplan.embedded.apiserver.handler import Handler
 from stowplan.embedded.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.embedded.store import Store
-from stowplan.serving import selfsigned
-from stowplan.serving.selfsigned import Certificate
+from stowplan.serving import certificates
+from stowplan.serving.certificates import Certificate
 
 _HOSTS: Final = (
     "localhost",
@@ -36,7 +36,7 @@ _HOSTS: Final = (
 
 def self_signed(addresses: list[str], now: float) -> Certificate:
     """A new certificate for these addresses and for this machine's own names."""
-    return selfsigned.self_signed("stowplan", [*_HOSTS, *addresses], now)
+    return certificates.self_signed("stowplan", [*_HOSTS, *addresses], now)
 
 
 _NAME: Final = "stowplan"

@@ -12,8 +12,7 @@ import msgspec
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.requests import Json, PatchType, Selection
+from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
     Decoded,
     as_json,

@@ -4,7 +4,6 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
 from stowplan.embedded.apply.fieldset import (
     Path,
@@ -17,6 +16,7 @@ from stowplan.embedded.apply.fieldset import (
     without,
 )
 from stowplan.embedded.schema import Field, TypeDef
+from stowplan.gocompat.quoting import quote
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"

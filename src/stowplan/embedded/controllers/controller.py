@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import Resource
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.events import NORMAL, EventRecorder
@@ -102,7 +102,12 @@ class Controller(ABC):
     # Time
 
     def now(self) -> float:
+        """The date, for what is written."""
         return self.context.clock.now()
+
+    def monotonic(self) -> float:
+        """Seconds that pass, for what is waited for."""
+        return self.context.clock.monotonic()
 
     def stamp(self) -> str:
         return timestamp(self.now())

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import DEPLOYMENTS, PODS, REPLICA_SETS
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import (
     annotations_of,

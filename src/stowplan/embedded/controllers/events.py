@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from stowplan.api.catalogue import EVENTS
+from stowplan.api.meta import micro_timestamp, next_nanosecond
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import micro_timestamp
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.objects import name_of, uid_of
@@ -46,7 +46,7 @@ class EventRecorder:
             return
         _remember(self._recorded, same, None)
         now = self._clock.now()
-        self._nanosecond = max(int(now * 1e9), self._nanosecond + 1)
+        self._nanosecond = next_nanosecond(now, self._nanosecond)
         namespace = about["metadata"].get("namespace") or "default"
         body = {
             "metadata": {"name": f"{name_of(about)}.{self._nanosecond:x}", "namespace": namespace},
@@ -66,7 +66,7 @@ class EventRecorder:
             self._report(f"event {reason} of {name_of(about)} was not written: {error}")
 
     def _has_budget(self, uid: str, by: str) -> bool:
-        now = self._clock.now()
+        now = self._clock.monotonic()
         left, since = self._allowances.get((uid, by), (float(BURST), now))
         left = min(left + (now - since) / REFILL, BURST)
         _remember(self._allowances, (uid, by), (max(left - 1, 0.0) if left >= 1 else left, now))

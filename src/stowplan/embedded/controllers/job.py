@@ -294,8 +294,8 @@ class JobController(Controller):
     def _pause(self, job: Json, count: PodCounts) -> float:
         """How long to wait before the next pod: longer after every failure, until one succeeds."""
         record = self._failures.setdefault(uid_of(job), Failures())
-        record.learn(count, self.now())
-        return record.since + backoff(record.in_a_row) - self.now() if record.in_a_row else 0.0
+        record.learn(count, self.monotonic())
+        return record.since + backoff(record.in_a_row) - self.monotonic() if record.in_a_row else 0.0
 
     async def _create(self, job: Json, count: PodCounts, active: Sequence[Json], number: int) -> None:
         indexes = missing_indexes(job, count, active, number) if is_indexed(job) else []

@@ -150,28 +150,28 @@ class NodeLifecycleController(Controller):
                 self._heard.pop(name_of(old), None)
             return
         if old is None or _heartbeat(old) != _heartbeat(new):
-            self._heard[name_of(new)] = self.now()
+            self._heard[name_of(new)] = self.monotonic()
         if old is None or _taint_causes(old) != _taint_causes(new):
             self.queue.add(name_of(new))
 
     def _lease_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None and new["metadata"].get("namespace") == LEASE_NAMESPACE:
-            self._heard[name_of(new)] = self.now()
+            self._heard[name_of(new)] = self.monotonic()
 
     async def _watch(self) -> None:
         """Look at all nodes again and again."""
         while True:
             await asyncio.sleep(self.settings.period)
-            latest = self.now() - self.settings.grace
+            latest = self.monotonic() - self.settings.grace
             for name in self.nodes.objects:
-                if self._heard.setdefault(name, self.now()) < latest:
+                if self._heard.setdefault(name, self.monotonic()) < latest:
                     self.queue.add(name)
 
     async def sync(self, key: str) -> None:
         node = self.nodes.get(key)
         if node is None:
             return
-        silent = self.now() - self._heard.setdefault(key, self.now()) > self.settings.grace
+        silent = self.monotonic() - self._heard.setdefault(key, self.monotonic()) > self.settings.grace
         status = (condition_of(node, "Ready") or {}).get("status")
         if silent and status != "Unknown":
             node = await self._give_up(node)

@@ -7,9 +7,8 @@ import msgspec
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.labels import Selector, compile_selector
-from stowplan.api.meta import LabelSelector
+from stowplan.api.meta import LabelSelector, seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 
 LONG_AGO: Final = 0.0
 

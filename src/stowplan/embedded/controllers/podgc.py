@@ -54,8 +54,8 @@ class PodGCController(Controller):
         """Nodes that pods are on and that have been missing for a while."""
         named = {node_of(pod) for pod in self.pods} - {""}
         missing = sorted(name for name in named if name not in self.nodes.objects)
-        self._missing = {name: self._missing.get(name, self.now()) for name in missing}
-        return {name for name, since in self._missing.items() if self.now() - since >= QUARANTINE}
+        self._missing = {name: self._missing.get(name, self.monotonic()) for name in missing}
+        return {name for name, since in self._missing.items() if self.monotonic() - since >= QUARANTINE}
 
     async def sync(self, key: str) -> None:
         pod = self.pods.get(key)

@@ -147,7 +147,7 @@ class Provisioner(Controller):
             return
         behaviour = self.settings.of(class_of(claim))
         job = (uid_of(claim), annotations_of(claim).get(SELECTED_NODE, ""))
-        left = self._begun.setdefault(job, self.now()) + behaviour.delay - self.now()
+        left = self._begun.setdefault(job, self.monotonic()) + behaviour.delay - self.monotonic()
         if left > 0:
             self.queue.add_after(key, left)
             return

@@ -70,7 +70,7 @@ class TaintEvictionController(Controller):
         if stays is None:
             self._since.pop(uid_of(pod), None)
             return
-        left = self._since.setdefault(uid_of(pod), self.now()) + stays - self.now()
+        left = self._since.setdefault(uid_of(pod), self.monotonic()) + stays - self.monotonic()
         if left > 0:
             self.queue.add_after(key, left)
             return

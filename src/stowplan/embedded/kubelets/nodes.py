@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, Resource
+from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import micro_timestamp, timestamp
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import name_of
 from stowplan.embedded.kubelets.config import KubeletSettings, NamedNode
@@ -237,7 +237,7 @@ class NodeController(Controller):
         """Report at once if somebody added a resource to a node of ours, or took one away."""
         state = self.states.get(name_of(node))
         if state is not None and state.node is not None and unoffered(node, state.node):
-            state.next_status = self.now()
+            state.next_status = self.monotonic()
             self.queue.add(name_of(node))
 
     async def sync(self, key: str) -> None:
@@ -252,7 +252,7 @@ class NodeController(Controller):
         node = self.nodes.get(key)
         if node is None:
             return
-        now = self.now()
+        now = self.monotonic()
         if now >= state.next_status:
             await self._report(node, state)
         if now >= state.next_lease:
@@ -278,8 +278,9 @@ class NodeController(Controller):
         await self.informer(NODES).reached(int(node["metadata"]["resourceVersion"]))
         state.registered, state.well_since = True, now
         spread = self.context.rng.random()
-        state.next_lease = now + self.settings.heartbeat * spread
-        state.next_status = now + self.settings.status_every * (0.5 + spread / 2)
+        moment = self.monotonic()
+        state.next_lease = moment + self.settings.heartbeat * spread
+        state.next_status = moment + self.settings.status_every * (0.5 + spread / 2)
 
     async def _create_once(self, resource: Resource, body: Json, namespace: str = "") -> Json:
         """Create an object, or take the one of that name that is there already."""
@@ -300,7 +301,7 @@ class NodeController(Controller):
             NODES, "", name_of(node), patch, PatchType.STRATEGIC, subresource="status"
         )
         self.note(NODES, answer)
-        state.next_status = now + self.settings.status_every
+        state.next_status = self.monotonic() + self.settings.status_every
 
     async def _renew(self, node: Json) -> None:
         now = self.now()

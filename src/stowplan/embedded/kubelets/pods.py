@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
-from stowplan.api.timestamps import timestamp
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import (
     annotations_of,
@@ -272,11 +272,11 @@ class PodController(Controller):
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid_of(new):
             jitter = self.context.rng.random() * self.settings.start_jitter
-            memory = self._memories[key] = Memory(uid_of(new), self.now(), jitter)
+            memory = self._memories[key] = Memory(uid_of(new), self.monotonic(), jitter)
         if is_deleting(new) and memory.ending is None:
-            memory.ending = self.now()
+            memory.ending = self.monotonic()
         if phase_of(new) == "Running" and memory.running is None:
-            memory.running = self.now()
+            memory.running = self.monotonic()
         if next_step(new, memory, self.settings) is not None:
             self.queue.add(key)
 
@@ -292,7 +292,7 @@ class PodController(Controller):
         step = next_step(pod, memory, self.settings)
         if step is None:
             return
-        left = step.at - self.now()
+        left = step.at - self.monotonic()
         if left > 0:
             self.queue.add_after(key, left)
         else:
@@ -308,7 +308,7 @@ class PodController(Controller):
             await self._write(pod, ended(pod, "Failed", now, 1))
         elif action is Action.RESTART:
             await self._write(pod, restarted(pod, now))
-            memory.running = now
+            memory.running = self.monotonic()
             self.queue.add(key_of(pod))
         elif action is Action.STOP:
             await self._write(pod, ended(pod, "Failed", now, 143))

@@ -7,7 +7,7 @@ import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
-from stowplan.api.fielderrors import not_supported, quote, required
+from stowplan.api.fielderrors import not_supported, required
 from stowplan.api.labels import SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector, ObjectMeta
 from stowplan.api.requests import Json
@@ -21,6 +21,7 @@ from stowplan.embedded.store.objects import (
     with_condition,
 )
 from stowplan.embedded.store.registry import check_uid, check_version
+from stowplan.gocompat.quoting import quote
 
 BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 

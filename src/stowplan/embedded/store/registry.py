@@ -19,11 +19,12 @@ from stowplan.api.catalogue import (
     PODS,
     Resource,
 )
-from stowplan.api.fielderrors import FieldError, forbidden, invalid, quote
+from stowplan.api.fielderrors import FieldError, forbidden, invalid
+from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
+from stowplan.gocompat.quoting import quote
 
 
 class Lookup(Protocol):
@@ -88,7 +89,7 @@ class MetadataFactory:
         self.latest = -inf
         """When the last new metadata was made."""
         self._stamp = ""
-        self._next_stamp = -inf
+        self._since = self._next_stamp = -inf
 
     def reseed_after(self, version: int) -> None:
         """Give out other uids and names than the process that ended at a version, also with the same seed."""
@@ -100,11 +101,12 @@ class MetadataFactory:
     def stamp(self) -> str:
         """The current time as objects carry it, written out once a second."""
         now = self._clock.now()
-        return self._stamp if now < self._next_stamp else self._stamp_of(now)
+        return self._stamp if self._since <= now < self._next_stamp else self._stamp_of(now)
 
     def _stamp_of(self, now: float) -> str:
         self._stamp = timestamp(now)
-        self._next_stamp = now // 1 + 1
+        self._since = now // 1
+        self._next_stamp = self._since + 1
         return self._stamp
 
     def new_metadata(self, resource: Resource, metadata: Json, key: Key) -> Json:
@@ -125,7 +127,9 @@ class MetadataFactory:
         if resource.generation:
             created["generation"] = 1
         self.latest = now = self._clock.now()
-        created["creationTimestamp"] = self._stamp if now < self._next_stamp else self._stamp_of(now)
+        created["creationTimestamp"] = (
+            self._stamp if self._since <= now < self._next_stamp else self._stamp_of(now)
+        )
         return created
 
     def name(self, base: str) -> str:

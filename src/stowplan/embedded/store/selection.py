@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.requests import Json, Selection
+from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.embedded.store.objects import Key, labels_of
 from stowplan.embedded.store.watchcache import Collection, Predicate
 

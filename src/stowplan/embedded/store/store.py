@@ -7,14 +7,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
 from stowplan.api.fielderrors import invalid, required
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
 from stowplan.embedded.apply import apply_configuration, managed_after_update
 from stowplan.embedded.apply.managedfields import ApplyOptions

@@ -16,8 +16,8 @@ import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 from stowplan.embedded.store.objects import Key
 
 ADDED: Final = "ADDED"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 from stowplan.clock import Clock
 
 UNKNOWN: Final = "<unknown>"

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 from stowplan.embedded.apiserver.tables.columns import (
     AGE,
     NAME,
