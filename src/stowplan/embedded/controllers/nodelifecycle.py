@@ -231,10 +231,10 @@ class NodeLifecycleController(Controller):
         rate = eviction_rate(self.nodes, zone)
         if rate <= 0:
             return self.settings.period
-        left = self._allowances.get(zone, 0.0) - self.now()
+        left = self._allowances.get(zone, 0.0) - self.monotonic()
         if left > 0:
             return left
-        self._allowances[zone] = self.now() + 1 / rate
+        self._allowances[zone] = self.monotonic() + 1 / rate
         return 0.0
 
 
