@@ -36,7 +36,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.admission import ClusterAdmission, furnish
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
-from stowplan.fuzz.cases import Case, Step, base, pod
+from stowplan.fuzz.cases import Case, Step, base, node, pod
 from stowplan.fuzz.extremes import KINDS, Json
 from stowplan.fuzz.feasibility import Cluster, objection
 from stowplan.logs import Journal
@@ -211,8 +211,9 @@ class _Fuzz:
 
     async def _warm_up(self, scheduler: Scheduler) -> None:
         """What the first pods make a scheduler allocate is not growth."""
-        for number in range(5):
-            steps = (Step("create", PODS, pod(f"warm-{number}")), Step("wait"))
+        labels = node("node-1", generation="1")["metadata"]["labels"]
+        for number, selector in enumerate(({}, {}, labels, labels, {})):
+            steps = (Step("create", PODS, pod(f"warm-{number}", nodeSelector=selector)), Step("wait"))
             await self._run_case(scheduler, Case("warm-up", steps), compare=False)
         self._before = self._sizes(scheduler)
 
