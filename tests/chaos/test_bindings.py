@@ -17,6 +17,9 @@ class Still:
     def now(self) -> float:
         return 1_767_225_600.0
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 class Desk:
     """One node with one CPU, and pods that are decided for and bound by hand."""

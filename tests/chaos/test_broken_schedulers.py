@@ -8,7 +8,7 @@ import pytest
 
 from stowplan.api.status import ApiError
 from stowplan.chaos import execute, plan_of
-from stowplan.client.picture import Picture
+from stowplan.client.objectstore import ObjectStore
 from stowplan.cluster.changes import ChangeLog
 from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.waiting import WaitingPods
@@ -50,14 +50,14 @@ def _bind_twice(patch: pytest.MonkeyPatch) -> None:
 
 def _lose_deletions(patch: pytest.MonkeyPatch) -> None:
     """One in ten deletions is not delivered."""
-    remove, calls = Picture.remove, [0]
+    remove, calls = ObjectStore.remove, [0]
 
-    def deaf(self: Picture[Any], key: str, last: Any = None) -> None:
+    def deaf(self: ObjectStore[Any], key: str, last: Any = None) -> None:
         calls[0] += 1
         if calls[0] % 10:
             remove(self, key, last)
 
-    patch.setattr(Picture, "remove", deaf)
+    patch.setattr(ObjectStore, "remove", deaf)
 
 
 def _lose_the_failed(patch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,9 @@ class Still:
     def now(self) -> float:
         return 1_767_225_600.0
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 class Desk:
     """Volumes v and w, claims c and d, and whoever writes to them."""

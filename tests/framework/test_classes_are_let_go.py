@@ -7,8 +7,7 @@ from stowplan.config import default_profile
 from stowplan.framework.framework import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
-from stowplan.testing.pods import PodBuilder
+from stowplan.testing.builders import HOSTNAME, ZONE, PodBuilder
 
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "2"), ("c", "3"))]
 

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.fuzz.cases import node, pod
 from stowplan.fuzz.feasibility import Cluster, amount, objection, requests_of, whole
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

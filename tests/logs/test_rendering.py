@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from logs.reading import entries
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import FATAL, LogSettings, ProcessJournal, Ref, journal_for
-from stowplan.logs.quoting import quote
 
 NOW = 1794771556.854547
 

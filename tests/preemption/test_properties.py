@@ -24,7 +24,7 @@ from stowplan.framework.postfilter import PostFilterResult, run_to_end
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, cluster
-from stowplan.testing.values import uid_of
+from stowplan.testing.builders import uid_of
 
 LIMITED = {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 2}
 CONFIGS = [None, profile_with("DefaultPreemption", LIMITED)]

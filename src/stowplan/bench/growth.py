@@ -28,18 +28,18 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.bench.memory import MIB, rss
+from stowplan.bench.processes import MIB, rss
 from stowplan.clock import VirtualClock
 from stowplan.clock import run as run_virtual
 from stowplan.cluster.changes import ChangeLog
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.accumulators import Distribution
+from stowplan.metrics.families import Distribution
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.decisions import LastDecisions
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.objectsizes import sizes_of
 
 DAY: Final = 86_400.0

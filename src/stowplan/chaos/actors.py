@@ -18,13 +18,12 @@ from stowplan.api.catalogue import (
     STORAGE_CLASSES,
     Resource,
 )
-from stowplan.api.meta import ObjectMeta
+from stowplan.api.meta import ObjectMeta, timestamp
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
-from stowplan.api.timestamps import timestamp
 from stowplan.api.writes import Binding
 from stowplan.chaos.invariants import Bindings
 from stowplan.chaos.objects import NAMESPACE, TAINT, Body
@@ -33,10 +32,9 @@ from stowplan.chaos.server import RecordingClient
 from stowplan.chaos.world import NO_FAULTS, World
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context
-from stowplan.embedded.controllers.everything import volume_controllers
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
-from stowplan.embedded.controllers.running import Crew
 from stowplan.embedded.store import DELETED, Change, Store
 from stowplan.extenders import ExtenderError
 from stowplan.extenders.interface import Filtered, FindPod
@@ -296,12 +294,12 @@ class Controllers:
             world.rng("controllers' line"),
         )
         context = Context.of(client, world.clock, world.rng("controllers"), self._note)
-        self._crew = Crew(context, volume_controllers(context, self._provisioner))
+        self._manager = ControllerManager(context, volume_controllers(context, self._provisioner))
         self._task: asyncio.Task[None] | None = None
         world.phase_listeners.append(self._enter_phase)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._crew.run(), name="the controllers")
+        self._task = asyncio.create_task(self._manager.run(), name="the controllers")
 
     async def stop(self) -> None:
         assert self._task is not None

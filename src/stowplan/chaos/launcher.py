@@ -9,6 +9,7 @@ import mmap
 import struct
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 
@@ -23,9 +24,7 @@ def _step_clock_by(path: Path) -> None:
 def _main() -> None:
     sys.path.pop(0)
     _step_clock_by(Path(sys.argv.pop(1)))
-    from stowplan.cli.main import main
-
-    main()
+    import_module("stowplan.cli.main").main()
 
 
 if __name__ == "__main__":

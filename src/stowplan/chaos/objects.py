@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any, Final
 
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 Body = dict[str, Any]
 

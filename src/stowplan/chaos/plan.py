@@ -8,8 +8,8 @@ import msgspec
 
 from stowplan.chaos import objects
 from stowplan.chaos.objects import Body
+from stowplan.testing.builders import ZONE
 from stowplan.testing.extenders import letters
-from stowplan.testing.nodes import ZONE
 
 PROFILES: Final = ("default-scheduler", "second")
 """The names of the profiles a run's scheduler can have."""

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from stowplan.embedded.apiserver.certificates import self_signed
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig, write_kubeconfig
+from stowplan.embedded.apiserver.server import kubeconfig, self_signed, write_kubeconfig
 
 TOKEN: Final = "campaign"
 LEASE: Final = 4.0

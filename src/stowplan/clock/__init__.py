@@ -4,7 +4,7 @@ Nothing but the process's entry point picks a clock. The same coroutines run on 
 `RealClock`, or under `run` where an hour passes as fast as its work can be done, every time in the same way.
 """
 
-from stowplan.clock.clocks import Clock, RealClock
+from stowplan.clock.clocks import Clock, RealClock, as_date
 from stowplan.clock.virtual import DEFAULT_START, VirtualClock, VirtualTimeError, VirtualTimeLoop, run
 from stowplan.clock.watchdog import Hold, LoopWatchdog
 
@@ -17,5 +17,6 @@ __all__ = [
     "VirtualClock",
     "VirtualTimeError",
     "VirtualTimeLoop",
+    "as_date",
     "run",
 ]

@@ -100,6 +100,9 @@ class VirtualClock:
     def now(self) -> float:
         return self._start + self._loop.time()
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 def run(
     main: Callable[[VirtualClock], Coroutine[Any, Any, T]],

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from stowplan.api.ports import HostPort
+from stowplan.api.pod import HostPort
 
 ANY_IP = "0.0.0.0"
 
@@ -14,6 +14,9 @@ class HostPortIndex:
 
     def __init__(self) -> None:
         self._users: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+
+    def sizes(self) -> dict[str, int]:
+        return {"host ports": len(self._users)}
 
     def add(self, row: int, ports: Iterable[HostPort], delta: int) -> None:
         for protocol, ip, port in ports:

@@ -21,7 +21,7 @@ from stowplan.fuzz.extremes import (
     Json,
     extremes_of,
 )
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _ROOM: Final = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}

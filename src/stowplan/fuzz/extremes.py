@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 Json = dict[str, Any]
 

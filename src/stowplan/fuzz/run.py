@@ -33,7 +33,7 @@ from stowplan.clock import VirtualClock
 from stowplan.clock import run as run_virtual
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
 from stowplan.fuzz.cases import Case, Step, base, node, pod
@@ -41,7 +41,7 @@ from stowplan.fuzz.extremes import KINDS, Json
 from stowplan.fuzz.feasibility import Cluster, objection
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
-from stowplan.metrics.accumulators import Distribution
+from stowplan.metrics.families import Distribution
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.decisions import LastDecisions
@@ -157,7 +157,7 @@ class _Fuzz:
         self._uids = Random("uids")
         self._store = Store(clock, self._uids, history=200, event_limit=1000, admission=ClusterAdmission())
         self._versions = _Versions(self._store)
-        furnish(self._store)
+        create_bootstrap_objects(self._store)
         self._base: dict[tuple[Resource, str, str], Json] = {}
         for resource, body in base(run.nodes):
             self._store.create(resource, body)

@@ -103,7 +103,7 @@ class Places:
                 self._to_gate(queued, event)
             return False
         if queued.first_attempt is None:
-            queued.first_attempt = self._clock.now()
+            queued.first_attempt = self._clock.monotonic()
         self.unschedulable.remove(key)
         self.backoff.remove(key)
         self.active.put(key, queued)
@@ -134,7 +134,7 @@ class Places:
         if strategy is Strategy.SKIP:
             self.to_unschedulable(queued, event)
             return UNSCHEDULABLE
-        backing_off = self.backoff.is_backing_off(queued, self._clock.now())
+        backing_off = self.backoff.is_backing_off(queued, self._clock.monotonic())
         if strategy is Strategy.AFTER_BACKOFF and backing_off:
             return BACKOFF if self.to_backoff(queued, event) else UNSCHEDULABLE
         return ACTIVE if self.to_active(queued, event) else UNSCHEDULABLE

@@ -153,7 +153,7 @@ class SchedulingQueue:
 
     def add(self, pod: Pod) -> None:
         """Take in a new pod."""
-        self._places.to_active(QueuedPod(self._info(pod), self._clock.now()), UNSCHEDULED_POD_ADD.label)
+        self._places.to_active(QueuedPod(self._info(pod), self._clock.monotonic()), UNSCHEDULED_POD_ADD.label)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Take in a pod's new state.
@@ -168,7 +168,7 @@ class SchedulingQueue:
         places = self._places
         queued = places.get(new.key)
         if queued is None:
-            fresh = QueuedPod(self._info(new), self._clock.now())
+            fresh = QueuedPod(self._info(new), self._clock.monotonic())
             places.to_active(fresh, UNSCHEDULED_POD_UPDATE.label)
             return
         queued.become(self._info(new))
@@ -267,14 +267,14 @@ class SchedulingQueue:
 
     def flush_backoff(self, limit: int | None = None) -> bool:
         """Make pods ready whose backoff is over, at most `limit` of them; whether there may be more."""
-        complete = self._places.backoff.take_complete(self._clock.now(), limit)
+        complete = self._places.backoff.take_complete(self._clock.monotonic(), limit)
         for queued in complete:
             self._places.to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
         return len(complete) == limit
 
     def flush_unschedulable(self, limit: int | None = None) -> bool:
         """Requeue pods that have waited for an event too long, at most `limit`; whether there may be more."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         due = self._places.unschedulable.take_due(now, limit)
         for queued in due:
             queued.flushed = True
@@ -320,7 +320,7 @@ class SchedulingQueue:
             queued.consecutive_errors = 0
         else:
             queued.consecutive_errors += 1
-        queued.timestamp = self._clock.now()
+        queued.timestamp = self._clock.monotonic()
         queued.backoff_until = None
         queued.flushed = False
         queued.flushed_at = None

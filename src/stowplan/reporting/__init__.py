@@ -1,6 +1,6 @@
-"""What the scheduler writes about pods: events, conditions and promised nodes."""
+"""What the scheduler writes about pods: events, conditions and nominated nodes."""
 
-from stowplan.reporting.event import NORMAL, WARNING, reference
+from stowplan.reporting.events import NORMAL, WARNING, EventRecorder, reference
 from stowplan.reporting.podstatus import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -10,7 +10,6 @@ from stowplan.reporting.podstatus import (
     patch_status,
     victim_patch,
 )
-from stowplan.reporting.recorder import EventRecorder
 
 __all__ = [
     "NORMAL",

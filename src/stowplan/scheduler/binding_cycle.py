@@ -243,9 +243,9 @@ class BindingCycle:
                 feasibleNodes=assignment.feasible,
             )
         note = f"Successfully assigned {queued.key} to {assignment.node}"
-        name, now, first = assignment.profile.name, context.clock.now(), queued.first_attempt
-        context.recorder.event(queued.pod.pod, NORMAL, "Scheduled", "Binding", note, name, now)
-        waited = None if first is None else now - first
+        name, first = assignment.profile.name, queued.first_attempt
+        context.recorder.event(queued.pod.pod, NORMAL, "Scheduled", "Binding", note, name)
+        waited = None if first is None else context.clock.monotonic() - first
         took = context.timer() - assignment.began
         context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
         context.decisions.update(queued.uid, "bound", note)

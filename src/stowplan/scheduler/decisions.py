@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.explain.pods import Attempted, Explanation, Whereabouts, wakers
+from stowplan.clock import as_date
+from stowplan.explain import Attempted, Explanation, Whereabouts, wakers
 from stowplan.framework.decision import Record
 from stowplan.queue.queued import QueuedPod
 
@@ -124,12 +125,13 @@ class Explainer:
         return Whereabouts("in flight" if uid in context.queue.in_flight else "unknown")
 
     def _in_queue(self, queued: QueuedPod) -> Whereabouts:
-        queue = self._context.queue
+        queue, clock = self._context.queue, self._context.clock
+        next_try = queue.next_try(queued.key)
         held = {} if queued.gate is None else {queued.gating_plugin: queued.gate.message}
         return Whereabouts(
             queue.place_of(queued.key) or "unknown",
-            since=queued.timestamp,
-            until=queue.next_try(queued.key),
+            since=as_date(clock, queued.timestamp),
+            until=None if next_try is None else as_date(clock, next_try),
             rejected_by=tuple(sorted(queued.rejectors)),
             held_by=held,
             wakers=wakers(queue.wakers(queued.key)),

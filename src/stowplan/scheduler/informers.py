@@ -7,11 +7,10 @@ from typing import Any, Final, NamedTuple
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource as Served
 from stowplan.api.devices import DeviceClass
-from stowplan.api.fieldselector import FieldTerm
 from stowplan.api.meta import AnyObject, Namespace, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.requests import EVERY_OBJECT, Selection
+from stowplan.api.requests import EVERY_OBJECT, FieldTerm, Selection
 from stowplan.api.storage import (
     CSIDriver,
     CSINode,
@@ -231,7 +230,7 @@ class Informers:
         report: Callable[[str], None],
         inform: Callable[[str], None] = lambda text: None,
     ) -> None:
-        stream = bool(getattr(reader, "streams", False))
+        stream = reader.streams
 
         def reflector(kind: Watched, handler: Any, selection: Selection = EVERY_OBJECT) -> Reflector[Any]:
             return Reflector(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stowplan.framework.framework import Framework
 from stowplan.framework.points import Point
 from stowplan.metrics import SchedulerMetrics, Tally
-from stowplan.metrics.gathering import ENOUGH
+from stowplan.metrics.buffers import BUFFER_SIZE
 
 _COUNTED = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
 
@@ -30,9 +30,9 @@ class ProfileProbe:
 
     def begins(self) -> bool:
         self._uncounted += 1
-        if self._uncounted >= ENOUGH:
+        if self._uncounted >= BUFFER_SIZE:
             self._uncounted = 0
-            self._metrics.settle()
+            self._metrics.flush()
         return self._sampled()
 
     def tally(self, point: str, plugins: tuple[str, ...]) -> Tally:

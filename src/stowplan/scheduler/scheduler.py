@@ -75,7 +75,7 @@ class Scheduler:
         self.settings = settings
         gates = settings.gates
         journal = Journal() if journal is None else journal
-        timer = clock.now if timer is None else timer
+        timer = clock.monotonic if timer is None else timer
         table = ClusterTable()
         metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
@@ -289,7 +289,7 @@ class Scheduler:
         """Make pods ready whose backoff is over. Backoffs end at whole seconds."""
         clock = self.context.clock
         while True:
-            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.now() % FLUSH_BACKOFF_EVERY)
+            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.monotonic() % FLUSH_BACKOFF_EVERY)
             while self.context.queue.flush_backoff(FLUSHED_AT_ONCE):
                 self._woken.set()
                 await asyncio.sleep(0)
@@ -312,6 +312,10 @@ class Scheduler:
                 plugin.close()
 
     # Looking
+
+    def observe(self, observer: SchedulingObserver) -> None:
+        """Tell an observer of every scheduling cycle and decision. To be called before scheduling begins."""
+        self.context.observer = observer
 
     def pod(self, key: str) -> Pod | None:
         """A pod as the API server last told of it, by `namespace/name`."""

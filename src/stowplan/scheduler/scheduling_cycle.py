@@ -11,7 +11,6 @@ from random import Random
 
 import numpy as np
 
-from stowplan.api.fielderrors import quote
 from stowplan.api.node import Node
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntColumn
@@ -30,6 +29,7 @@ from stowplan.framework.rejectors import Rejectors, rejectors_of
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations
 from stowplan.framework.waiting import WaitingPod
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal, Ref
 from stowplan.queue.places import AlreadyQueuedError
 from stowplan.queue.queued import QueuedPod
@@ -211,6 +211,7 @@ class NodeFinder:
             totals += np.array([given.scores.get(node.name, 0) for node in nodes], dtype=np.int64)
         best: Rows = rows[totals == totals.max()]
         row = int(best[self._rng.randrange(len(best)) if len(best) > 1 else 0])
+        evaluation.check_choice(row)
         return ScheduleResult(evaluation, row, len(best), asked.scores, shifts, totals)
 
 

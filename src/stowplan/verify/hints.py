@@ -51,7 +51,7 @@ def replay(path: str | Path, report: Report) -> None:
 def replay_line(line: Line, report: Report) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
-    with line.understood():
+    with line.case_errors():
         _KINDS[case["kind"]](case, line.family, report)
 
 
