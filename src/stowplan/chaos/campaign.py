@@ -6,12 +6,14 @@ that goes.
 """
 
 import asyncio
+import math
 import signal
 import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -139,11 +141,13 @@ class _Campaign:
         self.reachable_since = time.monotonic()
 
     async def leader(self) -> SchedulerProcess:
-        """The process that holds the lease, once there is one."""
+        """The process that leads, once there is one and every other has noticed that it does not."""
         deadline = time.monotonic() + ALL_BOUND_WITHIN
         while time.monotonic() < deadline:
-            leading = [one for one in self.schedulers if one.has_led and one.code is None and not one.paused]
-            if leading and time.monotonic() - self._renewed[1] < LEASE / 2:
+            now = time.monotonic()
+            leading = [one for one in self.schedulers if one.leads and one.code is None]
+            settled = all(one.may_lose_until < now for one in self.schedulers)
+            if leading and settled and now - self._renewed[1] < LEASE / 2:
                 return leading[-1]
             await asyncio.sleep(0.1)
         raise RuntimeError(f"there is no leader: {[one.lines[-2:] for one in self.schedulers]}")
@@ -253,7 +257,7 @@ class _Campaign:
         assert code is not None
         self._result.exits.append(f"{one.name} with {code}")
         lost = code == 1 and any(_LOST in line.lower() for line in one.lines)
-        may_lose = self._result.fault in LOSING or self._result.overloaded
+        may_lose = time.monotonic() < one.may_lose_until or self._result.overloaded
         if code not in one.expected_codes and not (lost and may_lose):
             self._find(f"{one.name} ended with {code}: {' / '.join(one.lines[-2:])}")
 
@@ -276,6 +280,16 @@ class _Campaign:
 # Faults
 
 
+@contextmanager
+def _may_lose(*disturbed: SchedulerProcess) -> Iterator[None]:
+    """What happens to processes in the block may cost them the lease; they notice it some time afterwards."""
+    for one in disturbed:
+        one.may_lose_until = math.inf
+    yield
+    for one in disturbed:
+        one.may_lose_until = time.monotonic() + LEASE + RETRY * (1 + JITTER) + MARGIN
+
+
 async def _nothing(campaign: _Campaign, rng: Random) -> None:
     await asyncio.sleep(1)
 
@@ -291,9 +305,10 @@ async def _kill_all(campaign: _Campaign, rng: Random) -> None:
 
 async def _pause_leader(campaign: _Campaign, rng: Random) -> None:
     leader = await campaign.leader()
-    leader.signal(signal.SIGSTOP)
-    await asyncio.sleep(LEASE + RETRY + 1 + 2 * rng.random())
-    leader.signal(signal.SIGCONT)
+    with _may_lose(leader):
+        leader.signal(signal.SIGSTOP)
+        await asyncio.sleep(LEASE + RETRY + 1 + 2 * rng.random())
+        leader.signal(signal.SIGCONT)
 
 
 async def _cut_requests(campaign: _Campaign, rng: Random) -> None:
@@ -309,17 +324,19 @@ async def _half_open(campaign: _Campaign, rng: Random) -> None:
 
 
 async def _cut(campaign: _Campaign, rng: Random, *, to_server: bool, to_client: bool) -> None:
-    link = (await campaign.leader()).link
-    link.cut(to_server=to_server, to_client=to_client)
-    await asyncio.sleep(rng.choice((1.0, LEASE + 2)))
-    await link.restore()
+    leader = await campaign.leader()
+    with _may_lose(leader):
+        leader.link.cut(to_server=to_server, to_client=to_client)
+        await asyncio.sleep(rng.choice((1.0, LEASE + 2)))
+        await leader.link.restore()
 
 
 async def _refuse(campaign: _Campaign, rng: Random) -> None:
-    link = (await campaign.leader()).link
-    link.refuse()
-    await asyncio.sleep(rng.choice((1.0, LEASE + 2)))
-    await link.restore()
+    leader = await campaign.leader()
+    with _may_lose(leader):
+        leader.link.refuse()
+        await asyncio.sleep(rng.choice((1.0, LEASE + 2)))
+        await leader.link.restore()
 
 
 async def _step_clock(campaign: _Campaign, rng: Random) -> None:
@@ -347,9 +364,10 @@ async def _terminate(campaign: _Campaign, rng: Random) -> None:
 
 
 async def _restart_server(campaign: _Campaign, rng: Random) -> None:
-    await campaign.server.kill()
-    await asyncio.sleep(rng.choice((0.0, 1.0, LEASE + 2)))
-    await campaign.start_server()
+    with _may_lose(*campaign.schedulers):
+        await campaign.server.kill()
+        await asyncio.sleep(rng.choice((0.0, 1.0, LEASE + 2)))
+        await campaign.start_server()
 
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -366,10 +384,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "terminate": _terminate,
     "restart-server": _restart_server,
 }
-LOSING: Final = frozenset(
-    ("pause-leader", "cut-requests", "cut-answers", "half-open", "refuse", "restart-server")
-)
-"""The faults in which a process may lose its lease, and end with 1 for it."""
 STARTING: Final = frozenset(("kill-all",))
 """The faults after which no process is left that could take over at once."""
 

@@ -176,10 +176,13 @@ class SchedulerProcess(Process):
         self._clock.write_bytes(struct.pack("d", 0.0))
         self._kubeconfig = folder / f"{self.name}.kubeconfig"
         self.config = folder / f"{self.name}.yaml"
+        self.may_lose_until = 0.0
+        """Until when (monotonic) this process may find that it has lost its lease, and end with 1 for it."""
 
     async def start(self) -> None:
         if not self.link.port:
             await self.link.open()
+        self.may_lose_until = 0.0
         self.step_clock(0.0)
         write_kubeconfig(self._kubeconfig, self.link.kubeconfig())
         self.write_config()
@@ -208,8 +211,14 @@ class SchedulerProcess(Process):
             file.write(struct.pack("d", seconds))
 
     @property
-    def has_led(self) -> bool:
-        return self.says("Successfully acquired lease")
+    def leads(self) -> bool:
+        """Whether the last it said about the lease is that it has it."""
+        for line in reversed(self.lines):
+            if "Successfully acquired lease" in line:
+                return True
+            if "Lost the lease" in line:
+                return False
+        return False
 
     async def close(self) -> None:
         await self.kill()

@@ -338,6 +338,18 @@ def _disk_monitors(size: int) -> Iterable[Step]:
     yield Step("create", catalogue.PODS, pod("disks-too", volumes=volumes), field)
 
 
+def _csi_drivers(size: int) -> Iterable[Step]:
+    """A node with thousands of CSI drivers, that come and go."""
+    drivers = [
+        {"name": f"d{number}.example.com", "nodeID": "n", "allocatable": {"count": number % 3}}
+        for number in range(size // 2)
+    ]
+    body = {"metadata": {"name": "node-1"}, "spec": {"drivers": drivers}}
+    yield Step("create", catalogue.CSI_NODES, body, "spec.drivers")
+    yield Step("wait")
+    yield Step("recreate", catalogue.NODES, node("node-1"), "the same name again")
+
+
 _CORPUS: Final[dict[str, Callable[[int], Iterable[Step]]]] = {
     "sums of requests that wrap": _wrapping_sums,
     "10,000 node selector keys": _node_selector_keys,
@@ -348,6 +360,7 @@ _CORPUS: Final[dict[str, Callable[[int], Iterable[Step]]]] = {
     "label values that are never seen again": _label_values,
     "10,000 anti-affinity terms": _anti_affinity_terms,
     "in-tree disks with many monitors": _disk_monitors,
+    "5,000 CSI drivers of one node": _csi_drivers,
 }
 
 

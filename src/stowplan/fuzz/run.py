@@ -8,12 +8,10 @@ import asyncio
 import asyncio.events
 import dataclasses
 import gc
-import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NamedTuple, TextIO
@@ -29,21 +27,23 @@ from stowplan.api.catalogue import (
 from stowplan.api.meta import Object
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
-from stowplan.clock import VirtualClock
+from stowplan.clock import Hold as LoopHold
+from stowplan.clock import LoopWatchdog, VirtualClock
 from stowplan.clock import run as run_virtual
+from stowplan.clock.watchdog import Holder
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
-from stowplan.fuzz.cases import Case, Step, base, pod
+from stowplan.fuzz.cases import Case, Step, base, node, pod
 from stowplan.fuzz.extremes import KINDS, Json
 from stowplan.fuzz.feasibility import Cluster, objection
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.families import Distribution
 from stowplan.reporting import EventRecorder
-from stowplan.scheduler import Scheduler, Settings
+from stowplan.scheduler import Scheduler, SchedulingObserver, Settings
 from stowplan.scheduler.decisions import LastDecisions
 from stowplan.testing.objectsizes import grown, sizes_of
 
@@ -65,6 +65,11 @@ SURVIVES: Final = "the scheduler survives"
 GIVEN_BACK: Final = "memory is given back"
 QUICK: Final = "the event loop is not held"
 GOES_ON: Final = "ordinary pods are scheduled"
+
+NOTICED: Final = 0.02
+"""Seconds of CPU time from which on a turn of the event loop is named."""
+
+NO_HOLD: Final = LoopHold(0.0, 0.0, 0.0, Holder())
 
 EXPECTED_ERRORS: Final = (
     "returns an invalid score",
@@ -91,7 +96,7 @@ class Finding(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """The event loop was held: for how many milliseconds of CPU time, by which task, in which case."""
+    """The event loop was held: for how many milliseconds of CPU time, by which function, in which case."""
 
     ms: float
     holder: str
@@ -135,22 +140,28 @@ def run_cases(
 ) -> FuzzResult:
     """Run cases one after the other on one cluster; `show` is called after each."""
 
+    watchdog = LoopWatchdog(limit=NOTICED, by_cpu=True)
+
     async def main(clock: VirtualClock) -> FuzzResult:
-        fuzz = _Fuzz(run, clock, show)
+        fuzz = _Fuzz(run, clock, watchdog, show)
         with warnings.catch_warnings():
             warnings.showwarning = fuzz.warned
             return await fuzz.run(list(cases))
 
     gc.disable()
     try:
-        return run_virtual(main)
+        with watchdog:
+            return run_virtual(main, watchdog=watchdog)
     finally:
         gc.enable()
 
 
 class _Fuzz:
-    def __init__(self, run: FuzzRun, clock: VirtualClock, show: Callable[[Case], None]) -> None:
+    def __init__(
+        self, run: FuzzRun, clock: VirtualClock, watchdog: LoopWatchdog, show: Callable[[Case], None]
+    ) -> None:
         self._run = run
+        self.watchdog = watchdog
         self._clock = clock
         self._show = show
         self._result = FuzzResult()
@@ -192,44 +203,46 @@ class _Fuzz:
             rng=Random("fuzz"),
             journal=Journal(self._log),
         )
-        _Judge(scheduler, self._versions, self._find, self._result.counts)
+        _Judge(self, scheduler)
         return scheduler
 
     async def _run_with(self, scheduler: Scheduler, left: list[Case]) -> None:
-        monitor = _LoopMonitor()
-        with monitor.installed():
-            if self._before is None:
-                await self._warm_up(scheduler)
-            while left:
-                self._case = left[0]
-                monitor.reset()
-                await self._run_case(scheduler, left[0])
-                self._check_hold(monitor)
-                self._result.cases += 1
-                self._show(left[0])
-                left.pop(0)
+        if self._before is None:
+            await self._warm_up(scheduler)
+        while left:
+            self._case = left[0]
+            self.watchdog.longest = NO_HOLD
+            await self._run_case(scheduler, left[0])
+            self._check_hold()
+            self._result.cases += 1
+            self._show(left[0])
+            left.pop(0)
 
     async def _warm_up(self, scheduler: Scheduler) -> None:
         """What the first pods make a scheduler allocate is not growth."""
-        for number in range(5):
-            steps = (Step("create", PODS, pod(f"warm-{number}")), Step("wait"))
+        labels = node("node-1", generation="1")["metadata"]["labels"]
+        for number, selector in enumerate(({}, {}, labels, labels, {})):
+            steps = (Step("create", PODS, pod(f"warm-{number}", nodeSelector=selector)), Step("wait"))
             await self._run_case(scheduler, Case("warm-up", steps), compare=False)
-        self._before = self._sizes(scheduler)
+        with self.watchdog.uncounted():
+            self._before = self._sizes(scheduler)
 
     async def _run_case(self, scheduler: Scheduler, case: Case, *, compare: bool = True) -> None:
         for step in case.steps:
             if step.verb == "wait":
                 await asyncio.sleep(SETTLED)
             else:
-                self._write(step)
+                with self.watchdog.uncounted():
+                    self._write(step)
         self._check_attempts()
         await self._check_probe(scheduler)
         self._restore()
         await asyncio.sleep(2 * SETTLED)
         await self._schedule_ordinary_pods()
-        self._versions.prune()
-        if compare:
-            self._compare_sizes(scheduler)
+        with self.watchdog.uncounted():
+            self._versions.prune()
+            if compare:
+                self._compare_sizes(scheduler)
 
     async def _schedule_ordinary_pods(self) -> None:
         """Who has dealt with a pod may keep the last one, or the last with a volume: let them be ordinary."""
@@ -271,6 +284,10 @@ class _Fuzz:
 
     def _restore(self) -> None:
         """Delete what a case has left, and put back what it has changed."""
+        with self.watchdog.uncounted():
+            self._restore_all()
+
+    def _restore_all(self) -> None:
         self._uid_states.clear()
         for resource in KINDS:
             for obj in self._store.all(resource):
@@ -361,8 +378,20 @@ class _Fuzz:
             scheduler, without=(self, self._store), without_types=BOUNDED, array_unit=table.capacity
         )
 
-    def _check_hold(self, monitor: "_LoopMonitor") -> None:
-        hold = Hold(round(monitor.longest * 1000, 1), monitor.holder, self._case.name, self._case.fields)
+    def judge(self, scheduler: Scheduler, info: PodInfo, node: str) -> None:
+        """Whether a node is feasible for a pod by rules that share nothing with the scheduler."""
+        self._result.counts["decisions"] += 1
+        body = self._versions.body(PODS, info.pod)
+        problem = objection(self._versions.known(scheduler), body, node)
+        if problem is not None:
+            self._find(FEASIBLE, f"{info.key} to {node}: {problem}")
+
+    def _check_hold(self) -> None:
+        longest = self.watchdog.longest
+        holder = longest.holder.where or "somebody"
+        if longest.holder.plugin:
+            holder = f"{holder} ({longest.holder.plugin})"
+        hold = Hold(round(longest.cpu * 1000, 1), holder, self._case.name, self._case.fields)
         self._result.holds.append(hold)
         limit = self._run.limit_ms
         if limit is not None and hold.ms > limit:
@@ -417,84 +446,17 @@ class _Versions:
         )
 
 
-class _Judge:
+class _Judge(SchedulingObserver):
     """Looks at every decision with the rules of feasibility.py, before it is assumed."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        versions: _Versions,
-        find: Callable[[str, str], None],
-        counts: Counter[str],
-    ) -> None:
+    def __init__(self, fuzz: "_Fuzz", scheduler: Scheduler) -> None:
+        self._fuzz = fuzz
         self._scheduler = scheduler
-        self._versions = versions
-        self._find = find
-        self._counts = counts
-        self._assume = scheduler.context.cache.assume
-        setattr(scheduler.context.cache, "assume", self.assume)  # noqa: B010 - a method in the place of another
+        scheduler.observe(self)
 
-    def assume(self, info: PodInfo, node: str) -> None:
-        with _LoopMonitor.stopped():
-            self._counts["decisions"] += 1
-            body = self._versions.body(PODS, info.pod)
-            problem = objection(self._versions.known(self._scheduler), body, node)
-            if problem is not None:
-                self._find(FEASIBLE, f"{info.key} to {node}: {problem}")
-        self._assume(info, node)
-
-
-class _LoopMonitor:
-    """The longest that a callback holds the event loop, in CPU seconds, but for the fuzz's own task."""
-
-    _running: "_LoopMonitor | None" = None
-
-    def __init__(self) -> None:
-        self._own = asyncio.current_task()
-        self._not_counted = 0.0
-        self.reset()
-
-    def reset(self) -> None:
-        self.longest = 0.0
-        self.holder = ""
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        plain = asyncio.events.Handle._run
-        monitor = self
-
-        def timed(handle: asyncio.events.Handle) -> None:
-            began, monitor._not_counted = time.thread_time(), 0.0
-            plain(handle)
-            monitor._took(time.thread_time() - began - monitor._not_counted, handle)
-
-        setattr(asyncio.events.Handle, "_run", timed)  # noqa: B010 - asyncio has no hook for this
-        _LoopMonitor._running = self
-        try:
-            yield
-        finally:
-            setattr(asyncio.events.Handle, "_run", plain)  # noqa: B010
-            _LoopMonitor._running = None
-
-    def _took(self, seconds: float, handle: Any) -> None:
-        if seconds <= self.longest:
-            return
-        task = getattr(handle._callback, "__self__", None)
-        if task is self._own:
-            return
-        self.longest = seconds
-        self.holder = task.get_name() if isinstance(task, asyncio.Task) else repr(handle._callback)
-
-    @classmethod
-    @contextmanager
-    def stopped(cls) -> Iterator[None]:
-        """What happens in the block is not the scheduler's."""
-        began = time.thread_time()
-        try:
-            yield
-        finally:
-            if cls._running is not None:
-                cls._running._not_counted += time.thread_time() - began
+    def assuming(self, pod: PodInfo, node: str) -> None:
+        with self._fuzz.watchdog.uncounted():
+            self._fuzz.judge(self._scheduler, pod, node)
 
 
 def _key(obj: Json) -> tuple[str, str]:
