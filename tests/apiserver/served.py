@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import Store
 
@@ -91,7 +91,7 @@ def serving(
     thread.start()
     rules = ClusterAdmission() if admission else None
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options)
-    furnish(store)
+    create_bootstrap_objects(store)
     listening = Listening(plain=plain, token="the-token")
     server = ApiServer(store, listening, rng=random.Random(1), watch_limit=watch_limit)
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)

@@ -10,14 +10,14 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.store import Store
 
 
 @pytest.fixture
 def store() -> Store:
     made = Store(HandClock(), random.Random(1), admission=ClusterAdmission())
-    furnish(made)
+    create_bootstrap_objects(made)
     return made
 
 
@@ -32,7 +32,7 @@ def test_a_cluster_has_its_namespaces_and_system_priorities_from_the_start(store
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
     assert store.get(c.PRIORITY_CLASSES, "", "system-node-critical")["value"] == 2_000_001_000
     version = store.version
-    furnish(store)
+    create_bootstrap_objects(store)
     assert store.version == version
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from apiserver.served import APPLY, MERGE, PODS, STRATEGIC, Served, pod, serving
-from stowplan.embedded.apiserver.access import Access
-from stowplan.embedded.apiserver.kubeconfig import write_kubeconfig
+from stowplan.embedded.apiserver.auth import Authenticator
+from stowplan.embedded.apiserver.server import write_kubeconfig
 
 
 @pytest.mark.parametrize(
@@ -160,4 +160,4 @@ def test_the_kubeconfig_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_without_a_token_everybody_is_let_in() -> None:
-    assert Access(None).user({}).may_all
+    assert Authenticator(None).authenticate({}).is_admin

@@ -97,7 +97,9 @@ def test_patches_of_every_kind_change_what_they_say(api: Served, patch: Any, kin
         ({"spec": {"containers": 5}}, MERGE, 400),
         ({"metadata": {"resourceVersion": "1"}}, MERGE, 409),
         ({"metadata": {"name": "other"}}, MERGE, 400),
-        ({"metadata": {"uid": "other"}}, MERGE, 409),
+        ({"metadata": {"uid": "other"}}, MERGE, 422),
+        ({"metadata": {"uid": "other"}}, STRATEGIC, 422),
+        ([{"op": "replace", "path": "/metadata/uid", "value": "other"}], JSON_PATCH, 422),
         ([{"op": "test", "path": "/spec/nodeName", "value": "n"}], JSON_PATCH, 422),
         ([{"op": "fly"}], JSON_PATCH, 400),
         ({"spec": {"containers": [{"image": "nameless"}]}}, STRATEGIC, 422),
@@ -172,6 +174,65 @@ def test_an_eviction_asks_the_budget(api: Served) -> None:
     api.ask("PATCH", f"{budgets}/b/status", told, Content_Type=MERGE)
     assert api.ask("POST", f"{PODS}/guarded/eviction", eviction).code == 201
     assert "deletionTimestamp" in api.ask("GET", f"{PODS}/guarded").body["metadata"]
+
+
+IMMUTABLE_UID = {
+    "reason": "FieldValueInvalid",
+    "message": 'Invalid value: "other": field is immutable',
+    "field": "metadata.uid",
+}
+MISMATCH = "does not match the {0} in record ({1}). The object might have been {2}"
+
+
+def test_what_is_meant_for_an_object_that_was_replaced_is_refused(api: Served) -> None:
+    api.ask("POST", MAPS, {"metadata": {"name": "again"}})
+    old = api.ask("GET", f"{MAPS}/again").body["metadata"]
+    api.ask("DELETE", f"{MAPS}/again")
+    new = api.ask("POST", MAPS, {"metadata": {"name": "again"}, "data": {"a": "1"}}).body
+    uid, version = new["metadata"]["uid"], new["metadata"]["resourceVersion"]
+
+    put = api.ask("PUT", f"{MAPS}/again", {"metadata": {"name": "again", "uid": old["uid"]}})
+    assert (put.code, put.body["reason"], put.body["details"]) == (
+        409,
+        "Conflict",
+        {"name": "again", "kind": "configmaps"},
+    )
+    assert put.body["message"].endswith(
+        f"Precondition failed: UID in precondition: {old['uid']}, UID in object meta: {uid}"
+    )
+
+    delete = api.ask("DELETE", f"{MAPS}/again", {"preconditions": {"uid": old["uid"]}})
+    assert (delete.code, delete.body["details"]) == (409, {"name": "again", "kind": "ConfigMap"})
+    assert delete.body["message"] == (
+        f'Operation cannot be fulfilled on ConfigMap "again": the UID in the precondition ({old["uid"]}) '
+        + MISMATCH.format("UID", uid, "deleted and then recreated")
+    )
+    stale = api.ask("DELETE", f"{MAPS}/again", {"preconditions": {"uid": uid, "resourceVersion": "1"}})
+    assert stale.code == 409
+    assert stale.body["message"] == (
+        'Operation cannot be fulfilled on ConfigMap "again": the ResourceVersion in the precondition (1) '
+        + MISMATCH.format("ResourceVersion", version, "modified")
+    )
+    assert api.ask("GET", f"{MAPS}/again").body == new
+    right = api.ask("DELETE", f"{MAPS}/again", {"preconditions": {"uid": uid, "resourceVersion": version}})
+    assert right.code == 200
+
+
+@pytest.mark.parametrize("subresource", ["", "/status"])
+def test_a_patch_with_another_uid_is_a_change_of_a_field_that_must_not_change(
+    api: Served, subresource: str
+) -> None:
+    api.ask("POST", PODS, pod("same"))
+    before = api.ask("GET", f"{PODS}/same").body
+    patch = {"metadata": {"uid": "other"}, "status": {"message": "hello"}}
+    answer = api.ask("PATCH", f"{PODS}/same{subresource}", patch, Content_Type=MERGE)
+    assert answer.code == 422
+    assert answer.body["message"] == (
+        'Pod "same" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    )
+    assert answer.body["details"] == {"name": "same", "kind": "Pod", "causes": [IMMUTABLE_UID] * 2}
+    own = {**patch, "metadata": {"uid": before["metadata"]["uid"]}}
+    assert api.ask("PATCH", f"{PODS}/same{subresource}", own, Content_Type=MERGE).code == 200
 
 
 def test_deleting_tells_what_became_of_it(api: Served) -> None:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.status import ApiError
-from stowplan.embedded.apply.paths import as_tree, form_of, from_tree, paths_of, values_of, without
+from stowplan.embedded.apply.fieldset import (
+    form_of,
+    from_fields_v1,
+    paths_of,
+    to_fields_v1,
+    values_of,
+    without,
+)
 from stowplan.embedded.schema import Field, the_schema
 from stowplan.embedded.store import Store
 
@@ -36,7 +43,7 @@ def pod_with(found: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
 @given(containers, data)
 def test_fields_survive_being_written_as_a_tree(found: dict[str, Any], labels: dict[str, str]) -> None:
     paths = paths_of(form_of(POD), pod_with(found, labels))
-    assert set(from_tree(as_tree(paths))) == paths
+    assert set(from_fields_v1(to_fields_v1(paths))) == paths
 
 
 @given(containers, data)
@@ -45,7 +52,7 @@ def test_an_object_without_all_that_it_says_says_nothing(
 ) -> None:
     obj = pod_with(found, labels)
     form = form_of(POD)
-    left = without(Field("", form), obj, as_tree(paths_of(form, obj)))
+    left = without(Field("", form), obj, to_fields_v1(paths_of(form, obj)))
     assert all(value in ({}, []) for value in values_of(form, left).values())
 
 

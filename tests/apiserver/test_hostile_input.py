@@ -15,7 +15,7 @@ from apiserver.served import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served, deploy
 from effort import examples
 from stowplan.api.catalogue import BUILT_IN
 from stowplan.embedded.schema import the_schema
-from stowplan.embedded.schema.structs import struct_of
+from stowplan.embedded.schema.strict import struct_of
 from stowplan.embedded.store import Store
 
 CODES = {200, 201, 400, 403, 404, 405, 406, 409, 410, 411, 413, 415, 422, 429, 501, 504}

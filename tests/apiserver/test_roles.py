@@ -9,7 +9,7 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.store import Store
 
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
@@ -20,7 +20,7 @@ SOMEBODY = {"kind": "User", "apiGroup": c.RBAC, "name": "ann"}
 @pytest.fixture
 def store() -> Store:
     made = Store(HandClock(), random.Random(1), admission=ClusterAdmission())
-    furnish(made)
+    create_bootstrap_objects(made)
     return made
 
 

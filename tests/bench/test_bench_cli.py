@@ -31,6 +31,15 @@ def test_without_json_only_people_are_spoken_to() -> None:
     assert "{" not in result.output
 
 
+def test_the_http_client_is_measured_beside_another_one() -> None:
+    result = CliRunner().invoke(bench, ["http-client", "--pods", "30", "--at-once", "4", "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output.splitlines()[-1])
+    assert (figures["pods"], figures["at_once"]) == (30, 4)
+    for client in ("stowplan", "aiohttp"):
+        assert all(figure > 0 for figure in figures[client].values())
+
+
 def test_pods_that_find_no_node_are_counted() -> None:
     result = CliRunner().invoke(
         bench, ["engine", "--nodes", "1", "--existing-per-node", "108", "--pods", "5", "--json"]

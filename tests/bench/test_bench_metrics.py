@@ -7,8 +7,7 @@ from time import perf_counter
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from stowplan.bench.metrics import counting, tallying, touch
-from stowplan.bench.metrics_client import ClientMetrics
+from stowplan.bench.metrics import ClientMetrics, client_counter, record_pod, stowplan_counter
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
 from stowplan.cluster.table import ClusterTable
@@ -31,9 +30,9 @@ def test_both_sides_count_the_same() -> None:
     ours = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
     theirs = ClientMetrics(perf_counter, Random(0))
     queued = QueuedPod(ClusterTable().info(WORKLOADS["basic"].pod(0)), 0.0)
-    for metrics, count in ((ours, tallying(ours)), (theirs, counting(theirs))):
+    for metrics, count in ((ours, stowplan_counter(ours)), (theirs, client_counter(theirs))):
         for sampled in (True, False, False):
-            touch(metrics, count, queued, sampled)
+            record_pod(metrics, count, queued, sampled)
     assert counted(ours.registry) == counted(theirs.registry)
 
 

@@ -12,7 +12,7 @@ from effort import examples
 from stowplan.api import catalogue as c
 from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Selection
-from stowplan.client import Picture, Reflector
+from stowplan.client import ObjectStore, Reflector
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
@@ -104,7 +104,7 @@ def compare(store: Store, reflector: Reflector[Pod], handler: Checked) -> None:
     stream=st.booleans(),
     buffer=st.sampled_from((3, 30, 1000)),
 )
-def test_in_the_end_the_picture_is_the_stores(seed: int, faults: Faults, stream: bool, buffer: int) -> None:
+def test_in_the_end_the_store_is_the_stores(seed: int, faults: Faults, stream: bool, buffer: int) -> None:
     async def main(clock: VirtualClock) -> None:
         await live_through(clock, seed, faults, stream, buffer)
 
@@ -114,10 +114,10 @@ def test_in_the_end_the_picture_is_the_stores(seed: int, faults: Faults, stream:
 def test_a_reflector_that_forgets_what_went_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof that the test above can fail."""
 
-    def careless(self: Picture[Pod], items: list[Pod], unreadable: object = ()) -> list[None]:
+    def careless(self: ObjectStore[Pod], items: list[Pod], unreadable: object = ()) -> list[None]:
         return [self.put(obj.key, obj) for obj in items]
 
-    monkeypatch.setattr(Picture, "replace", careless)
+    monkeypatch.setattr(ObjectStore, "replace", careless)
 
     @settings(max_examples=60, phases=[Phase.generate], derandomize=True, database=None)
     @given(seed=st.integers(0, 2**32))

@@ -11,7 +11,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.client import Listing, Reflector, WatchEvent
+from stowplan.client import GeneratorWatch, Listing, Reflector, WatchEvent
 from stowplan.clock import VirtualClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
@@ -73,7 +73,10 @@ class Moody(InProcessClient):
         self._note(f"list {options['not_older_than']}".strip())
         return await super().list(resource, cls, **options)
 
-    async def watch(  # a generator, so that a refusal shows when the first event is asked for
+    def watch(self, resource: c.Resource, cls: type[Any], **options: Any) -> GeneratorWatch[Any]:
+        return GeneratorWatch(self._events(resource, cls, **options))
+
+    async def _events(  # a generator, so that a refusal shows when the first event is asked for
         self, resource: c.Resource, cls: type[Any], **options: Any
     ) -> AsyncGenerator[WatchEvent[Any], None]:
         how = "stream" if options["initial_events"] else "watch"

@@ -1,13 +1,18 @@
-"""The clock on the wall, whatever somebody does to it."""
+"""The wall clock and the time that passes, whatever somebody does to the machine's date."""
 
-from stowplan.clock import RealClock
+import pytest
+
+from stowplan.clock import RealClock, as_date
+
+START = 1_700_000_000.0
+YEAR = 365 * 86400.0
 
 
-class Hands:
-    """A wall clock and a steady one that the test moves."""
+class Machine:
+    """A wall clock and a monotonic one that the test moves."""
 
     def __init__(self) -> None:
-        self.wall = 1_700_000_000.0
+        self.wall = START
         self.steady = 50.0
 
     def clock(self) -> RealClock:
@@ -18,31 +23,36 @@ class Hands:
         self.steady += seconds
 
 
-def test_it_shows_the_time_of_the_wall_clock() -> None:
-    hands = Hands()
-    clock = hands.clock()
-    hands.pass_time(7.5)
-    assert clock.now() == 1_700_000_007.5
+def test_both_read_like_the_date_of_the_start() -> None:
+    machine = Machine()
+    clock = machine.clock()
+    machine.pass_time(7.5)
+    assert (clock.now(), clock.monotonic()) == (START + 7.5, START + 7.5)
 
 
-def test_a_wall_clock_set_back_does_not_turn_time_back() -> None:
-    hands = Hands()
-    clock = hands.clock()
-    hands.wall -= 3600
-    hands.pass_time(2)
-    assert clock.now() == 1_700_000_002
+@pytest.mark.parametrize("jump", [YEAR, 3600.0, -3600.0, -YEAR])
+def test_a_jump_of_the_wall_clock_is_followed_both_ways_and_moves_no_monotonic_time(jump: float) -> None:
+    machine = Machine()
+    clock = machine.clock()
+    machine.wall += jump
+    machine.pass_time(1)
+    assert (clock.now(), clock.monotonic()) == (START + jump + 1, START + 1)
+    machine.wall -= jump
+    machine.pass_time(1)
+    assert (clock.now(), clock.monotonic()) == (START + 2, START + 2)
 
 
-def test_a_wall_clock_that_jumped_ahead_is_followed() -> None:
-    hands = Hands()
-    clock = hands.clock()
-    hands.wall += 3600
-    assert clock.now() == 1_700_003_600
-    hands.pass_time(1)
-    assert clock.now() == 1_700_003_601
+def test_a_moment_is_shown_as_a_date_of_the_wall_clock_as_it_stands() -> None:
+    machine = Machine()
+    clock = machine.clock()
+    moment = clock.monotonic() + 10
+    machine.wall += YEAR
+    machine.pass_time(4)
+    assert as_date(clock, moment) == START + YEAR + 10
 
 
-def test_the_real_one_never_goes_backwards() -> None:
+def test_the_real_monotonic_time_never_goes_backwards() -> None:
     clock = RealClock()
-    times = [clock.now() for _ in range(1000)]
+    times = [clock.monotonic() for _ in range(1000)]
     assert times == sorted(times)
+    assert abs(clock.now() - times[-1]) < 60

@@ -1,15 +1,23 @@
 """From a valid configuration to extenders and profiles."""
 
+import base64
+import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from documents import HEADER, with_args, with_profile
 
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
-from stowplan.config.types import SchedulerConfig
+from stowplan.config.types import ExtenderTLS, SchedulerConfig
+from stowplan.extenders.transport import ClientTls
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.points import Point
 from stowplan.plugins.args import NodeResourcesFitArgs
@@ -187,9 +195,55 @@ def test_tls_settings_that_cannot_be_used(tls: str, message: str) -> None:
     assert refusal(document) == f"couldn't build extenders: {message}"
 
 
-@pytest.mark.parametrize("tls", ["{}", "{certFile: /nonexistent}", "{serverName: x}", "{insecure: true}"])
-def test_tls_settings_that_are_fine(tls: str) -> None:
-    build(load(f"{HEADER}extenders: [{{urlPrefix: 'https://a', tlsConfig: {tls}}}]"))
+@pytest.mark.parametrize(
+    ("tls", "settings"),
+    [
+        ("{}", ExtenderTLS()),
+        ("{certFile: /nonexistent}", ExtenderTLS(cert_file="/nonexistent")),
+        ("{serverName: x}", ExtenderTLS(server_name="x")),
+        ("{insecure: true}", ExtenderTLS(insecure=True)),
+    ],
+)
+def test_tls_settings_that_are_fine_reach_the_connections(tls: str, settings: ExtenderTLS) -> None:
+    document = f"{HEADER}extenders: [{{urlPrefix: 'https://a', tlsConfig: {tls}}}]"
+    [extender] = build(load(document)).extenders
+    assert extender.tls_config == settings
+    connections = ClientTls(extender)
+    assert connections.server_name == (settings.server_name or None)
+    expected = ssl.CERT_NONE if settings.insecure else ssl.CERT_REQUIRED
+    assert connections.context().verify_mode == expected
+
+
+def test_certificates_that_can_be_used_are_kept_as_they_were_written(tmp_path: Path) -> None:
+    certificate, key = self_signed()
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_bytes(certificate)
+    encoded = {name: base64.b64encode(pem).decode() for name, pem in (("cert", certificate), ("key", key))}
+    tls = f"{{caFile: {ca_file}, certData: {encoded['cert']}, keyData: {encoded['key']}}}"
+    [extender] = build(load(f"{HEADER}extenders: [{{urlPrefix: 'https://a', tlsConfig: {tls}}}]")).extenders
+    assert extender.tls_config == ExtenderTLS(ca_file=str(ca_file), cert_data=certificate, key_data=key)
+    context = ClientTls(extender).context()
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert [dict(root)["serialNumber"] for root in context.get_ca_certs()] == ["01"]
+
+
+def self_signed() -> tuple[bytes, bytes]:
+    """A certificate with the serial number 1 and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "extender")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2120, 1, 1, tzinfo=UTC))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
 
 
 def test_https_without_roots_skips_verification_and_still_loads_the_certificate() -> None:

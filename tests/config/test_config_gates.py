@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.config import ConfigError
-from stowplan.config.gates import parse_feature_gates
+from stowplan.config.featuregates import parse_feature_gates
 from stowplan.framework.gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.config.merge import merge_plugin_set
+from stowplan.config.defaults import merge_plugin_set
 from stowplan.config.types import Plugin, PluginSet
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.points import Point

@@ -13,9 +13,8 @@ from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, PODS, REPLICA_SETS, Reso
 from stowplan.api.status import ApiError
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, Controller, in_growing_batches
-from stowplan.embedded.controllers.replicasets import ReplicaSets
-from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager, slow_start_batch
+from stowplan.embedded.controllers.replicaset import ReplicaSetController
 from stowplan.embedded.store import Store
 
 
@@ -38,7 +37,7 @@ class Marker(Controller):
             raise KeyError("spec")
         if "marked" not in (obj.get("data") or {}):
             await self.change(CONFIG_MAPS, obj, {"data": {"marked": "yes"}})
-            await self.tell(obj, "Marked", "It is marked")
+            await self.record_event(obj, "Marked", "It is marked")
 
 
 def test_one_object_that_makes_no_sense_does_not_stop_the_others() -> None:
@@ -67,6 +66,31 @@ def test_nothing_is_written_over_what_was_not_looked_at() -> None:
     live(story, lambda context: [Marker(context)])
 
 
+class Stale(Marker):
+    """Marks every config map as if it still were the one of that name from before."""
+
+    name: ClassVar[str] = "stale"
+
+    async def sync(self, key: str) -> None:
+        self.seen.append(key)
+        old = {"metadata": {"namespace": "d", "name": key.removeprefix("d/")}}
+        patch = {"metadata": {"uid": "of-the-one-before"}, "data": {"marked": "yes"}}
+        await self.change(CONFIG_MAPS, old, patch, guarded=False)
+
+
+def test_an_object_replaced_under_its_name_is_no_problem_and_stays_as_it_is() -> None:
+    async def story(world: World) -> None:
+        world.put(CONFIG_MAPS, {"metadata": {"name": "m"}})
+        await world.settle(2)
+        (stale,) = world.controllers
+        assert isinstance(stale, Stale)
+        assert len(stale.seen) > 1
+        assert "data" not in world.get(CONFIG_MAPS, "m")
+        assert world.problems == []
+
+    live(story, lambda context: [Stale(context)])
+
+
 class LateNews(InProcessClient):
     """A client whose watches tell of pods a second late."""
 
@@ -85,7 +109,7 @@ def test_what_was_written_is_seen_before_the_next_decision() -> None:
     async def begin(clock: VirtualClock) -> None:
         store = Store(clock, random.Random(1))
         context = Context.of(LateNews(store), clock, random.Random(2))
-        async with Crew(context, [ReplicaSets(context)]).running():
+        async with ControllerManager(context, [ReplicaSetController(context)]).running():
             spec = {"replicas": 1, "selector": selecting(), "template": template()}
             store.create(REPLICA_SETS, {"metadata": {"name": "rs", "namespace": "d"}, "spec": spec})
             await asyncio.sleep(0.5)
@@ -102,10 +126,10 @@ def test_events_are_told_once_and_not_without_end() -> None:
         (marker,) = world.controllers
         about = world.put(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"marked": "yes"}})
         for number in range(40):
-            await marker.tell(about, "Happened", f"number {number // 2}")
+            await marker.record_event(about, "Happened", f"number {number // 2}")
         assert len(world.all(EVENTS)) == 20
         for number in range(40):
-            await marker.tell(about, "Happened", f"again {number}")
+            await marker.record_event(about, "Happened", f"again {number}")
         assert len(world.all(EVENTS)) == 25
         event = world.all(EVENTS)[0]
         assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("ConfigMap", "m")
@@ -123,5 +147,5 @@ def test_a_server_that_refuses_everything_is_not_asked_a_thousand_times() -> Non
             raise ApiError(403, "Forbidden", "no")
 
     with pytest.raises(ApiError):
-        asyncio.run(in_growing_batches(1000, refuse))
+        asyncio.run(slow_start_batch(1000, refuse))
     assert asked == [0, 1, 2, 3, 4, 5, 6]

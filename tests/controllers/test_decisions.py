@@ -5,28 +5,28 @@ from typing import Any
 import pytest
 
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.controller import difference
-from stowplan.embedded.controllers.daemondecisions import Daemon, affinity_for, plan, tolerations_of, updates
+from stowplan.embedded.controllers.controller import merge_patch_of
+from stowplan.embedded.controllers.daemonset import Daemon, affinity_for, plan, tolerations_of, updates
 from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
-from stowplan.embedded.controllers.jobdecisions import (
+from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner
+from stowplan.embedded.controllers.job import (
     TRACKING,
     Failures,
-    Tally,
+    PodCounts,
     backoff,
+    count_pods,
+    finished_condition,
     missing_indexes,
     read_indexes,
-    tally,
-    verdict,
     wanted_active,
     write_indexes,
 )
-from stowplan.embedded.controllers.nodetaints import eviction_rate, leaving_in, taints_for
-from stowplan.embedded.controllers.ownerships import Fate, blocking, fate_of
+from stowplan.embedded.controllers.nodelifecycle import eviction_rate, taints_for
+from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
+from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
 from stowplan.embedded.controllers.podgc import pods_to_remove
-from stowplan.embedded.controllers.statefuldecisions import Create, Delete, View, next_steps
-from stowplan.embedded.controllers.templates import share, short_hash
-from stowplan.embedded.controllers.volumedecisions import VolumeStep, claim_step, volume_step
-from stowplan.embedded.controllers.volumematching import best_volume
+from stowplan.embedded.controllers.statefulset import Create, Delete, View, next_steps
+from stowplan.embedded.controllers.tainteviction import min_toleration_seconds
 
 STAMP = "2026-01-01T00:00:00Z"
 
@@ -61,7 +61,7 @@ def pod(
     ],
 )
 def test_a_patch_says_only_what_differs(old: Json, new: Json, patch: Json) -> None:
-    assert difference(old, new) == patch
+    assert merge_patch_of(old, new) == patch
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_patch_says_only_what_differs(old: Json, new: Json, patch: Json) -> No
     ],
 )
 def test_a_share_is_a_number_or_a_percentage(value: Any, up: bool, number: int) -> None:
-    assert share(value, 10, 1, round_up=up) == number
+    assert scaled_value(value, 10, 1, round_up=up) == number
 
 
 def test_equal_data_has_one_hash_whatever_its_order() -> None:
@@ -221,19 +221,19 @@ def worker(name: str, phase: str, *, held: bool = True, index: int | None = None
 
 def test_each_pod_is_written_down_before_it_is_let_go_and_counted_after() -> None:
     job: Json = {"spec": {}, "status": {}}
-    first = tally(job, [worker("a", "Succeeded"), worker("b", "Failed"), worker("c", "Running")])
+    first = count_pods(job, [worker("a", "Succeeded"), worker("b", "Failed"), worker("c", "Running")])
     assert (first.uncounted_succeeded, first.uncounted_failed) == (["u-a"], ["u-b"])
     assert (first.succeeded, first.failed, first.all_succeeded, first.all_failed) == (0, 0, 1, 1)
     job["status"] = {"uncountedTerminatedPods": {"succeeded": ["u-a"], "failed": ["u-b"]}}
-    again = tally(job, [worker("a", "Succeeded"), worker("b", "Failed", held=False)])
+    again = count_pods(job, [worker("a", "Succeeded"), worker("b", "Failed", held=False)])
     assert (again.succeeded, again.failed) == (0, 1)
     assert (again.all_succeeded, again.all_failed) == (1, 1)
-    gone = tally(job, [])
+    gone = count_pods(job, [])
     assert (gone.succeeded, gone.failed, gone.settled) == (1, 1, [])
 
 
 def test_a_pod_that_is_deleted_has_failed() -> None:
-    assert tally({}, [worker("a", "Running", deleting=True)]).all_failed == 1
+    assert count_pods({}, [worker("a", "Running", deleting=True)]).all_failed == 1
 
 
 def test_an_index_counts_once() -> None:
@@ -241,7 +241,7 @@ def test_an_index_counts_once() -> None:
         "spec": {"completionMode": "Indexed", "completions": 3},
         "status": {"completedIndexes": "0", "succeeded": 1},
     }
-    count = tally(job, [worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=2)])
+    count = count_pods(job, [worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=2)])
     assert count.indexes == {0, 2}
     assert count.all_succeeded == 2
     assert missing_indexes(job, count, [], 5) == [1]
@@ -250,21 +250,21 @@ def test_an_index_counts_once() -> None:
 @pytest.mark.parametrize(
     ("spec", "count", "active", "kind"),
     [
-        ({"completions": 2}, Tally(succeeded=1), 0, None),
-        ({"completions": 2}, Tally(succeeded=2), 1, "Complete"),
-        ({}, Tally(succeeded=1), 1, None),
-        ({}, Tally(succeeded=1), 0, "Complete"),
-        ({"backoffLimit": 1}, Tally(failed=1), 0, None),
-        ({"backoffLimit": 1}, Tally(failed=2), 0, "Failed"),
-        ({}, Tally(failed=6), 0, None),
-        ({}, Tally(failed=7), 0, "Failed"),
-        ({"activeDeadlineSeconds": 10}, Tally(), 1, "Failed"),
-        ({"activeDeadlineSeconds": 1000}, Tally(), 1, None),
+        ({"completions": 2}, PodCounts(succeeded=1), 0, None),
+        ({"completions": 2}, PodCounts(succeeded=2), 1, "Complete"),
+        ({}, PodCounts(succeeded=1), 1, None),
+        ({}, PodCounts(succeeded=1), 0, "Complete"),
+        ({"backoffLimit": 1}, PodCounts(failed=1), 0, None),
+        ({"backoffLimit": 1}, PodCounts(failed=2), 0, "Failed"),
+        ({}, PodCounts(failed=6), 0, None),
+        ({}, PodCounts(failed=7), 0, "Failed"),
+        ({"activeDeadlineSeconds": 10}, PodCounts(), 1, "Failed"),
+        ({"activeDeadlineSeconds": 1000}, PodCounts(), 1, None),
     ],
 )
-def test_when_a_job_is_over(spec: Json, count: Tally, active: int, kind: str | None) -> None:
+def test_when_a_job_is_over(spec: Json, count: PodCounts, active: int, kind: str | None) -> None:
     job = {"spec": spec, "status": {"startTime": "1970-01-01T00:00:00Z"}}
-    end = verdict(job, count, [pod(str(number)) for number in range(active)], 100.0)
+    end = finished_condition(job, count, [pod(str(number)) for number in range(active)], 100.0)
     assert (end[0] if end else None) == kind
 
 
@@ -280,17 +280,17 @@ def test_when_a_job_is_over(spec: Json, count: Tally, active: int, kind: str | N
     ],
 )
 def test_how_many_pods_a_job_wants(spec: Json, succeeded: int, active: int, wanted: int) -> None:
-    assert wanted_active({"spec": spec}, Tally(succeeded=succeeded), active) == wanted
+    assert wanted_active({"spec": spec}, PodCounts(succeeded=succeeded), active) == wanted
 
 
 def test_pauses_of_a_job_grow_until_a_pod_succeeds() -> None:
     assert [backoff(number) for number in (0, 1, 2, 3, 20)] == [0, 10, 20, 40, 600]
     record = Failures()
-    record.learn(Tally(failed=2), 5.0)
+    record.learn(PodCounts(failed=2), 5.0)
     assert (record.in_a_row, record.since) == (2, 5.0)
-    record.learn(Tally(failed=3, succeeded=1), 6.0)
+    record.learn(PodCounts(failed=3, succeeded=1), 6.0)
     assert record.in_a_row == 0
-    record.learn(Tally(failed=4, succeeded=1), 7.0)
+    record.learn(PodCounts(failed=4, succeeded=1), 7.0)
     assert (record.in_a_row, record.since) == (1, 7.0)
 
 
@@ -387,8 +387,8 @@ def test_how_fast_a_zone_loses_its_pods(well: int, sick: int, others: int, rate:
 )
 def test_how_long_a_pod_may_stay(tolerations: list[Json], seconds: float | None) -> None:
     taints = [{"key": "a", "effect": "NoExecute"}, {"key": "soft", "effect": "NoSchedule"}]
-    assert leaving_in(taints, {"metadata": {}, "spec": {"tolerations": tolerations}}) == seconds
-    assert leaving_in(taints[1:], {"metadata": {}, "spec": {}}) is None
+    assert min_toleration_seconds(taints, {"metadata": {}, "spec": {"tolerations": tolerations}}) == seconds
+    assert min_toleration_seconds(taints[1:], {"metadata": {}, "spec": {}}) is None
 
 
 def test_pods_that_nobody_else_removes() -> None:
@@ -411,26 +411,26 @@ def test_pods_that_nobody_else_removes() -> None:
 @pytest.mark.parametrize(
     ("owners", "gone", "waiting", "dependents", "fate"),
     [
-        ("ab", "", "", False, Fate.STAY),
-        ("ab", "a", "", False, Fate.DISOWN),
-        ("ab", "", "b", False, Fate.DISOWN),
-        ("ab", "ab", "", True, Fate.DELETE),
-        ("ab", "a", "b", True, Fate.DELETE_IN_FOREGROUND),
-        ("a", "", "a", False, Fate.DELETE),
+        ("ab", "", "", False, Action.STAY),
+        ("ab", "a", "", False, Action.DISOWN),
+        ("ab", "", "b", False, Action.DISOWN),
+        ("ab", "ab", "", True, Action.DELETE),
+        ("ab", "a", "b", True, Action.DELETE_IN_FOREGROUND),
+        ("a", "", "a", False, Action.DELETE),
     ],
 )
 def test_what_becomes_of_an_object(
-    owners: str, gone: str, waiting: str, dependents: bool, fate: Fate
+    owners: str, gone: str, waiting: str, dependents: bool, fate: Action
 ) -> None:
     obj = {"metadata": {"ownerReferences": [{"uid": uid} for uid in owners]}}
-    assert fate_of(obj, set(gone), set(waiting), dependents) is fate
+    assert action_for(obj, set(gone), set(waiting), dependents) is fate
 
 
 def test_only_those_who_say_so_hold_their_owner_up() -> None:
     owner = {"metadata": {"uid": "o"}}
     for block, expected in ((True, True), (False, False)):
         obj = {"metadata": {"ownerReferences": [{"uid": "o", "blockOwnerDeletion": block}]}}
-        assert blocking(obj, owner) is expected
+        assert blocks_owner(obj, owner) is expected
 
 
 # Volumes
@@ -468,14 +468,14 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     ],
 )
 def test_which_volume_a_claim_gets(ref: Json | None, other: Json, best: str) -> None:
-    found = best_volume(claim(), [volume("v", "1536Mi", ref), other], only_promised=False)
+    found = best_volume(claim(), [volume("v", "1536Mi", ref), other], only_reserved=False)
     assert found is not None
     assert found["metadata"]["name"] == best
 
 
 def test_a_claim_that_waits_takes_only_what_is_promised_to_it() -> None:
-    assert best_volume(claim(), [volume()], only_promised=True) is None
-    assert best_volume(claim(), [volume(ref=MINE)], only_promised=True) is not None
+    assert best_volume(claim(), [volume()], only_reserved=True) is None
+    assert best_volume(claim(), [volume(ref=MINE)], only_reserved=True) is not None
 
 
 @pytest.mark.parametrize(

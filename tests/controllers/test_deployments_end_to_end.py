@@ -9,15 +9,15 @@ from controllers.worlds import NAMESPACE, World, live, selecting, template
 from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, PODS, REPLICA_SETS
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.deployments import Deployments
+from stowplan.embedded.controllers.deployment import DeploymentController
 from stowplan.embedded.controllers.objects import condition_of
-from stowplan.embedded.controllers.replicasets import ReplicaSets
+from stowplan.embedded.controllers.replicaset import ReplicaSetController
 from stowplan.embedded.kubelets import Kubelets, Shape
 from stowplan.testing.faults import Faults
 
 
 def controllers(context: Context) -> list[Controller]:
-    return [Deployments(context), ReplicaSets(context)]
+    return [DeploymentController(context), ReplicaSetController(context)]
 
 
 def kubelets(world: World) -> Kubelets:

@@ -7,15 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.requests import Json
-from stowplan.embedded.controllers.replicasets import pods_to_delete
-from stowplan.embedded.controllers.revisions import annotations_for, find_new, new_set, outdated
-from stowplan.embedded.controllers.rollouts import (
-    DESIRED,
-    MOST,
+from stowplan.embedded.controllers.replicaset import pods_to_delete
+from stowplan.embedded.controllers.rollout import (
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
     Part,
     Strategy,
+    annotations_for,
+    find_new,
     grow_new,
     is_scaling,
+    new_set,
+    outdated,
     scale,
     shrink_old,
 )
@@ -26,7 +29,7 @@ def part(
 ) -> Part:
     metadata: Json = {"name": name, "creationTimestamp": f"2026-01-01T00:00:{age:02}Z"}
     if most is not None:
-        metadata["annotations"] = {MOST: str(most), DESIRED: str(most)}
+        metadata["annotations"] = {MAX_REPLICAS: str(most), DESIRED_REPLICAS: str(most)}
     return Part({"metadata": metadata}, replicas, replicas if available is None else available)
 
 

@@ -19,12 +19,12 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.daemonsets import DaemonSets
-from stowplan.embedded.controllers.everything import volume_controllers
-from stowplan.embedded.controllers.garbage import GarbageCollector
-from stowplan.embedded.controllers.jobs import Jobs
+from stowplan.embedded.controllers.daemonset import DaemonSetController
+from stowplan.embedded.controllers.garbagecollector import GarbageCollector
+from stowplan.embedded.controllers.job import JobController
+from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.objects import condition_of
-from stowplan.embedded.controllers.statefulsets import StatefulSets
+from stowplan.embedded.controllers.statefulset import StatefulSetController
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.testing.faults import Faults
 
@@ -34,9 +34,9 @@ SECOND = "registry.example/app:2"
 
 def controllers(context: Context) -> list[Controller]:
     return [
-        StatefulSets(context),
-        DaemonSets(context),
-        Jobs(context),
+        StatefulSetController(context),
+        DaemonSetController(context),
+        JobController(context),
         GarbageCollector(context),
         *volume_controllers(context),
     ]

@@ -14,10 +14,13 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.ephemeral import EphemeralVolumes
-from stowplan.embedded.controllers.protection import ClaimProtection, VolumeProtection
+from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
+from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
 from stowplan.embedded.controllers.provisioner import Behaviour, Provisioner, ProvisionerSettings
-from stowplan.embedded.controllers.volumes import Volumes
+from stowplan.embedded.controllers.volumeprotection import (
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
 from stowplan.testing.faults import Faults
 
 ZONE = "topology.kubernetes.io/zone"
@@ -25,11 +28,11 @@ ZONE = "topology.kubernetes.io/zone"
 
 def controllers(context: Context) -> list[Controller]:
     return [
-        Volumes(context),
+        PersistentVolumeController(context),
         Provisioner(context, ProvisionerSettings(Behaviour(delay=0.5))),
-        ClaimProtection(context),
-        VolumeProtection(context),
-        EphemeralVolumes(context),
+        ClaimProtectionController(context),
+        VolumeProtectionController(context),
+        EphemeralVolumeController(context),
     ]
 
 
@@ -153,7 +156,7 @@ def test_a_scheduled_pod_gets_the_static_volume_its_scheduler_chose() -> None:
 def test_a_provisioner_that_says_no_sends_the_pod_back_and_serves_it_when_it_can() -> None:
     def failing(context: Context) -> list[Controller]:
         sick = ProvisionerSettings(by_class={"fast": Behaviour(fails="no space", failures=2)})
-        return [Volumes(context), Provisioner(context, sick)]
+        return [PersistentVolumeController(context), Provisioner(context, sick)]
 
     async def story(world: World) -> None:
         world.add_node("n")

@@ -9,10 +9,9 @@ from typing import Any
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, Resource
 from stowplan.api.requests import Json
 from stowplan.clock import Clock, VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.running import Crew
+from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
 from stowplan.embedded.store import ADDED, Change, Store
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.faults import Faults, FaultyClient
@@ -31,7 +30,7 @@ class World:
         self.began = clock.now()
         self.faults = Faults() if faults is None else faults
         self.store = Store(clock, random.Random(seed), admission=ClusterAdmission())
-        furnish(self.store)
+        create_bootstrap_objects(self.store)
         self.seed = seed
         self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(seed + 1))
         self.problems: list[str] = []
@@ -112,7 +111,7 @@ def live(
             if beside is not None:
                 await stack.enter_async_context(beside(world).running())
             world.controllers = makes(world.context)
-            await stack.enter_async_context(Crew(world.context, world.controllers).running())
+            await stack.enter_async_context(ControllerManager(world.context, world.controllers).running())
             if scheduler:
                 one = Scheduler(world.client, Settings.of(), clock=clock, rng=random.Random(seed + 3))
                 await stack.enter_async_context(one.running())

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stowplan.explain.decisions import explain
-from stowplan.explain.tables import table
+from stowplan.explain import explain, table
 from stowplan.framework.decision import Candidate, Decision, Rejection
 from stowplan.testing import cluster, node, pod
 
@@ -121,7 +120,7 @@ def test_special_cases_are_said(make: object, said: str) -> None:
 
 
 def test_a_table_is_aligned_and_has_no_trailing_blanks() -> None:
-    assert table(("name", "n", "note"), [("a", "1", ""), ("bcdef", "100", "x")], figures=(1,)) == [
+    assert table(("name", "n", "note"), [("a", "1", ""), ("bcdef", "100", "x")], numeric=(1,)) == [
         "name     n  note",
         "-----  ---  ----",
         "a        1",

@@ -8,7 +8,7 @@ from store.stores import HandClock
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.durable import Keeper
+from stowplan.embedded.durable import GroupCommit
 from stowplan.embedded.durable.database import Database
 from stowplan.embedded.store import Change, Store
 
@@ -35,17 +35,17 @@ class Life:
         self.database = Database(folder, log=log, fold=fold)
         kept = self.database.load(self.store.catalogue)
         self.store.restore(kept)
-        self.keeper = Keeper(self.database, kept.version, retry=retry)
-        self.store.journal = self.keeper
+        self.log = GroupCommit(self.database, kept.version, retry=retry)
+        self.store.write_ahead_log = self.log
 
     def end(self) -> None:
-        self.keeper.close()
+        self.log.close()
 
     def kill(self) -> None:
         """End as a killed process does, when everything was kept: without a word that all is well."""
         closing = self.database.close
         self.database.close = lambda *, clean: closing(clean=False)  # type: ignore[method-assign]
-        self.keeper.close()
+        self.log.close()
 
 
 def everything(store: Store) -> dict[str, list[Json]]:

@@ -13,7 +13,7 @@ from durable.lives import Life
 from store.stores import pod
 from stowplan.api.catalogue import CONFIG_MAPS, PODS
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import furnish
+from stowplan.embedded.admission import create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.durable import DataDirError
 
@@ -40,7 +40,7 @@ def _big(name: str) -> dict[str, Any]:
 
 async def _until_admitted(life: Life) -> None:
     async with asyncio.timeout(5):
-        while life.keeper._refusal:
+        while life.log._refusal:
             await asyncio.sleep(0.01)
 
 
@@ -102,7 +102,7 @@ def test_what_could_not_be_kept_to_the_end_is_said_and_its_versions_are_not_give
 def test_over_http_writes_are_answered_500_and_503_while_reads_go_on(tmp_path: Path) -> None:
     async def main() -> None:
         life = Life(tmp_path)
-        furnish(life.store)
+        create_bootstrap_objects(life.store)
         server = ApiServer(life.store, Listening(plain=True, token="t"), rng=random.Random(1))
         headers = {"Authorization": "Bearer t"}
         async with server, aiohttp.ClientSession(server.url, headers=headers) as session:
@@ -142,10 +142,10 @@ def test_who_writes_faster_than_can_be_kept_is_held_up(
         append(*args)
 
     monkeypatch.setattr(life.database, "append", slow)
-    life.keeper._limit = 10
+    life.log._limit = 10
     for number in range(200):
         life.store.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}}, "default")
-        assert len(life.keeper._pending) <= 10
+        assert len(life.log._pending) <= 10
     life.end()
     again = Life(tmp_path)
     assert again.store.count(CONFIG_MAPS) == 200
@@ -169,7 +169,7 @@ def test_nobody_outside_hears_of_what_is_not_kept_yet(
     monkeypatch.setattr(life.database, "append", slow)
 
     async def main() -> None:
-        furnish(life.store)
+        create_bootstrap_objects(life.store)
         server = ApiServer(life.store, Listening(plain=True, token="t"), rng=random.Random(1))
         headers = {"Authorization": "Bearer t"}
         async with server, aiohttp.ClientSession(server.url, headers=headers) as session:

@@ -107,10 +107,10 @@ def test_events_are_forgotten_in_their_time_also_over_a_restart(tmp_path: Path) 
     life.store.create(EVENTS, {"metadata": {"name": "old", "namespace": "default"}})
     life.end()
     again = Life(tmp_path)
-    again.store._registrar._clock.time = START + 3599  # type: ignore[attr-defined]
+    again.store._metadata._clock.time = START + 3599  # type: ignore[attr-defined]
     again.store.create(EVENTS, {"metadata": {"name": "late", "namespace": "default"}})
     assert again.store.count(EVENTS) == 2
-    again.store._registrar._clock.time = START + 3601  # type: ignore[attr-defined]
+    again.store._metadata._clock.time = START + 3601  # type: ignore[attr-defined]
     again.store.create(EVENTS, {"metadata": {"name": "new", "namespace": "default"}})
     assert [event["metadata"]["name"] for event in again.store.list(EVENTS).items] == ["late", "new"]
     again.end()
@@ -129,7 +129,7 @@ def test_custom_resources_are_known_again(tmp_path: Path) -> None:
 
 def test_rehearsals_leave_no_trace(tmp_path: Path) -> None:
     life = Life(tmp_path)
-    with life.store.rehearsal():
+    with life.store.dry_run():
         life.store.create(PODS, pod("p"))
     life.end()
     again = Life(tmp_path)
@@ -185,7 +185,7 @@ def test_whatever_happens_every_life_goes_on_from_the_state_and_the_history_of_t
 def _same(last: Life, life: Life, log: int) -> None:
     """The same state, and what is resumed from the log is as it was; the last `log` entries are there."""
     assert everything(life.store) == everything(last.store)
-    sure = last.store.version - log + len(life.store._collections.past.gaps)
+    sure = last.store.version - log + len(life.store._collections.compacted.gaps)
     for resource in (PODS, CONFIG_MAPS):
         for version in range(max(0, last.store.version - 15), last.store.version + 1):
             now = seen_since(life.store, resource, version)

@@ -7,8 +7,8 @@ import pytest
 
 from election.worlds import NAME, NAMESPACE, World, lead
 from stowplan.api.catalogue import LEASES
+from stowplan.api.meta import micro_timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import micro_timestamp
 from stowplan.clock import VirtualClock, run
 from stowplan.election import LEASE_CANDIDATES, Candidate, Elector, Offer
 from stowplan.embedded.client import InProcessClient

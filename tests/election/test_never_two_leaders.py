@@ -39,6 +39,9 @@ class Skewed:
     def now(self) -> float:
         return self._clock.now() + self._skew
 
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
 
 class Distant(FaultyClient):
     """Requests that take a while there and back, and arrive although nobody waits for them any more."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from clock.jumping import YEAR, JumpingClock
 from election.worlds import NAME, NAMESPACE, World, lead, timing
 from stowplan.api.catalogue import CORE_EVENTS, LEASES
-from stowplan.api.durations import Duration
+from stowplan.api.meta import seconds_of
 from stowplan.api.status import ApiError, unreachable
 from stowplan.clock import VirtualClock, run
 from stowplan.config.types import LeaderElection
@@ -24,6 +25,7 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.embedded.client import InProcessClient
+from stowplan.gocompat.durations import Duration
 
 
 @pytest.mark.parametrize(
@@ -250,30 +252,58 @@ def test_a_lease_that_is_gone_needs_no_release() -> None:
     run(main)
 
 
-class Jumping:
-    """A clock that can be set forward."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-        self.ahead = 0.0
-
-    def now(self) -> float:
-        return self._clock.now() + self.ahead
-
-
-def test_a_corrected_clock_neither_takes_a_lease_early_nor_ends_one_that_is_renewed() -> None:
+@pytest.mark.parametrize("kind", ["leases", "endpoints"])
+@pytest.mark.parametrize("jump", [YEAR, -YEAR, 3600.0, -2.0, -3.0])
+def test_a_wall_clock_that_jumps_for_a_second_neither_takes_nor_loses_a_lease(jump: float, kind: str) -> None:
     async def main(clock: VirtualClock) -> None:
         world = World(clock)
-        leading, waiting = Jumping(clock), Jumping(clock)
+        jumping = [JumpingClock(clock), JumpingClock(clock)]
+        first, second = (world.elector(clock=one, kind=kind) for one in jumping)
+        world.start(lead(first))
+        await asyncio.sleep(5)
+        world.start(lead(second))
+        await asyncio.sleep(4.9)
+        for back in (False, True):
+            for one in jumping:
+                one.ahead = 0.0 if back else jump
+            for _ in range(10):
+                assert (first.is_leader, second.is_leader) == (True, False)
+                await asyncio.sleep(0.1)
+        for _ in range(300):
+            assert (first.is_leader, second.is_leader) == (True, False)
+            await asyncio.sleep(0.1)
+
+    run(main)
+
+
+def test_the_lease_is_dated_by_the_wall_clock_as_it_stands() -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = World(clock)
+        jumping = JumpingClock(clock)
+        world.start(lead(world.elector(clock=jumping)))
+        await asyncio.sleep(5)
+        for ahead in (YEAR, 0.0, -YEAR, 0.0):
+            jumping.ahead = ahead
+            await asyncio.sleep(2.1)
+            renewed = seconds_of(world.lease()["spec"]["renewTime"])
+            assert 0 <= jumping.now() - renewed < 2.1
+
+    run(main)
+
+
+def test_a_machine_that_was_suspended_leads_again_when_it_has_renewed() -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = World(clock)
+        leading, waiting = JumpingClock(clock), JumpingClock(clock)
         first, second = world.elector(clock=leading), world.elector(clock=waiting)
         world.start(lead(first))
         await asyncio.sleep(5)
         world.start(lead(second))
         await asyncio.sleep(5)
-        waiting.ahead = 3600.0
+        waiting.asleep = 3600.0
         await asyncio.sleep(5)
         assert (first.is_leader, second.is_leader) == (True, False)
-        leading.ahead = 60.0
+        leading.asleep = 60.0
         assert not first.is_leader, "a machine may have slept: not before it has been renewed"
         await asyncio.sleep(2.1)
         assert (first.is_leader, second.is_leader) == (True, False)
@@ -284,12 +314,12 @@ def test_a_corrected_clock_neither_takes_a_lease_early_nor_ends_one_that_is_rene
 def test_a_machine_that_slept_while_another_took_over_stops_at_its_first_word_with_the_server() -> None:
     async def main(clock: VirtualClock) -> None:
         world = World(clock)
-        asleep = Jumping(clock)
-        elector = world.elector(clock=asleep)
+        machine = JumpingClock(clock)
+        elector = world.elector(clock=machine)
         process = world.start(lead(elector))
         await asyncio.sleep(3)
         await world.steal()
-        asleep.ahead = 60.0
+        machine.asleep = 60.0
         assert not elector.is_leader
         await asyncio.sleep(2.1)
         assert process.done()

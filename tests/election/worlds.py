@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from stowplan.api.catalogue import LEASES, Resource
-from stowplan.api.durations import Duration
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.client.http.paths import collection_path, object_path
+from stowplan.client.http.requests import collection_path, object_path
 from stowplan.client.interface import Body
 from stowplan.clock import Clock, VirtualClock
 from stowplan.election import Announcer, Elector, LeaseLostError, Timing, identity, lock_for
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
+from stowplan.gocompat.durations import Duration
 from stowplan.logs import Journal
 
 R = TypeVar("R")

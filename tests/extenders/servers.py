@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-from stowplan.api.durations import Duration
 from stowplan.config.types import Extender
 from stowplan.extenders.http import HttpExtender
+from stowplan.gocompat.durations import Duration
 
 Answer = Callable[[str, Any], Any]
 

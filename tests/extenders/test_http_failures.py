@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 
 from extenders.servers import Answer, Server, extender, raw_server, run, serving
-from stowplan.api.durations import Duration
-from stowplan.extenders.failures import describe
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
+from stowplan.extenders.transport import describe_error
 from stowplan.framework.postfilter import Victims
+from stowplan.gocompat.durations import Duration
 from stowplan.testing import node, pod
 
 POD = pod("p").namespace("d").uid("u-p").obj()
@@ -161,7 +161,7 @@ def test_an_address_nothing_can_be_sent_to(url: str, problem: str) -> None:
     ],
 )
 def test_what_breaks_underneath_is_told_in_the_usual_words(error: Exception, text: str) -> None:
-    assert describe(error) == text
+    assert describe_error(error) == text
 
 
 @pytest.mark.parametrize("verb", ["filter", "bind"])

@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +179,29 @@ def test_a_certificate_in_files_is_read_again_when_it_changes(tmp_path: Path) ->
             with pytest.raises(ExtenderError):
                 await ext.filter(POD, NODES)
             CLIENT.write(tmp_path)
+            assert (await ext.filter(POD, NODES)).kept == ["a"]
+
+    run(main())
+
+
+def test_a_replaced_certificate_is_noticed_by_its_size_alone(tmp_path: Path) -> None:
+    """A copy that keeps times, over the same inode: only the size tells."""
+    context = server_context(BY_ADDRESS, tmp_path, wants_client=True)
+    certificate, key = OTHER_CA.issue("a-much-longer-name").write(tmp_path)
+    files = ExtenderTLS(ca_data=CA.pem, cert_file=certificate, key_file=key)
+    before = [os.stat(file) for file in (certificate, key)]
+
+    async def main() -> None:
+        async with (
+            serving(lambda verb, body: {"nodeNames": ["a"]}, context) as server,
+            extender(server.url, tls_config=files) as ext,
+        ):
+            with pytest.raises(ExtenderError):
+                await ext.filter(POD, NODES)
+            CLIENT.write(tmp_path)
+            for file, stat in zip((certificate, key), before, strict=True):
+                os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            assert os.stat(certificate).st_size != before[0].st_size
             assert (await ext.filter(POD, NODES)).kept == ["a"]
 
     run(main())

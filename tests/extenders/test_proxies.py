@@ -9,7 +9,7 @@ from yarl import URL
 from extenders.servers import config, run
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.proxies import proxy_for
+from stowplan.extenders.transport import proxy_of
 from stowplan.testing import node, pod
 
 BOTH = {"HTTP_PROXY": "http://plain:1", "HTTPS_PROXY": "http://secure:2"}
@@ -32,7 +32,7 @@ BOTH = {"HTTP_PROXY": "http://plain:1", "HTTPS_PROXY": "http://secure:2"}
 def test_the_proxy_depends_on_the_scheme_and_is_not_for_this_machine(
     url: str, environ: dict[str, str], expected: str | None
 ) -> None:
-    assert proxy_for(URL(url), environ) == expected
+    assert proxy_of(URL(url), environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_proxy_depends_on_the_scheme_and_is_not_for_this_machine(
 )
 def test_exceptions_from_the_proxy(rule: str, url: str, excluded: bool) -> None:
     environ = {"HTTP_PROXY": "http://proxy:1", "NO_PROXY": rule}
-    assert (proxy_for(URL(url), environ) is None) is excluded
+    assert (proxy_of(URL(url), environ) is None) is excluded
 
 
 def test_a_request_goes_through_the_proxy() -> None:

@@ -13,7 +13,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
-from stowplan.extenders.wire import WireObjects
+from stowplan.extenders.wire import ObjectEncoder
 from stowplan.framework.postfilter import Victims
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
@@ -111,7 +111,7 @@ def test_the_same_request_is_sent_and_the_answer_understood(entry: dict[str, Any
             "metadata": {**data["metadata"], "managedFields": [1]},
         }
 
-    objects = WireObjects(
+    objects = ObjectEncoder(
         lambda pod: as_stored(whole[pod.metadata.uid], "Pod"),
         lambda node: as_stored(nodes[node.name], "Node"),
     )
@@ -156,7 +156,7 @@ def lacking(ours: Any, theirs: Any, path: str = "") -> set[str]:
 def test_a_typed_node_lacks_only_what_has_no_type() -> None:
     missing: set[str] = set()
     for data in NODES:
-        (text,) = WireObjects().nodes([convert(data, Node)])
+        (text,) = ObjectEncoder().nodes([convert(data, Node)])
         missing |= lacking(json.loads(bytes(text)), data)
     assert missing == {".status.conditions.lastHeartbeatTime", ".status.conditions.lastTransitionTime"}
 
@@ -166,7 +166,7 @@ def test_a_typed_pod_lacks_only_what_has_no_type() -> None:
     for entry in RECORDED:
         if "Pod" in entry["request"]:
             data = entry["request"]["Pod"]
-            missing |= lacking(json.loads(bytes(WireObjects().pod(convert(data, Pod)))), data)
+            missing |= lacking(json.loads(bytes(ObjectEncoder().pod(convert(data, Pod)))), data)
     container = ".spec.containers"
     assert missing == {
         f"{container}.imagePullPolicy",

@@ -22,7 +22,7 @@ from stowplan.framework.postfilter import Victims
 from stowplan.framework.status import Status, unresolvable
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import RuleExtender, rule_extender, rule_extenders
-from stowplan.verify.scenario import Attempt, Scenario, Verdict, decode_scenario
+from stowplan.verify.replay import Attempt, Scenario, Verdict, decode_scenario
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "extenders.jsonl.gz"
 BY_PRE_FILTER = "node(s) didn't satisfy plugin(s)"

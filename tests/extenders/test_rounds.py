@@ -12,9 +12,8 @@ from stowplan.clock import VirtualClock, run
 from stowplan.config import build, load
 from stowplan.config.types import API_VERSION, KIND, ExtenderManagedResource
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders.build import extenders_for
-from stowplan.extenders.configured import ConfiguredExtender
-from stowplan.extenders.interface import Extender, ExtenderError, Filtered, FindPod
+from stowplan.extenders.http import extenders_for
+from stowplan.extenders.interface import ConfiguredExtender, Extender, ExtenderError, Filtered, FindPod
 from stowplan.extenders.rounds import (
     ExtenderScores,
     bind_round,

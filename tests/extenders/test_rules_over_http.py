@@ -14,7 +14,7 @@ from stowplan.api.pod import Pod
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError, Filtered
-from stowplan.extenders.wire import WireObjects
+from stowplan.extenders.wire import ObjectEncoder
 from stowplan.framework.postfilter import Victims
 from stowplan.framework.status import SUCCESS, Code
 from stowplan.testing import node, pod
@@ -124,7 +124,7 @@ def test_what_an_extender_writes_into_a_node_reaches_the_next_one_whole() -> Non
 
     async def main() -> None:
         async with serving(marking) as server:
-            objects = WireObjects()
+            objects = ObjectEncoder()
             first, second = (HttpExtender(whole_nodes(server.url), objects, {}) for _ in range(2))
             answer = await first.filter(PODS[0], NODES[:2])
             assert answer.nodes is not None
@@ -162,7 +162,7 @@ def test_an_extender_that_was_sent_names_may_give_objects_back() -> None:
 
 
 def test_an_object_the_host_does_not_know_is_sent_as_far_as_it_is_typed() -> None:
-    typed, asked = WireObjects(), WireObjects(lambda pod: None, lambda node: None)
+    typed, asked = ObjectEncoder(), ObjectEncoder(lambda pod: None, lambda node: None)
     assert asked.nodes(NODES) == typed.nodes(NODES)
     assert asked.pod(PODS[0]) == typed.pod(PODS[0])
 
@@ -174,7 +174,7 @@ def test_the_text_of_a_node_is_made_once_and_again_when_it_changes() -> None:
         made.append(given.name)
         return {"metadata": {"name": given.name, "labels": given.metadata.labels}}
 
-    objects = WireObjects(None, raw)
+    objects = ObjectEncoder(None, raw)
     before = objects.nodes(NODES[:3])
     assert objects.nodes(NODES[:3]) == before
     changed = node(NODES[1].name).labels(new="1").obj()
@@ -183,16 +183,16 @@ def test_the_text_of_a_node_is_made_once_and_again_when_it_changes() -> None:
 
 
 def test_quantities_are_spelled_in_one_way_and_empty_fields_are_there() -> None:
-    (text,) = WireObjects().nodes([node("a").capacity(cpu="2000m", memory=1024).obj()])
+    (text,) = ObjectEncoder().nodes([node("a").capacity(cpu="2000m", memory=1024).obj()])
     status = json.loads(bytes(text))["status"]
     assert status["capacity"] == {"cpu": "2", "memory": "1024", "pods": "110"}
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
     bare: Pod = convert({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}, Pod)
-    sent = json.loads(bytes(WireObjects().pod(bare)))
+    sent = json.loads(bytes(ObjectEncoder().pod(bare)))
     assert sent == {
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "resources": {}}]},
         "status": {},
     }
-    empty = json.loads(bytes(WireObjects().pod(convert({"metadata": {"name": "p"}}, Pod))))
+    empty = json.loads(bytes(ObjectEncoder().pod(convert({"metadata": {"name": "p"}}, Pod))))
     assert empty["spec"] == {"containers": None}

@@ -7,8 +7,7 @@ from stowplan.config import default_profile
 from stowplan.framework.framework import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
-from stowplan.testing.pods import PodBuilder
+from stowplan.testing.builders import HOSTNAME, ZONE, PodBuilder
 
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "2"), ("c", "3"))]
 
@@ -27,6 +26,15 @@ def test_counters_go_with_the_classes_they_were_made_for() -> None:
     assert 0 < len(world.table.matchers) <= 40
     framework.forget_classes()
     assert len(world.table.matchers) == 0
+
+
+def test_signatures_go_with_the_classes_they_were_made_for() -> None:
+    world = cluster(nodes=NODES)
+    (framework,) = world.frameworks.values()
+    for number in range(100):
+        world.evaluate(unlike_any_other(number))
+    gc.collect()
+    assert 0 < len(framework._keys) <= 20
 
 
 def test_a_class_met_again_is_kept_through_many_others() -> None:

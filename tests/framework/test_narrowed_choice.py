@@ -3,9 +3,9 @@
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Nominations
 from stowplan.framework.plugin import Plugin, PreFilterResult
 from stowplan.framework.status import Code, Status, unresolvable, unschedulable
+from stowplan.framework.trials import Nominations
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 

@@ -9,7 +9,7 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
 from stowplan.framework.status import Status
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"))]
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.watches import LIMIT
+from stowplan.embedded.apiserver.watch import BUFFER_LIMIT
 from stowplan.embedded.store import Store
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, watch_limit: int = LIMIT, **listening: Any
+    folder: Path, watch_limit: int = BUFFER_LIMIT, **listening: Any
 ) -> AsyncIterator[tuple[Store, ApiServer, Path]]:
     clock = RealClock()
     store = Store(clock, random.Random(1), admission=ClusterAdmission())
-    furnish(store)
+    create_bootstrap_objects(store)
     async with ApiServer(
         store, Listening(**listening), clock=clock, rng=random.Random(1), watch_limit=watch_limit
     ) as server:

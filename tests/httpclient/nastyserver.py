@@ -60,7 +60,10 @@ def bit_by_bit(text: bytes, size: int = 1, pause: float = 0.0) -> Act:
 
 
 class NastyServer:
-    """Answers requests by its scripts, one after the other; the last one serves for all that follow."""
+    """Answers requests by its scripts, one after the other; the last one serves for all that follow.
+
+    Probes of a client that is in doubt about its server are answered well, and counted apart.
+    """
 
     def __init__(self, *scripts: bytes | Act, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -70,6 +73,7 @@ class NastyServer:
         self.requests: list[bytes] = []
         self.times: list[float] = []
         self.connections = 0
+        self.probes = 0
 
     async def __aenter__(self) -> "NastyServer":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
@@ -96,13 +100,19 @@ class NastyServer:
         return self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        served = False
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         with contextlib.suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             while not writer.is_closing():
                 head = await reader.readuntil(b"\r\n\r\n")
+                if head.partition(b" HTTP/1.1")[0].endswith(b"/readyz"):
+                    self.probes += 1
+                    writer.write(OK)
+                    continue
+                self.connections += not served
+                served = True
                 length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
                 body = await reader.readexactly(int(length)) if length else b""
                 self.requests.append(head + body)

@@ -11,12 +11,12 @@ from nastyserver import OK, NastyServer, answer
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
 from stowplan.client.http import AccessError, Address, HttpClient, Secret, Server, Trust
-from stowplan.client.http.limits import RateLimit
-from stowplan.client.http.lines import Lines
-from stowplan.client.http.proxies import proxy_for
-from stowplan.client.http.wire import Chunks
+from stowplan.client.http.connection import Chunks
+from stowplan.client.http.dialer import proxy_for
+from stowplan.client.http.transport import RateLimit
+from stowplan.client.http.watch import Lines
 from stowplan.clock import RealClock, VirtualClock, run
-from stowplan.embedded.apiserver.certificates import self_signed
+from stowplan.embedded.apiserver.server import self_signed
 
 
 def cut(text: bytes, places: list[int]) -> list[bytes]:

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from httpworlds import client_of, serving
 
 from stowplan.api.catalogue import DEPLOYMENTS, NODES, PODS
-from stowplan.cli.controllers import _run as run_controllers
-from stowplan.cli.kubelets import _run as run_kubelets
+from stowplan.cli.components import _run_controllers as run_controllers
+from stowplan.cli.components import _run_kubelets as run_kubelets
 from stowplan.cli.main import stowplan
 from stowplan.client.http import load_kubeconfig
 from stowplan.embedded.kubelets import KubeletSettings, Shape

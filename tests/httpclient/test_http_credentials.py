@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import random
 import ssl
 import stat
@@ -18,12 +19,12 @@ from cryptography.x509.oid import NameOID
 from nastyserver import OK, NastyServer, answer, bit_by_bit
 
 from stowplan.api.catalogue import NODES
+from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client.http import AccessError, Address, HttpClient, Identity, Secret, Server, Trust
 from stowplan.client.http.settings import ExecPlugin, OpenIdConnect
 from stowplan.clock import RealClock
-from stowplan.embedded.apiserver.certificates import self_signed
+from stowplan.embedded.apiserver.server import self_signed
 
 REFUSED = answer("401 Unauthorized", b'{"kind":"Status","code":401,"reason":"Unauthorized"}')
 V1 = "client.authentication.k8s.io/v1"
@@ -37,6 +38,9 @@ class Clock:
 
     def now(self) -> float:
         return self.time
+
+    def monotonic(self) -> float:
+        return self.now()
 
 
 def authorizations(server: NastyServer) -> list[str]:
@@ -263,6 +267,36 @@ def test_certificates_are_shown_from_data_from_files_and_from_commands(tmp_path:
                     Trust(certificate=Secret(certificate), key=Secret(other), where="here"),
                 )
             )
+
+    asyncio.run(run())
+
+
+def test_a_replaced_certificate_is_noticed_by_its_size_alone(tmp_path: Path) -> None:
+    """A copy that keeps times, over the same inode: only the size tells."""
+
+    async def run() -> None:
+        now = RealClock().now()
+        good, bad = client_certificate(now), client_certificate(now, "a-much-longer-name")
+        own = self_signed(["127.0.0.1"], now)
+        tls = own.context()
+        tls.verify_mode = ssl.CERT_REQUIRED
+        tls.load_verify_locations(cadata=good[0].decode())
+        files = tmp_path / "c.pem", tmp_path / "k.pem"
+        for file, text in zip(files, bad, strict=True):
+            file.write_bytes(text)
+        before = [file.stat() for file in files]
+        trust = Trust(Secret(own.certificate), *(Secret(file=str(file)) for file in files))
+        async with (
+            NastyServer(OK, tls=tls) as server,
+            made(Server(Address.parse(server.url), trust)) as client,
+        ):
+            with pytest.raises(ApiError):
+                await get(client)
+            for file, text, old in zip(files, good, before, strict=True):
+                file.write_bytes(text)
+                os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns))
+            assert files[0].stat().st_size != before[0].st_size
+            assert await get(client) == {}
 
     asyncio.run(run())
 

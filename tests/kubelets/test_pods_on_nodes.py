@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from stowplan.api.catalogue import CSI_NODES, LEASES, NAMESPACES, NODES, PODS
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import DeleteOptions, Json, PatchType
-from stowplan.api.timestamps import seconds_of
 from stowplan.clock import VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.objects import condition_of
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.embedded.kubelets.config import ShapeDriver
 from stowplan.embedded.kubelets.pods import Action, Memory, Step, next_step
-from stowplan.embedded.kubelets.shapes import ShapeDriver
 from stowplan.embedded.store import Store
 from stowplan.testing.faults import Faults, FaultyClient
 
@@ -27,7 +27,7 @@ class Place:
     def __init__(self, clock: VirtualClock, faults: Faults | None = None) -> None:
         self.clock = clock
         self.store = Store(clock, random.Random(1), admission=ClusterAdmission())
-        furnish(self.store)
+        create_bootstrap_objects(self.store)
         self.store.create(NAMESPACES, {"metadata": {"name": "d"}})
         self.faults = faults or Faults()
         client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))

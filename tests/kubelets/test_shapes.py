@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from stowplan.embedded.kubelets import Shape, ShapeError, named_nodes, read_shapes
-from stowplan.embedded.kubelets.addresses import Addresses
+from stowplan.embedded.kubelets.config import shapes_of
 from stowplan.embedded.kubelets.nodes import address, csi_node, node_object, pod_address
-from stowplan.embedded.kubelets.shapes import shapes_of
+from stowplan.embedded.kubelets.pods import PodAddresses
 
 FULL = """
 nodes:
@@ -111,7 +111,7 @@ def test_nodes_and_pods_have_addresses_of_their_own() -> None:
 
 
 def test_an_address_is_free_again_when_its_pod_is_gone() -> None:
-    addresses = Addresses()
+    addresses = PodAddresses()
     first, second = addresses.of("n", "a"), addresses.of("n", "b")
     assert first != second
     assert addresses.of("n", "a") == first

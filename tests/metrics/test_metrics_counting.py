@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from metrics.reading import made, scraped, touch_everything
-from stowplan.metrics.accumulators import Distribution
-from stowplan.metrics.description import exponential
-from stowplan.metrics.figures import number_text
+from stowplan.metrics.catalogue import exponential
+from stowplan.metrics.exposition import number_text
+from stowplan.metrics.families import Distribution
 
 PROFILE = "default-scheduler"
 BOUNDS = exponential(0.00001, 1.5, 20)

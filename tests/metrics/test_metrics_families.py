@@ -56,6 +56,7 @@ OURS = {
     "python_gc_objects_collected_total": "the garbage collector, instead of go_gc_*",
     "python_gc_objects_uncollectable_total": "the garbage collector, instead of go_gc_*",
     "python_info": "the language, instead of go_info",
+    "stowplan_apiserver_reachable": "whether the API server is there is found out once for all clients",
 }
 """Families that are only here, and why."""
 
@@ -79,6 +80,7 @@ def process(*, leads: bool) -> ProcessMetrics:
     metrics = ProcessMetrics(DEFAULT_GATES, timer=Timer())
     metrics.show(SchedulerMetrics(Timer(), DEFAULT_GATES, Random(0)))
     metrics.watch_election("kube-scheduler", lambda: leads, lambda: 0)
+    metrics.watch_servers(lambda: {"https://127.0.0.1:6443": leads})
     touch_requests(metrics)
     touch_access(metrics)
     return metrics

@@ -6,7 +6,7 @@ import pytest
 from stowplan.api.pod import Pod, ResourceRequirements
 from stowplan.metrics import PodResources
 from stowplan.testing import pod
-from stowplan.testing.pods import PodBuilder
+from stowplan.testing.builders import PodBuilder
 
 
 def lines(*pods: Pod) -> list[str]:

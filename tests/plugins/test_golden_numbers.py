@@ -10,7 +10,7 @@ from stowplan.api.workloads import Service, ServiceSpec
 from stowplan.framework.sampling import nodes_to_find
 from stowplan.framework.status import SUCCESS, unresolvable
 from stowplan.testing import PodBuilder, cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 MIB = 1024**2
 HALF_EMPTY = node("a").capacity(cpu="4", memory="8192Mi")

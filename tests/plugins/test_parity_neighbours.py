@@ -8,7 +8,7 @@ from plugins.answers import PASSES, gated_cluster, verdicts
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.testing import cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 SKEWED = unschedulable("node(s) didn't match pod topology spread constraints").by("PodTopologySpread")
 NO_LABEL = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)").by(

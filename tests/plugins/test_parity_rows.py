@@ -21,7 +21,7 @@ from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.plugins.prioritysort import PrioritySort
 from stowplan.plugins.schedulinggates import SchedulingGates
 from stowplan.testing import PodBuilder, cluster, node, pod
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 CORDONED = unresolvable("node(s) were unschedulable").by("NodeUnschedulable")
 TAINTED = unresolvable("node(s) had untolerated taint(s)").by("TaintToleration")

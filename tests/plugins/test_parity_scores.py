@@ -17,7 +17,7 @@ from stowplan.api.workloads import (
     StatefulSet,
 )
 from stowplan.testing import PodBuilder, cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 FIT = "NodeResourcesFit"
 BALANCE = "NodeResourcesBalancedAllocation"

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.config import LoadedConfig
-from stowplan.config.old import read_any
-from stowplan.config.policy import policy_config
+from stowplan.config.legacy import load_any, policy_config
 from stowplan.framework.points import Point
 from stowplan.framework.profile import ProfileSpec
 from stowplan.scheduler import Settings
@@ -40,7 +39,7 @@ def running(text: str, release: str = "1.18") -> ProfileSpec:
 
 def converted(version: str, **fields: Any) -> ProfileSpec:
     """The (first) profile that a configuration of an earlier version comes to."""
-    return profile_of(read_any(old(version, **fields)))
+    return profile_of(load_any(old(version, **fields)))
 
 
 def filters(profile: ProfileSpec) -> list[str]:

@@ -10,8 +10,7 @@ from policy.documents import SAMPLES, sample
 from scheduler.worlds import NAMESPACE, World, live
 from stowplan.api.catalogue import NODES, SERVICES
 from stowplan.config import LoadedConfig
-from stowplan.config.old import read_any
-from stowplan.config.policy import provider_config
+from stowplan.config.legacy import load_any, provider_config
 from stowplan.testing.extenders import RuleExtender, Rules
 
 AVOIDING = {
@@ -230,11 +229,11 @@ def test_every_sample_has_its_story() -> None:
 @pytest.mark.parametrize("name", STORIES)
 def test_a_sample_at_work(name: str) -> None:
     nodes, wishes, service = STORIES[name]
-    play(read_any(sample(name)), nodes, *wishes, service=service)
+    play(load_any(sample(name)), nodes, *wishes, service=service)
 
 
 def test_an_extender_is_sent_the_pods_that_ask_for_what_it_looks_after() -> None:
-    config = read_any(sample("scheduler-policy-config-with-extender.json"))
+    config = load_any(sample("scheduler-policy-config-with-extender.json"))
     [given] = config.config.extenders
     extender = RuleExtender(given, PREFERS_Z)
 

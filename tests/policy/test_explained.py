@@ -2,7 +2,7 @@
 
 from policy.documents import policy, profile_of, sample
 from scheduler.worlds import World, live
-from stowplan.config.policy import policy_config, provider_config
+from stowplan.config.legacy import policy_config, provider_config
 from stowplan.explain import explain
 from stowplan.testing import cluster, node, pod
 

@@ -9,8 +9,7 @@ from click.testing import CliRunner, Result
 from policy.documents import SAMPLES, old, policy, profile_of
 from stowplan.cli.config import config_group
 from stowplan.config import load
-from stowplan.config.old import read_any
-from stowplan.config.policy import provider_config
+from stowplan.config.legacy import load_any, provider_config
 
 
 def call(*arguments: str) -> Result:
@@ -23,7 +22,7 @@ def test_what_is_printed_is_a_configuration_of_today_that_runs_the_same(file: Pa
     assert made.exit_code == 0, made.output
     document = yaml.safe_load(made.stdout)
     assert document["apiVersion"] == "kubescheduler.config.k8s.io/v1"
-    migrated, direct = load(made.stdout), read_any(file.read_text())
+    migrated, direct = load(made.stdout), load_any(file.read_text())
     for index in range(len(direct.config.profiles)):
         assert profile_of(migrated, index).plugins == profile_of(direct, index).plugins
         assert profile_of(migrated, index).args == profile_of(direct, index).args

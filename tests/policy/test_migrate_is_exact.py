@@ -10,10 +10,13 @@ from effort import examples
 from policy.documents import profile_of
 from policy.random_policies import Scene, policies, scenes
 from stowplan.config import load
+from stowplan.config.legacy import policy_config
 from stowplan.config.migrate import migrate
-from stowplan.config.policy import policy_config
 from stowplan.framework.profile import ProfileSpec
-from stowplan.plugins.legacy.names import MANDATORY, PREDICATES, PRIORITIES, RELEASES, Use
+from stowplan.plugins.legacy.names import MANDATORY
+from stowplan.plugins.legacy.oldname import RELEASES, Use
+from stowplan.plugins.legacy.predicates import PREDICATES
+from stowplan.plugins.legacy.priorities import PRIORITIES
 
 RELEASE_AND_POLICY = st.sampled_from(RELEASES).flatmap(
     lambda release: st.tuples(st.just(release), policies(release))

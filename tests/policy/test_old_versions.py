@@ -8,8 +8,8 @@ import pytest
 
 from policy.documents import GROUP, converted, filters, old, policy, profile_of, scores
 from stowplan.config import ConfigError, load
-from stowplan.config.old import PolicyReference, read_any, read_any_file
-from stowplan.config.old.versions import VERSIONS
+from stowplan.config.legacy import PolicyReference, load_any, load_any_file
+from stowplan.config.legacy.versions import VERSIONS
 from stowplan.framework.points import Point
 
 NEW = [version for version in VERSIONS if version.startswith(GROUP)]
@@ -63,12 +63,12 @@ def test_kube_scheduler_refuses_them_and_so_does_the_loader_of_today(version: st
 
 
 def test_a_configuration_of_today_is_read_as_ever() -> None:
-    assert read_any(old("v1")) == load(old("v1"))
+    assert load_any(old("v1")) == load(old("v1"))
     for text in ("", "{", "[]", "a: b: c", old("v2"), old("v1", unknown=1), '{"kind": "Policy"'):
         with pytest.raises(ConfigError) as today:
             load(text)
         with pytest.raises(ConfigError) as any_version:
-            read_any(text)
+            load_any(text)
         assert str(any_version.value) == str(today.value)
 
 
@@ -129,18 +129,18 @@ def test_in_v1beta1_constraints_of_ones_own_needed_no_type() -> None:
     ],
 )
 def test_leaders_are_elected_by_the_lock_of_the_version(version: str, lock: str) -> None:
-    assert read_any(old(version)).config.leader_election.resource_lock == lock
-    other = read_any(old(version, leaderElection={"resourceLock": "configmaps", "leaderElect": False}))
-    assert other.config.leader_election.resource_lock == other.heritage.lock == "configmaps"
+    assert load_any(old(version)).config.leader_election.resource_lock == lock
+    other = load_any(old(version, leaderElection={"resourceLock": "configmaps", "leaderElect": False}))
+    assert other.config.leader_election.resource_lock == other.legacy.lock == "configmaps"
     assert not other.config.leader_election.leader_elect
 
 
 def test_the_lock_has_the_names_of_that_time() -> None:
     election = {"lockObjectName": "a", "lockObjectNamespace": "b", "leaseDuration": "20s"}
-    given = read_any(old("v1alpha1", leaderElection=election)).config.leader_election
+    given = load_any(old("v1alpha1", leaderElection=election)).config.leader_election
     assert (given.resource_name, given.resource_namespace, given.lease_duration.seconds) == ("a", "b", 20)
     same = {"lockObjectName": "a", "resourceName": "a"}
-    assert read_any(old("v1alpha1", leaderElection=same)).config.leader_election.resource_name == "a"
+    assert load_any(old("v1alpha1", leaderElection=same)).config.leader_election.resource_name == "a"
 
 
 @pytest.mark.parametrize("version", ["componentconfig/v1alpha1", f"{GROUP}/v1alpha1"])
@@ -171,7 +171,7 @@ def test_what_has_not_changed_is_kept(version: str) -> None:
         "enableProfiling": False,
         "clientConnection": {"kubeconfig": "/k", "qps": 7, "burst": 8},
     }
-    config = read_any(old(version, **given)).config
+    config = load_any(old(version, **given)).config
     assert (config.percentage_of_nodes_to_score, config.enable_profiling) == (30, False)
     assert (config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds) == (2, 20)
     assert (config.client_connection.kubeconfig, config.client_connection.burst) == ("/k", 8)
@@ -205,10 +205,10 @@ def test_an_algorithm_by_policy(tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     file.write_text(text)
     given: dict[str, Any] = {"schedulerName": "mine", "disablePreemption": True, "bindTimeoutSeconds": 3}
-    by_file = read_any(old("v1alpha1", algorithmSource={"policy": {"file": {"path": str(file)}}}, **given))
+    by_file = load_any(old("v1alpha1", algorithmSource={"policy": {"file": {"path": str(file)}}}, **given))
     assert scores(profile_of(by_file)) == {"NodeResourcesMostAllocated": 4}
     assert profile_of(by_file).scheduler_name == "mine"
-    assert by_file.heritage.policy_file == str(file)
+    assert by_file.legacy.policy_file == str(file)
     asked: list[PolicyReference] = []
 
     def fetch(reference: PolicyReference) -> str:
@@ -216,16 +216,16 @@ def test_an_algorithm_by_policy(tmp_path: Path) -> None:
         return text
 
     source = {"policy": {"configMap": {"name": "p"}}}
-    by_map = read_any(
+    by_map = load_any(
         old("v1alpha1", algorithmSource=source, clientConnection={"kubeconfig": "/k"}, **given), fetch=fetch
     )
     assert scores(profile_of(by_map)) == {"NodeResourcesMostAllocated": 4}
     assert asked == [PolicyReference(namespace="kube-system", name="p", connection={"kubeconfig": "/k"})]
     with pytest.raises(ConfigError, match="the Policy is in ConfigMap kube-system/p"):
-        read_any(old("v1alpha1", algorithmSource=source))
+        load_any(old("v1alpha1", algorithmSource=source))
     file.write_text(policy(predicates=[{"name": "X"}]))
     with pytest.raises(ConfigError, match=rf'{file}: predicates\[0\].name: unknown predicate "X"'):
-        read_any(old("v1alpha1", algorithmSource={"policy": {"file": {"path": str(file)}}}))
+        load_any(old("v1alpha1", algorithmSource={"policy": {"file": {"path": str(file)}}}))
 
 
 def test_a_policy_of_1_9_means_what_it_meant_then(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_plugins_for_all_points_at_once(version: str) -> None:
 
 
 def test_several_profiles() -> None:
-    settings = read_any(old("v1beta1", profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}]))
+    settings = load_any(old("v1beta1", profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}]))
     assert [profile.scheduler_name for profile in settings.config.profiles] == ["a", "b"]
     assert scores(profile_of(settings, 0)) == scores(profile_of(settings, 1)) == SCORES_V1BETA1
 
@@ -310,14 +310,14 @@ def test_several_profiles() -> None:
     ],
 )
 def test_extenders(version: str, extender: dict[str, Any], seconds: float) -> None:
-    [made] = read_any(old(version, extenders=[{"urlPrefix": "http://x", **extender}])).config.extenders
+    [made] = load_any(old(version, extenders=[{"urlPrefix": "http://x", **extender}])).config.extenders
     assert (made.enable_https, made.http_timeout.seconds) == (True, seconds)
 
 
 def test_what_is_gone_is_told() -> None:
-    notes = read_any(
+    notes = load_any(
         old("v1alpha1", healthzBindAddress="0.0.0.0:10251", metricsBindAddress="0", failureDomains="x")
-    ).heritage.notes
+    ).legacy.notes
     assert notes[0].startswith("healthzBindAddress: 0.0.0.0:10251 is not served")
     assert notes[1].startswith("failureDomains: has no effect")
     assert not any(note.startswith("metricsBindAddress") for note in notes)
@@ -449,7 +449,7 @@ REFUSED = [
 @pytest.mark.parametrize(("version", "fields", "told"), REFUSED)
 def test_a_mistake_is_named_in_one_line(version: str, fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        read_any(old(version, **fields))
+        load_any(old(version, **fields))
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -457,15 +457,15 @@ def test_a_mistake_is_named_in_one_line(version: str, fields: dict[str, Any], to
 def test_a_repeated_key_is_refused_as_such() -> None:
     text = f"apiVersion: {GROUP}/v1beta1\nkind: KubeSchedulerConfiguration\nparallelism: 1\nparallelism: 2\n"
     with pytest.raises(ConfigError, match='yaml: line 4: key "parallelism" already set in map'):
-        read_any(text)
+        load_any(text)
     twice = json.dumps({"apiVersion": f"{GROUP}/v1beta1", "kind": "KubeSchedulerConfiguration"})
     with pytest.raises(ConfigError, match="parallelism: given twice"):
-        read_any(twice[:-1] + ', "parallelism": 1, "parallelism": 2}')
+        load_any(twice[:-1] + ', "parallelism": 1, "parallelism": 2}')
 
 
 def test_a_file_of_any_version(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(old("v1beta3"))
-    assert read_any_file(file) == read_any(old("v1beta3"))
+    assert load_any_file(file) == load_any(old("v1beta3"))
     with pytest.raises(ConfigError, match="no such file"):
-        read_any_file(tmp_path / "none")
+        load_any_file(tmp_path / "none")

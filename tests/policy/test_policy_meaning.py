@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from policy.documents import filters, policy, profile_of, running, scores
-from stowplan.config.policy import Around, policy_config
+from stowplan.config.legacy import LegacyOptions, policy_config
 from stowplan.config.types import ExtenderTLS
 from stowplan.framework.points import Point
-from stowplan.plugins.legacy.names import MANDATORY, ORDER, PREDICATES, PRIORITIES, PROVIDERS, RELEASES
+from stowplan.plugins.legacy.names import MANDATORY, ORDER, PROVIDERS
+from stowplan.plugins.legacy.oldname import RELEASES
+from stowplan.plugins.legacy.predicates import PREDICATES
+from stowplan.plugins.legacy.priorities import PRIORITIES
 
 ALWAYS_1_18 = ["NodeUnschedulable", "TaintToleration"]
 ARGUMENTS: dict[str, Any] = {
@@ -155,20 +158,20 @@ def test_the_curve_of_a_ratio_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_policy", "around", "weight"), [(0, None, 1), (0, 7, 7), (5, 7, 5), (5, None, 5)]
+    ("in_policy", "options", "weight"), [(0, None, 1), (0, 7, 7), (5, 7, 5), (5, None, 5)]
 )
-def test_the_weight_of_hard_pod_affinity(in_policy: int, around: int | None, weight: int) -> None:
+def test_the_weight_of_hard_pod_affinity(in_policy: int, options: int | None, weight: int) -> None:
     text = policy(
         priorities=[{"name": "InterPodAffinityPriority", "weight": 1}],
         hardPodAffinitySymmetricWeight=in_policy,
     )
-    loaded = policy_config(text, around=Around(hard_pod_affinity_weight=around))
+    loaded = policy_config(text, options=LegacyOptions(hard_pod_affinity_weight=options))
     assert profile_of(loaded).args["InterPodAffinity"].hard_pod_affinity_weight == weight
 
 
 def test_what_is_said_around_a_policy() -> None:
-    around = Around(scheduler_name="mine", bind_timeout_seconds=5, preemption=False)
-    profile = profile_of(policy_config(policy(), around=around))
+    options = LegacyOptions(scheduler_name="mine", bind_timeout_seconds=5, preemption=False)
+    profile = profile_of(policy_config(policy(), options=options))
     assert profile.scheduler_name == "mine"
     assert profile.args["VolumeBinding"].bind_timeout_seconds == 5
     assert not profile.names(Point.POST_FILTER)
@@ -221,7 +224,7 @@ def test_exact_names_that_kube_scheduler_still_has_need_no_note() -> None:
             {"name": "LeastRequestedPriority", "weight": 2},
         ],
     )
-    assert policy_config(text).heritage.notes == ()
+    assert policy_config(text).legacy.notes == ()
 
 
 def test_notes_tell_of_plugins_that_only_we_have_and_of_rules_that_differ() -> None:
@@ -229,7 +232,7 @@ def test_notes_tell_of_plugins_that_only_we_have_and_of_rules_that_differ() -> N
         predicates=[{"name": "CheckNodeCondition"}],
         priorities=[{"name": "ImageLocalityPriority", "weight": 1}],
     )
-    condition, locality = policy_config(text).heritage.notes
+    condition, locality = policy_config(text).legacy.notes
     assert condition.startswith(
         "CheckNodeCondition: runs as NodeCondition, which kube-scheduler does not have"
     )

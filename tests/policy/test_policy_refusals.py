@@ -7,7 +7,7 @@ import pytest
 
 from policy.documents import policy
 from stowplan.config import ConfigError
-from stowplan.config.policy import (
+from stowplan.config.legacy import (
     POLICY_KEY,
     policy_config,
     policy_file_config,

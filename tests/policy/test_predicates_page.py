@@ -3,16 +3,21 @@
 from pathlib import Path
 
 from policy.documents import SAMPLES
-from stowplan.config.old.versions import VERSIONS
-from stowplan.config.policy.notes import is_foreign
-from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, PROVIDERS, Meaning, OldName
+from stowplan.config.legacy.profiles import is_stowplan_only
+from stowplan.config.legacy.versions import VERSIONS
+from stowplan.plugins.legacy.names import PROVIDERS
+from stowplan.plugins.legacy.oldname import Meaning, OldName
+from stowplan.plugins.legacy.predicates import PREDICATES
+from stowplan.plugins.legacy.priorities import PRIORITIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "predicates.md"
 
 
 def plugins(meaning: Meaning) -> str:
     """The plugins of a name; those that only we have carry a star."""
-    return ", ".join(f"`{use.plugin}`" + ("\\*" if is_foreign(use.plugin) else "") for use in meaning.uses)
+    return ", ".join(
+        f"`{use.plugin}`" + ("\\*" if is_stowplan_only(use.plugin) else "") for use in meaning.uses
+    )
 
 
 def differences(entry: OldName) -> str:

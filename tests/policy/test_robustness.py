@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from effort import examples
 from policy.documents import SAMPLES, policy
 from stowplan.config import ConfigError
+from stowplan.config.legacy import load_any
 from stowplan.config.migrate import migrate
-from stowplan.config.old import read_any
 
 FULL = {
     **json.loads(policy(alwaysCheckAllPredicates=True)),
@@ -77,7 +77,7 @@ def test_text_that_is_nothing_is_refused(text: str) -> None:
 def complaint(text: str) -> str:
     """What is said against a text; nothing if it is good."""
     try:
-        assert read_any(text).config.profiles
+        assert load_any(text).config.profiles
     except ConfigError as error:
         return str(error) or "nothing is said"
     return ""

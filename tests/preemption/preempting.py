@@ -14,7 +14,7 @@ from stowplan.api.workloads import (
     PodDisruptionBudgetStatus,
 )
 from stowplan.framework.framework import Framework
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.postfilter import PostFilterResult, run_to_end
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.testing import Cluster, NodeBuilder, PodBuilder, node, pod
 
@@ -104,7 +104,7 @@ def preempt_in_one_way(
     plugin = plugin_of(framework)
     plugin.one_by_one = one_by_one
     plugin.handle.rng.seed(7)
-    return plugin.post_filter(evaluation.cycle, info)
+    return run_to_end(plugin.post_filter(evaluation.cycle, info))
 
 
 def told(result: PostFilterResult) -> PostFilterResult:

@@ -6,7 +6,7 @@ from hypothesis.strategies import SearchStrategy
 from preemption.preempting import budget, started
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 GPU = "example.com/gpu"
 APPS = ["a", "b", "c"]

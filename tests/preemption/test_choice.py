@@ -17,6 +17,7 @@ from preemption.preempting import (
     victims,
 )
 from stowplan.api.workloads import PodDisruptionBudget
+from stowplan.framework.postfilter import run_to_end
 from stowplan.testing import Cluster, PodBuilder, cluster
 
 FULL = 4
@@ -115,7 +116,7 @@ def test_among_nodes_that_are_equal_in_everything_chance_decides() -> None:
     fresh_chance(framework, 1)
     for _ in range(60):
         info = world.table.info(high().obj())
-        result = plugin_of(framework).post_filter(framework.evaluate(info).cycle, info)
+        result = run_to_end(plugin_of(framework).post_filter(framework.evaluate(info).cycle, info))
         assert sorted(result.ties) == ["n0", "n1", "n2"]
         assert [pod.name for pod in result.victims] == [f"v{str(result.nominated_node)[1:]}"]
         chosen[result.nominated_node] += 1

@@ -16,7 +16,7 @@ from preemption.preempting import (
 from stowplan.api.pod import PodSchedulingGroup
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.plugin import Handle
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.postfilter import PostFilterResult, run_to_end
 from stowplan.framework.status import unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption import DefaultPreemption
@@ -85,7 +85,7 @@ def test_with_workload_aware_preemption_pods_of_a_group_are_left_to_it() -> None
     plugin = DefaultPreemption(DefaultPreemptionArgs(), handle)
     info = world.table.info(group.obj())
     cycle = framework_of(world).evaluate(info).cycle
-    assert plugin.post_filter(cycle, info) == PostFilterResult(
+    assert run_to_end(plugin.post_filter(cycle, info)) == PostFilterResult(
         unschedulable("preemption: not eligible due to workload aware preemption enabled")
     )
 

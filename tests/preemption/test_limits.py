@@ -5,6 +5,7 @@ import pytest
 from plugins.answers import profile_with
 from preemption.preempting import budget, by_node, framework_of, high, low, plugin_of, preempt, small
 from stowplan.framework.plugin import Handle
+from stowplan.framework.postfilter import run_to_end
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.testing import Cluster, cluster
@@ -64,7 +65,7 @@ def test_the_first_node_to_be_tried_is_a_random_one_and_the_others_follow() -> N
     seen = set()
     for seed in range(40):
         plugin.handle.rng.seed(seed)
-        result = plugin.post_filter(framework.evaluate(info).cycle, info)
+        result = run_to_end(plugin.post_filter(framework.evaluate(info).cycle, info))
         first, second = (int(name[1:]) for name in result.candidates)
         assert second == (first + 1) % NODES
         seen.add(first)
@@ -84,7 +85,7 @@ def test_the_search_goes_on_until_a_node_is_found_where_no_budget_is_violated(
     besides = set()
     for seed in range(40):
         plugin.handle.rng.seed(seed)
-        found = by_node(plugin.post_filter(framework.evaluate(info).cycle, info))
+        found = by_node(run_to_end(plugin.post_filter(framework.evaluate(info).cycle, info)))
         clean = [name for name, (_, violations) in found.items() if not violations]
         assert clean == [f"n{NODES - 1}"]
         besides.add(len(found) - 1)

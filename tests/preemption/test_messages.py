@@ -15,8 +15,8 @@ from stowplan.framework.postfilter import PostFilterResult, run_post_filters
 from stowplan.framework.status import Status, error, unschedulable
 from stowplan.plugins.defaultpreemption.candidates import NO_CANDIDATES
 from stowplan.testing import PodBuilder, cluster
+from stowplan.testing.builders import HOSTNAME
 from stowplan.testing.clusters import AnyNode
-from stowplan.testing.nodes import HOSTNAME
 
 SAYS = [
     pytest.param(

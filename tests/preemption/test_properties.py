@@ -20,11 +20,11 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.framework import Framework
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.postfilter import PostFilterResult, run_to_end
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, cluster
-from stowplan.testing.values import uid_of
+from stowplan.testing.builders import uid_of
 
 LIMITED = {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 2}
 CONFIGS = [None, profile_with("DefaultPreemption", LIMITED)]
@@ -75,7 +75,7 @@ class Side:
     def preempt(self, evaluation: Evaluation, seed: int) -> PostFilterResult:
         before = picture(self.table)
         fresh_chance(self.framework, seed)
-        result = plugin_of(self.framework).post_filter(evaluation.cycle, evaluation.cycle.pod)
+        result = run_to_end(plugin_of(self.framework).post_filter(evaluation.cycle, evaluation.cycle.pod))
         assert picture(self.table) == before
         return told(result)
 

@@ -18,7 +18,7 @@ from preemption.preempting import (
 from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
 from stowplan.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from stowplan.testing import PodBuilder, cluster, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 REPRIEVES = [
     pytest.param(

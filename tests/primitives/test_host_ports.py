@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.decode import convert
-from stowplan.api.pod import Pod
-from stowplan.api.ports import HostPort, conflicts, host_port, host_ports
+from stowplan.api.pod import HostPort, Pod, conflicts, host_port, host_ports
 
 ports = st.builds(
     HostPort,

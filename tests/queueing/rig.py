@@ -26,6 +26,9 @@ class StoppedClock:
     def now(self) -> float:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.now()
+
     def pass_seconds(self, seconds: float) -> None:
         self.time += seconds
 

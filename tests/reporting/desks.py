@@ -24,6 +24,9 @@ class HandClock:
     def now(self) -> float:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.time
+
 
 class ExactClock:
     """Another clock, except that it shows `time` while that is set: virtual time is rounded."""
@@ -34,6 +37,9 @@ class ExactClock:
 
     def now(self) -> float:
         return self._clock.now() if self.time is None else self.time
+
+    def monotonic(self) -> float:
+        return self.now()
 
 
 class Written(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from reporting.desks import Desk, Written, pod
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
-from stowplan.clock import VirtualClock, run
+from stowplan.clock import Clock, VirtualClock, run
 from stowplan.reporting import EventRecorder
 
 MINUTE = 60.0
@@ -16,12 +16,20 @@ MINUTE = 60.0
 class Office:
     """A recorder at work, what it wrote and what it complained about."""
 
-    def __init__(self, clock: VirtualClock, *answers: ApiError | None, seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        *answers: ApiError | None,
+        seconds: float = 0.0,
+        dated_by: Clock | None = None,
+    ) -> None:
         self.clock = clock
         self.began = clock.now()
         self.complaints: list[str] = []
         self.desk = Desk(clock, *answers, seconds=seconds)
-        self.recorder = EventRecorder(self.desk, clock, random.Random(1), "vm", self.complaints.append)
+        self.recorder = EventRecorder(
+            self.desk, dated_by or clock, random.Random(1), "vm", self.complaints.append
+        )
 
     @property
     def written(self) -> list[Written]:

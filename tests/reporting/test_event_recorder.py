@@ -10,7 +10,7 @@ from reporting.desks import Desk, HandClock, Written, pod
 from reporting.office import MINUTE, Nothing, Office, at_work
 from stowplan.clock import VirtualClock, run
 from stowplan.reporting import EventRecorder
-from stowplan.reporting.event import cut
+from stowplan.reporting.events import truncate_note
 
 
 def test_reporting_only_takes_note() -> None:
@@ -57,8 +57,8 @@ def test_a_name_that_would_be_too_long_is_left_to_chance() -> None:
     ],
 )
 def test_a_note_is_cut_to_what_a_server_takes(note: str, shown: str) -> None:
-    assert cut(note) == shown
-    assert len(cut(note).encode()) <= 1024
+    assert truncate_note(note) == shown
+    assert len(truncate_note(note).encode()) <= 1024
 
 
 def test_a_long_note_is_cut_where_it_is_written() -> None:

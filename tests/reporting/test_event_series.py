@@ -5,9 +5,11 @@ import random
 
 import pytest
 
+from clock.jumping import YEAR, JumpingClock
 from reporting.desks import counts, missing, pod
 from reporting.office import MINUTE, Office, at_work
 from stowplan.api import catalogue as c
+from stowplan.api.meta import seconds_of
 from stowplan.api.status import already_exists
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.client import InProcessClient
@@ -30,6 +32,29 @@ def test_a_series_is_written_when_it_begins_and_when_it_has_been_quiet() -> None
     assert counts(office.written) == [1, 2, 5, 1]
     assert office.times == [0, 1, 12 * MINUTE, 20 * MINUTE]
     assert {each.name for each in office.written[:3]} == {office.written[0].name}
+
+
+@pytest.mark.parametrize("jump", [YEAR, -YEAR, 600.0, -600.0])
+def test_a_series_goes_on_through_a_jump_of_the_date_and_is_dated_by_it(jump: float) -> None:
+    async def main(clock: VirtualClock) -> Office:
+        jumping = JumpingClock(clock)
+        office = Office(clock, dated_by=jumping)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(office.recorder.run())
+            for number in range(4):
+                jumping.ahead = jump if number % 2 else 0.0
+                office.fail()
+                await asyncio.sleep(300)
+            jumping.ahead = 0.0
+            await asyncio.sleep(20 * MINUTE)
+            running.cancel()
+        return office
+
+    office = run(main)
+    assert counts(office.written) == [1, 2, 4]
+    last = [seconds_of(each.body["series"]["lastObservedTime"]) for each in office.written[1:]]
+    assert last == [office.began + jump + 300, office.began + jump + 900]
+    assert office.recorder.remembered == 0
 
 
 def test_a_series_in_progress_is_refreshed_every_half_hour() -> None:

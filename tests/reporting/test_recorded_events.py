@@ -9,9 +9,9 @@ import pytest
 
 from observed.files import recorded
 from reporting.desks import Desk, ExactClock, HandClock, pod
+from stowplan.api.meta import seconds_of
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 from stowplan.clock import VirtualClock, run
 from stowplan.reporting import EventRecorder, reference
 

@@ -13,10 +13,10 @@ from observed.files import recorded
 from reporting.desks import Desk, HandClock
 from reporting.desks import pod as bare_pod
 from stowplan.api import catalogue as c
+from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.pod import Pod, PodCondition, PodStatus
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, already_exists, conflict, not_found, unreachable
-from stowplan.api.timestamps import seconds_of, timestamp
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.store import Store
 from stowplan.reporting import failure_patch, nomination_patch, patch_status, victim_patch

@@ -5,13 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from stowplan.api.meta import (
-    LabelSelector,
-    LabelSelectorRequirement,
-    Namespace,
-    ObjectMeta,
-    OwnerReference,
-)
+from stowplan.api.meta import LabelSelector, LabelSelectorRequirement, Namespace, ObjectMeta, OwnerReference
 from stowplan.api.node import ContainerImage, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from stowplan.api.pod import (
     Affinity,

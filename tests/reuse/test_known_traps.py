@@ -13,7 +13,7 @@ from stowplan.config import default_profile
 from stowplan.framework.framework import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "2"))]
 PROD = LabelSelector(match_labels={"env": "prod"})

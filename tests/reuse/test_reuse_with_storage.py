@@ -29,7 +29,7 @@ from plugins.volumes.objects import (
 )
 from reuse.picture import picture
 from reuse.world import World
-from stowplan.api.csitopology import BETA_ZONE, ZONE
+from stowplan.api.csitranslation import BETA_ZONE, ZONE
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Pod
 from stowplan.cluster.table import ClusterTable

@@ -12,7 +12,7 @@ from stowplan.framework.decision import Record
 from stowplan.framework.framework import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, node, pod
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 PLAIN = pod("p").labels(app="x").requests(cpu="500m", memory="256Mi").spread(ZONE, max_skew=1)
 WISHES = (

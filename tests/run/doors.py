@@ -17,7 +17,7 @@ from aiohttp import web
 from observed.files import recorded
 from run.processes import RunningScheduler, begin
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.bodies import as_json
 from stowplan.embedded.store import Store
@@ -121,7 +121,7 @@ class GuardedCluster:
 @asynccontextmanager
 async def guarded_cluster(folder: Path) -> AsyncIterator[GuardedCluster]:
     store = Store(RealClock(), random.Random(1), admission=ClusterAdmission())
-    furnish(store)
+    create_bootstrap_objects(store)
     async with WatchedServer(store, Listening()) as server:
         place = GuardedCluster(store, server, folder)
         try:

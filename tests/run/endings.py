@@ -19,7 +19,7 @@ from run.doors import Act, GuardedCluster, broken, free_port, guarded_cluster, h
 from run.lives import ask
 from run.processes import RunningScheduler, until
 from stowplan.api.catalogue import LEASES
-from stowplan.api.timestamps import micro_timestamp
+from stowplan.api.meta import micro_timestamp
 from stowplan.clock import RealClock
 
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in recorded("cli/cases")}

@@ -99,9 +99,13 @@ def test_only_the_leader_tells_of_pods(lives: Lives) -> None:
     assert lives.standby.answers[ADMIN, "/metrics/resources"].text == ""
 
 
+SAMPLED = {"scheduler_plugin_execution_duration_seconds"}
+"""Observed in one attempt of ten: after a handful of attempts it may not be there yet."""
+
+
 def test_a_leader_shows_the_recorded_families(lives: Lives) -> None:
     shown = set(types_of(lives.leader.answers[ADMIN, "/metrics"]))
-    assert shown == (set(SEEN) - set(DIFFERENT) - set(NOT_YET)) | set(OURS)
+    assert shown | SAMPLED == (set(SEEN) - set(DIFFERENT) - set(NOT_YET)) | set(OURS)
 
 
 def test_a_standby_shows_the_recorded_families(lives: Lives) -> None:

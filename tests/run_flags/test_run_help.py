@@ -8,8 +8,8 @@ import pytest
 from commands import call
 
 from observed.files import recorded
+from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
-from stowplan.run.flags.usage import help_text, usage_text
 
 _LINE = re.compile(r"  (?:-(?P<letter>\w), |    )--(?P<name>[\w-]+)(?: (?P<type>[^ ]+))?(?:   |$)")
 

@@ -9,10 +9,9 @@ from commands import HEADER, Called, call
 from stowplan.config import ConfigError
 from stowplan.election import LOCK_KINDS
 from stowplan.framework.points import Point
-from stowplan.run.flags.flag import Flag
-from stowplan.run.flags.parser import parse
+from stowplan.run.configuration import AlgorithmSource, ConfigMapRef, algorithm_source
+from stowplan.run.flags.parser import Flag, parse
 from stowplan.run.flags.table import GROUPS
-from stowplan.run.legacyoptions import AlgorithmSource, ConfigMapRef, algorithm_source
 from stowplan.run.options import reload, waiting_for_restart
 
 MASTER = "--master=http://127.0.0.1:1"

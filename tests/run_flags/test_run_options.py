@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from commands import HEADER, KUBECONFIG, Called, call
 
-from stowplan.api.durations import Duration
 from stowplan.config import ConfigError
+from stowplan.gocompat.durations import Duration
+from stowplan.run.gates import OTHER_GATES
 from stowplan.run.options import reload, waiting_for_restart
-from stowplan.run.othergates import OTHER_GATES
 
 MASTER = "--master=http://127.0.0.1:1"
 Write = Callable[[str], str]

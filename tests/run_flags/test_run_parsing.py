@@ -6,16 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
-from stowplan.run.flags.csvtext import read_list, write_list
-from stowplan.run.flags.flag import Flag, Group
-from stowplan.run.flags.kinds import INT
-from stowplan.run.flags.numbers import read_float32, show_float32
-from stowplan.run.flags.parser import FlagError, parse
-from stowplan.run.flags.special import ModuleLevel, NamedPair
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
+from stowplan.run.command import usage_text
+from stowplan.run.flags.gotext import read_float32, read_list, show_float32, write_list
+from stowplan.run.flags.parser import Flag, FlagError, Group, parse
 from stowplan.run.flags.table import GROUPS
-from stowplan.run.flags.usage import usage_text
+from stowplan.run.flags.values import INT, ModuleLevel, NamedPair
 
 _ODD_QUOTE = 'extraneous or missing " in quoted field'
 

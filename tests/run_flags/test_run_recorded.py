@@ -8,8 +8,8 @@ import pytest
 from commands import HEADER, KUBECONFIG, call
 
 from observed.files import recorded
+from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
-from stowplan.run.flags.usage import help_text, usage_text
 from stowplan.run.version import VERSION
 
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in recorded("cli/cases")}

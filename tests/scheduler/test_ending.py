@@ -10,8 +10,10 @@ from stowplan.clock import VirtualClock, run
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Plugin, Wait
+from stowplan.scheduler.binding_cycle import WORKERS, Unbound
 
 GRACE = 3.0
+NOBODY = Unbound([], [])
 
 
 class Holding(Plugin):
@@ -41,18 +43,20 @@ def _nothing_held() -> None:
     Holding.held.clear()
 
 
-def end(story: Callable[[World], Awaitable[None]], **options: object) -> tuple[World, list[str], float]:
+def end(
+    story: Callable[[World], Awaitable[None]], *, grace: float = GRACE, **options: object
+) -> tuple[World, Unbound, float]:
     """Let a scheduler run, then end it. Returns the world, whom it let go, and how long that took."""
 
-    async def life(clock: VirtualClock) -> tuple[World, list[str], float]:
-        world = World(clock, plugins=[Holding, SlowlyPrepared], **options)
+    async def life(clock: VirtualClock) -> tuple[World, Unbound, float]:
+        world = World(clock, **{"plugins": [Holding, SlowlyPrepared], **options})
         world.add_node("n", "100")
         async with world.scheduler.watching() as scheduler:
             await scheduler.informers.synced()
             scheduler.begin_scheduling()
             await story(world)
             began = world.now
-            undone = await scheduler.end_scheduling(GRACE)
+            undone = await scheduler.end_scheduling(grace)
             took = world.now - began
             world.put_pod("too-late")
             await world.settle(5)
@@ -67,7 +71,7 @@ def test_bindings_under_way_are_finished() -> None:
         assert world.node_of("p") == ""
 
     world, undone, took = end(story)
-    assert (world.node_of("p"), undone) == ("n", [])
+    assert (world.node_of("p"), undone) == ("n", NOBODY)
     assert took == pytest.approx(2, abs=0.01)
     assert world.notes("p") == ["Successfully assigned d/p to n"]
 
@@ -77,7 +81,7 @@ def test_bindings_that_take_too_long_are_undone() -> None:
         await world.add_pod("p", metadata={"labels": {"prepare": "60"}})
 
     world, undone, took = end(story)
-    assert (world.node_of("p"), undone, Holding.held) == ("", ["d/p"], [])
+    assert (world.node_of("p"), undone.given_up, Holding.held) == ("", ["d/p"], [])
     assert took == pytest.approx(GRACE, abs=0.01)
     assert not world.condition("p")
     assert not world.scheduler.context.cache.sizes()["assumed_pods"]
@@ -88,7 +92,7 @@ def test_nobody_waits_for_pods_that_wait_at_permit() -> None:
         await world.add_pod("p", metadata={"labels": {"holds": ""}})
 
     world, undone, took = end(story)
-    assert (world.node_of("p"), undone, Holding.held) == ("", ["d/p"], [])
+    assert (world.node_of("p"), undone.given_up, Holding.held) == ("", ["d/p"], [])
     assert took < 0.01
     assert not world.events("p")
 
@@ -99,7 +103,7 @@ def test_a_bind_that_is_never_answered_does_not_hold_up_the_end() -> None:
 
     _, undone, took = end(story, latency=100)
     assert took == pytest.approx(GRACE, abs=0.01)
-    assert undone == ["d/p"]
+    assert undone.given_up == ["d/p"]
 
 
 def test_no_pod_is_begun_after_the_end() -> None:
@@ -107,16 +111,15 @@ def test_no_pod_is_begun_after_the_end() -> None:
         await world.add_pod("p")
 
     world, undone, _ = end(story)
-    assert (world.node_of("p"), world.node_of("too-late"), undone) == ("n", "", [])
+    assert (world.node_of("p"), world.node_of("too-late"), undone) == ("n", "", NOBODY)
     assert world.place_of("too-late") == "active"
 
 
 def test_whoever_may_not_schedule_leaves_pods_in_the_queue() -> None:
     async def life(clock: VirtualClock) -> None:
-        world = World(clock)
-        world.add_node("n")
         allowed = [True]
-        world.scheduler._may_schedule = lambda: allowed[0]
+        world = World(clock, may_schedule=lambda: allowed[0])
+        world.add_node("n")
         async with world.scheduler.running():
             await world.add_pod("before")
             allowed[0] = False
@@ -126,5 +129,81 @@ def test_whoever_may_not_schedule_leaves_pods_in_the_queue() -> None:
             allowed[0] = True
             await world.settle(1)
             assert world.node_of("meanwhile") == "n"
+
+    run(life)
+
+
+def test_pods_that_were_given_up_are_never_bound_later() -> None:
+    """What a reload in the middle of a burst does: hundreds of bindings wait for their turn."""
+    pods = 3 * WORKERS
+
+    async def story(world: World) -> None:
+        world.add_node("m", "100")
+        world.add_node("o", "100")
+        for number in range(pods):
+            world.put_pod(f"p{number}", cpu="100m")
+        await world.settle(0.1)
+
+    world, undone, took = end(story, grace=0.5, plugins=[], latency=2.0)
+    assert took == pytest.approx(0.5, abs=0.01)
+    assert len(undone.unknown) == WORKERS
+    assert len(undone.given_up) == pods - WORKERS
+    assert [key for key in undone.given_up if world.node_of(key.removeprefix("d/"))] == []
+    context = world.scheduler.context
+    assert (context.cache.sizes()["assumed_pods"], len(context.queue.in_flight)) == (0, 0)
+    assert world.problems == []
+
+
+def test_a_scheduler_that_was_ended_can_begin_again() -> None:
+    async def life(clock: VirtualClock) -> None:
+        world = World(clock, plugins=[Holding, SlowlyPrepared])
+        world.add_node("n", "100")
+        async with world.scheduler.watching() as scheduler:
+            await scheduler.synced()
+            scheduler.begin_scheduling()
+            await world.add_pod("slow", metadata={"labels": {"prepare": "2"}})
+            undone = await scheduler.end_scheduling(0)
+            assert undone.given_up == ["d/slow"]
+            await world.add_pod("meanwhile")
+            await world.settle(5)
+            assert (world.node_of("slow"), world.node_of("meanwhile")) == ("", "")
+            scheduler.begin_scheduling()
+            await world.settle(10)
+            assert (world.node_of("slow"), world.node_of("meanwhile")) == ("n", "n")
+            assert sorted(Holding.held) == ["meanwhile", "slow"]
+
+    run(life)
+
+
+def test_leadership_is_asked_for_before_each_binding() -> None:
+    """A pod whose node was chosen by a leader is not bound by one that may not lead any more."""
+
+    async def life(clock: VirtualClock) -> None:
+        leading = [True]
+        world = World(clock, plugins=[SlowlyPrepared], may_schedule=lambda: leading[0])
+        world.add_node("n")
+        async with world.scheduler.running():
+            await world.add_pod("p", metadata={"labels": {"prepare": "2"}})
+            leading[0] = False
+            await world.settle(10)
+            assert world.node_of("p") == ""
+            assert world.events("p") == []
+            assert world.scheduler.context.cache.assumed == {}
+            leading[0] = True
+            await world.settle(20)
+            assert world.node_of("p") == "n"
+
+    run(life)
+
+
+def test_leadership_is_asked_for_before_each_scheduling_cycle() -> None:
+    async def life(clock: VirtualClock) -> None:
+        world = World(clock, plugins=[Holding], may_schedule=lambda: len(world.scheduler.waiting) < 3)
+        world.add_node("n", "100")
+        async with world.scheduler.running():
+            for number in range(6):
+                world.put_pod(f"p{number}", metadata={"labels": {"holds": ""}})
+            await world.settle(5)
+            assert len(world.scheduler.waiting) == 3
 
     run(life)

@@ -7,7 +7,7 @@ import pytest
 from scheduler.worlds import World, live, plugin
 from stowplan.api.status import ApiError, unreachable
 from stowplan.framework.status import error, unschedulable
-from stowplan.scheduler.failure import StatusWriter
+from stowplan.scheduler.failure_handler import StatusWriter
 
 LIMIT = 1024
 """How many bytes an event's note may have."""

@@ -28,7 +28,9 @@ def test_pre_bind_runs_in_order_and_the_node_is_announced_before() -> None:
         world.put_pod("p")
         await world.settle(0.5)
         assert (world.nominated("p"), world.node_of("p")) == ("n", "")
-        assert world.wire.writes[0].body == {"status": {"nominatedNodeName": "n"}}
+        written = world.wire.writes[0].body
+        assert written["status"] == {"nominatedNodeName": "n"}
+        assert written["metadata"] == {"uid": world.pod("p")["metadata"]["uid"]}
         await world.settle(2)
         assert log == ["A begins", "A ends", "B begins", "B ends"]
         assert world.wire.shorts == ["PATCH pods/p/status", "POST pods/p/binding", "Scheduled p"]

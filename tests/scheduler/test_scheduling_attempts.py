@@ -55,7 +55,7 @@ def test_a_pod_that_is_on_its_way_to_a_node_is_not_tried_a_second_time() -> None
         world.wire.seconds = 5.0
         made = await world.add_pod("p")
         world.queue.add(world.scheduler.pod("d/p"))
-        world.scheduler.context.stir()
+        world.scheduler.context.wake()
         await world.settle(1)
         assert world.wire.shorts == ["POST pods/p/binding"]
         assert world.queue.place_of("d/p") is None

@@ -55,6 +55,7 @@ class World:
         verbosity: int = 0,
         journal: Journal | None = None,
         timer: Callable[[], float] | None = None,
+        may_schedule: Callable[[], bool] | None = None,
         **settings: Any,
     ) -> None:
         if plugins and config is None:
@@ -72,6 +73,7 @@ class World:
             rng=random.Random(seed),
             timer=timer,
             extenders=extenders,
+            may_schedule=may_schedule,
             journal=journal
             or Journal(lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity),
         )

@@ -24,7 +24,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.serving import Pages, SecureServer, ServingSettings
-from stowplan.serving.selfsigned import self_signed
+from stowplan.serving.certificates import self_signed
 
 NOW = 1_800_000_000.0
 TOKENS = {
@@ -45,6 +45,9 @@ class Clock:
 
     def now(self) -> float:
         return self.time
+
+    def monotonic(self) -> float:
+        return self.now()
 
 
 @functools.cache

@@ -22,8 +22,7 @@ from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.logs import Journal
 from stowplan.serving import AuthenticationSettings, RequestHeaderSettings, SecureServer, ServingError
-from stowplan.serving.clientcertificates import UID_OID, Authorities, user_of
-from stowplan.serving.users import CredentialsError
+from stowplan.serving.clientcertificates import UID_OID, CertPool, CredentialsError, user_from_certificate
 
 CLIENTS = Authority("client-ca")
 PROXIES = Authority("front-proxy-ca")
@@ -296,7 +295,7 @@ def test_a_look_up_that_is_skipped_asks_for_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_way_has_to_lead_to_a_trusted_certificate(chain: tuple[x509.Certificate, ...], holds: bool) -> None:
-    authorities = Authorities([CLIENTS.certificate])
+    authorities = CertPool([CLIENTS.certificate])
     if holds:
         authorities.verify(chain, RealClock().now())
     else:
@@ -310,7 +309,7 @@ def test_somebody_who_is_no_authority_cannot_vouch() -> None:
     pretender.key, pretender.name = ann.key, ann.certificate.subject
     forged = (*pretender.issue("admin", "system:masters").chain, ann.certificate)
     with pytest.raises(CredentialsError):
-        Authorities([CLIENTS.certificate]).verify(forged, RealClock().now())
+        CertPool([CLIENTS.certificate]).verify(forged, RealClock().now())
 
 
 def test_an_authority_that_may_only_issue_to_clients_cannot_make_further_ones() -> None:
@@ -318,11 +317,11 @@ def test_an_authority_that_may_only_issue_to_clients_cannot_make_further_ones() 
     twig = Authority("twig", above=branch)
     chain = (*twig.issue("a").chain, branch.certificate)
     with pytest.raises(CredentialsError):
-        Authorities([CLIENTS.certificate]).verify(chain, RealClock().now())
+        CertPool([CLIENTS.certificate]).verify(chain, RealClock().now())
     branch = Authority("branch", above=CLIENTS, path_length=1)
     chain = (*Authority("twig", above=branch).issue("a").chain, branch.certificate)
-    Authorities([CLIENTS.certificate]).verify(chain, RealClock().now())
+    CertPool([CLIENTS.certificate]).verify(chain, RealClock().now())
 
 
 def test_a_certificate_without_a_name_names_nobody() -> None:
-    assert user_of(CLIENTS.issue("", "system:masters").certificate) is None
+    assert user_from_certificate(CLIENTS.issue("", "system:masters").certificate) is None

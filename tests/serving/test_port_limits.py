@@ -1,7 +1,9 @@
 """Those who hold a place, send too much, or do not take what they asked for."""
 
+import ast
 import asyncio
 import contextlib
+import inspect
 import socket
 import ssl
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from aiohttp import web
 from secureports import Caller, eventually, page, port, trusting_all
 
-from stowplan.serving import AuthorizationSettings, Limits, SecureServer
+from stowplan.serving import AuthorizationSettings, Limits, SecureServer, connections
 
 OPEN = AuthorizationSettings(always_allow_paths=("*",))
 LOST = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
@@ -27,7 +29,7 @@ async def large(request: web.Request) -> web.StreamResponse:
 
 def limited(folder: Path, **limits: Any) -> SecureServer:
     pages = {"/healthz": page(), "/read": reading, "/large": large}
-    return port(folder, pages, authorization=OPEN, limits=Limits(**{"look": 0.05, **limits}))
+    return port(folder, pages, authorization=OPEN, limits=Limits(**{"sweep_interval": 0.05, **limits}))
 
 
 async def raw(server: SecureServer, data: bytes) -> bytes:
@@ -161,6 +163,31 @@ def test_large_headers_do_not_add_up(tmp_path: Path) -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+def test_a_large_body_does_not_count_as_a_large_head(tmp_path: Path) -> None:
+    async def late(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(1.0)
+        return await reading(request)
+
+    async def run() -> bytes:
+        body = b"x" * 900_000
+        first = b"PUT /late HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n" + body
+        pages = {"/late": late}
+        async with port(
+            tmp_path, pages, authorization=OPEN, limits=Limits(sweep_interval=0.05, head=3000)
+        ) as server:
+            return await raw(server, first + first.replace(b"Host: x", b"Host: x\r\nConnection: close"))
+
+    assert asyncio.run(run()).count(b"\r\n\r\n900000") == 2
+
+
+def test_nothing_private_of_aiohttp_is_used() -> None:
+    """Its minor releases may change that without a word."""
+    hidden = {name for name in web.RequestHandler.__slots__ if name.startswith("_")}
+    source = ast.parse(inspect.getsource(connections))
+    used = {node.attr for node in ast.walk(source) if isinstance(node, ast.Attribute)}
+    assert used & (hidden - set(connections.ConnectionHandler.__slots__)) == set()
 
 
 def test_many_requests_on_one_connection_are_not_added_up(tmp_path: Path) -> None:

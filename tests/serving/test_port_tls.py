@@ -17,10 +17,9 @@ from secureports import Caller, certificate_files, eventually, port, trusting_al
 from stowplan.clock import RealClock
 from stowplan.logs import Journal
 from stowplan.serving import ServingError, ServingSettings, SniCertificate
-from stowplan.serving.certificates import Certificates
-from stowplan.serving.contexts import Contexts
-from stowplan.serving.listening import listen
-from stowplan.serving.selfsigned import Certificate, self_signed, with_authority
+from stowplan.serving.certificates import Certificate, Certificates, self_signed, signed_by_new_ca
+from stowplan.serving.server import listen
+from stowplan.serving.tls import TLSContexts
 
 RECORDED_PLAIN = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
@@ -70,7 +69,7 @@ def test_a_certificate_made_up_at_the_start_looks_like_the_recorded_one(tmp_path
 
 
 def test_who_trusts_the_made_up_authority_can_verify_the_certificate(tmp_path: Path) -> None:
-    pair = with_authority("localhost", ["localhost", "127.0.0.1"], RealClock().now())
+    pair = signed_by_new_ca("localhost", ["localhost", "127.0.0.1"], RealClock().now())
     (tmp_path / "a.crt").write_bytes(pair.certificate)
     (tmp_path / "a.key").write_bytes(pair.key)
 
@@ -271,7 +270,7 @@ def test_port_zero_turns_the_port_off(tmp_path: Path) -> None:
 
 def test_contexts_ask_for_client_certificates_only_if_somebody_can_vouch_for_them(tmp_path: Path) -> None:
     pair: Certificate = self_signed("x", ["x"], RealClock().now())
-    contexts = Contexts(ServingSettings(), Journal())
+    contexts = TLSContexts(ServingSettings(), Journal())
     contexts.replace(Certificates(pair), b"")
     assert contexts.for_address("").verify_mode == ssl.CERT_NONE
     contexts.replace(Certificates(pair), pair.certificate)

@@ -19,10 +19,9 @@ from stowplan.config.types import ClientConnection, SchedulerConfig
 from stowplan.framework.gates import DEFAULT_GATES
 from stowplan.logs import Journal
 from stowplan.metrics import HealthMetrics, PodResources, ProcessMetrics, SchedulerMetrics
-from stowplan.serving.answers import not_found
-from stowplan.serving.gate import dress
+from stowplan.serving.filters import Pages, Router, set_common_headers
 from stowplan.serving.pages import Check, Component, Sources, all_pages, checks
-from stowplan.serving.routing import Pages, Router
+from stowplan.serving.responses import not_found
 
 STARTED = 1_794_771_678.84
 """When the recorded process was started."""
@@ -34,6 +33,9 @@ class StoppedClock:
 
     def now(self) -> float:
         return STARTED + UP
+
+    def monotonic(self) -> float:
+        return self.now()
 
 
 @dataclass
@@ -139,7 +141,7 @@ async def open_port(pages: Pages) -> AsyncIterator[Port]:
         return not_found() if page is None else await page(request)
 
     application = web.Application(middlewares=[route])
-    application.on_response_prepare.append(dress)
+    application.on_response_prepare.append(set_common_headers)
     runner = web.AppRunner(application, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving_pages.pageports import World, answer_of
-from stowplan.serving.pages.negotiation import Form, wanted_form
+from stowplan.serving.pages.zpages import ObjectFormat, negotiate
 
 OBJECT = "g=config.k8s.io;as=Statusz"
 
@@ -16,17 +16,20 @@ OBJECT = "g=config.k8s.io;as=Statusz"
 @pytest.mark.parametrize(
     ("header", "form"),
     [
-        ("", Form("text/plain")),
-        ("  ", Form("text/plain")),
-        ("*/*", Form("text/plain")),
-        ("*", Form("text/plain")),
-        ("text/*", Form("text/plain")),
-        ("text/html, */*;q=0.8", Form("text/plain")),
-        (f"application/json;v=v1beta1;{OBJECT}", Form("application/json", "v1beta1")),
-        (f"application/yaml; v=v1alpha1; {OBJECT}", Form("application/yaml", "v1alpha1")),
-        (f"application/*;v=v1beta1;{OBJECT}", Form("application/json", "v1beta1")),
-        (f"text/plain;q=0.5, application/yaml;v=v1beta1;{OBJECT}", Form("application/yaml", "v1beta1")),
-        (f"application/json;v=v1;{OBJECT}, text/plain", Form("text/plain")),
+        ("", ObjectFormat("text/plain")),
+        ("  ", ObjectFormat("text/plain")),
+        ("*/*", ObjectFormat("text/plain")),
+        ("*", ObjectFormat("text/plain")),
+        ("text/*", ObjectFormat("text/plain")),
+        ("text/html, */*;q=0.8", ObjectFormat("text/plain")),
+        (f"application/json;v=v1beta1;{OBJECT}", ObjectFormat("application/json", "v1beta1")),
+        (f"application/yaml; v=v1alpha1; {OBJECT}", ObjectFormat("application/yaml", "v1alpha1")),
+        (f"application/*;v=v1beta1;{OBJECT}", ObjectFormat("application/json", "v1beta1")),
+        (
+            f"text/plain;q=0.5, application/yaml;v=v1beta1;{OBJECT}",
+            ObjectFormat("application/yaml", "v1beta1"),
+        ),
+        (f"application/json;v=v1;{OBJECT}, text/plain", ObjectFormat("text/plain")),
         (f"application/json;v=v1;{OBJECT}", None),
         ("application/json", None),
         ("application/json;v=v1beta1;g=config.k8s.io;as=Flagz", None),
@@ -38,13 +41,13 @@ OBJECT = "g=config.k8s.io;as=Statusz"
         (",;=,", None),
     ],
 )
-def test_the_form_follows_from_what_is_accepted(header: str, form: Form | None) -> None:
-    assert wanted_form(header, "Statusz") == form
+def test_the_form_follows_from_what_is_accepted(header: str, form: ObjectFormat | None) -> None:
+    assert negotiate(header, "Statusz") == form
 
 
 @given(st.text(alphabet="aps*/;,=qv. \t\"'0é", max_size=60))
 def test_any_header_gets_a_form_or_none(header: str) -> None:
-    form = wanted_form(header, "Statusz")
+    form = negotiate(header, "Statusz")
     assert form is None or form.media_type in ("text/plain", "application/json", "application/yaml")
 
 

@@ -14,7 +14,7 @@ import pytest
 from observed.files import recorded
 from serving_pages.pageports import Answer, Port, World, open_port
 from stowplan.testing import pod
-from stowplan.testing.pods import PodBuilder
+from stowplan.testing.builders import PodBuilder
 
 WORLDS = {
     "leader": {},

@@ -19,6 +19,9 @@ class HandClock:
     def now(self) -> float:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 def new_store(clock: HandClock | None = None, rng: Any = None, **options: Any) -> Store:
     return Store(clock or HandClock(), rng or random.Random(1), **options)

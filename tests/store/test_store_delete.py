@@ -146,6 +146,8 @@ def test_a_deletion_meant_for_another_object_is_a_conflict(options: DeleteOption
     with pytest.raises(ApiError) as caught:
         store.delete(c.PODS, "default", "p", options)
     assert caught.value.is_conflict
+    assert caught.value.message.startswith('Operation cannot be fulfilled on Pod "p": ')
+    assert caught.value.details == {"name": "p", "kind": "Pod"}
     assert message in caught.value.message
     assert store.count(c.PODS) == 1
 

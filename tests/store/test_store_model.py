@@ -9,8 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from effort import LONG, examples
 from store.machine import StoreMachine
-from stowplan.embedded.store.changes import Change, History
-from stowplan.embedded.store.watching import Watcher
+from stowplan.embedded.store.watchcache import Change, History, Watcher
 
 SHORT = settings(
     max_examples=60,
@@ -42,7 +41,7 @@ def _forgets(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "spoil"), [(Watcher, "tell", _tells_late), (History, "since", _forgets)]
+    ("owner", "method", "spoil"), [(Watcher, "deliver", _tells_late), (History, "since", _forgets)]
 )
 def test_a_store_that_loses_changes_is_found_out(
     owner: type, method: str, spoil: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -12,10 +12,8 @@ from store.stores import Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.store.jsonpatch import apply_json_patch
-from stowplan.embedded.store.mergekeys import merge_keys
-from stowplan.embedded.store.mergepatch import merge
-from stowplan.embedded.store.strategicpatch import strategic_merge
+from stowplan.embedded.store.patches import apply_json_patch, merge_patch
+from stowplan.embedded.store.strategicpatch import merge_keys, strategic_merge
 
 KEYS = merge_keys(c.PODS)
 
@@ -41,7 +39,7 @@ KEYS = merge_keys(c.PODS)
     ],
 )
 def test_a_merge_patch_does_what_its_rfc_says(document: Any, patch: Any, result: Any) -> None:
-    assert merge(document, patch) == result
+    assert merge_patch(document, patch) == result
 
 
 DOCUMENT = {"a": {"b": [1, 2, 3]}, "m~n": 1, "x/y": 2, "t": True}
@@ -272,6 +270,7 @@ def test_a_patch_may_name_the_version_and_the_object_it_is_for() -> None:
     assert caught.value.message == (
         'Pod "p" is invalid: metadata.uid: Invalid value: "other": field is immutable'
     )
+    assert [cause["field"] for cause in caught.value.details["causes"]] == ["metadata.uid"] * 2
     given = {"metadata": {"uid": uid, "resourceVersion": "1"}, "status": {"phase": "Running"}}
     after = store.patch(c.PODS, "default", "p", given, subresource="status")
     assert after["status"]["phase"] == "Running"
@@ -337,7 +336,7 @@ json_values = st.recursive(
 def test_no_patch_does_anything_but_apply_or_be_refused(document: Json, patch: Any) -> None:
     before = copy.deepcopy((document, patch))
     for apply in (
-        lambda: merge(document, patch),
+        lambda: merge_patch(document, patch),
         lambda: apply_json_patch(document, patch),
         lambda: strategic_merge(document, patch, KEYS),
     ):

@@ -12,9 +12,9 @@ import pytest
 
 from store.stores import HandClock, binding, new_store, pod
 from stowplan.api import catalogue as c
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, from_status
-from stowplan.api.timestamps import seconds_of
 from stowplan.embedded.store import Store
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())

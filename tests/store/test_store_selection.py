@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from store.stores import new_store, pod
 from stowplan.api import catalogue as c
-from stowplan.api.fieldselector import FieldTerm, parse_field_selector
 from stowplan.api.labels import SelectorError
-from stowplan.api.requests import Selection
+from stowplan.api.requests import FieldTerm, Selection, parse_field_selector
 from stowplan.api.status import ApiError
 from stowplan.embedded.store import Store
 

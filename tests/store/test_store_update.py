@@ -84,7 +84,34 @@ def test_an_update_meant_for_another_object_is_a_conflict() -> None:
     with pytest.raises(ApiError) as caught:
         store.update(c.PODS, {**first, "metadata": {**first["metadata"], "uid": "other"}})
     assert caught.value.is_conflict
-    assert "Key: /registry/pods/default/p, ResourceVersion: 0" in caught.value.message
+    assert caught.value.message == (
+        'Operation cannot be fulfilled on pods "p": StorageError: invalid object, Code: 4, '
+        "Key: /registry/pods/default/p, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+        f"UID in precondition: other, UID in object meta: {first['metadata']['uid']}"
+    )
+
+
+def test_an_apply_meant_for_another_object_is_refused() -> None:
+    store = new_store()
+    first = store.create(c.PODS, pod("p"))
+    other = {"metadata": {"name": "p", "namespace": "default", "uid": "other", "labels": {"a": "b"}}}
+    with pytest.raises(ApiError) as caught:
+        store.apply(c.PODS, other, "someone")
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+    assert [cause["field"] for cause in caught.value.details["causes"]] == ["metadata.uid", "metadata.uid"]
+    assert store.get(c.PODS, "default", "p") is first
+
+
+def test_an_apply_with_a_uid_does_not_create_an_object() -> None:
+    store = new_store()
+    with pytest.raises(ApiError) as caught:
+        store.apply(c.PODS, {"metadata": {"name": "p", "namespace": "default", "uid": "x"}}, "someone")
+    assert caught.value.is_conflict
+    assert caught.value.message == (
+        'Operation cannot be fulfilled on pods "p": uid mismatch: the provided object specified uid x, '
+        "and no existing object was found"
+    )
+    assert store.count(c.PODS) == 0
 
 
 def test_system_metadata_cannot_be_changed() -> None:

@@ -12,7 +12,7 @@ from stowplan.api.requests import DeleteOptions, Selection
 from stowplan.api.status import ApiError
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.store import Change, Store, WatchStream
-from stowplan.embedded.store.watching import Sink, Watcher
+from stowplan.embedded.store.watchcache import Sink, Watcher
 
 PHASES = Selection.parse("", "status.phase!=Succeeded,status.phase!=Failed")
 

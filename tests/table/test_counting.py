@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.api.ports import HostPort, conflicts
+from stowplan.api.pod import HostPort, conflicts
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import DENSE_FROM, Counts

@@ -17,9 +17,8 @@ from stowplan.api.workloads import PodDisruptionBudget, Service
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.errors import PluginError
 from stowplan.testing import cluster, node, pod
+from stowplan.testing.builders import NodeBuilder, PodBuilder
 from stowplan.testing.clusters import Cluster
-from stowplan.testing.nodes import NodeBuilder
-from stowplan.testing.pods import PodBuilder
 
 ROWS = ("row capacity", "rows ever in use")
 """Rows are used again, not given back."""

@@ -7,9 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.api.labels import selector_from_labels
+from stowplan.api.labels import selector_from_labels, sorted_requirement
 from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
-from stowplan.api.requirement import sorted_requirement
 from stowplan.cluster import nodelabels, selection
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows

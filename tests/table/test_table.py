@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stowplan.api.quantity import QuantityError
 from stowplan.cluster.table import ClusterTable
 from stowplan.testing import node, pod
-from stowplan.testing.pods import PodBuilder
+from stowplan.testing.builders import PodBuilder
 
 NAMES = ("a", "b", "c")
 

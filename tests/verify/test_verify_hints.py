@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.verify.files import replay
+from stowplan.verify.dispatch import replay
 from stowplan.verify.hints import replay as replay_hints
 from stowplan.verify.report import Report
 

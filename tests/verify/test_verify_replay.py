@@ -11,10 +11,9 @@ from stowplan.api.pod import PodCondition
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import IN_TREE
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
-from stowplan.verify.compare import compare
-from stowplan.verify.replay import Replay
+from stowplan.verify.decisions import compare
+from stowplan.verify.replay import Attempt, Candidate, Preemption, PreFilter, Replay, Scenario
 from stowplan.verify.report import Report
-from stowplan.verify.scenario import Attempt, Candidate, Preemption, PreFilter, Scenario
 
 NODES = (node("a").allocatable(cpu="2"), node("b").allocatable(cpu="2"))
 

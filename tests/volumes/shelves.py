@@ -10,10 +10,9 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.config import LoadedConfig
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context
-from stowplan.embedded.controllers.everything import volume_controllers
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.provisioner import ProvisionerSettings
-from stowplan.embedded.controllers.running import Crew
 
 HOST = "kubernetes.io/hostname"
 CLASSES = {
@@ -34,10 +33,10 @@ async def two_nodes(world: World) -> None:
 @asynccontextmanager
 async def looked_after(
     world: World, provisioner: ProvisionerSettings | None = None
-) -> AsyncGenerator[Crew, None]:
+) -> AsyncGenerator[ControllerManager, None]:
     """With the control loops that bind claims and make volumes."""
     context = Context.of(InProcessClient(world.store), world.clock, random.Random(3))
-    async with Crew(context, volume_controllers(context, provisioner)).running() as crew:
+    async with ControllerManager(context, volume_controllers(context, provisioner)).running() as crew:
         yield crew
 
 

@@ -1,4 +1,4 @@
-"""Volumes of the kinds that were once built into Kubernetes, as the CSI drivers that took them over see them.
+"""In-tree volumes as the CSI drivers that took them over see them (CSI migration).
 
 A migrated volume counts against the limits of its CSI driver, and its zone is looked for under the driver's
 topology key. Scheduling needs three things of the translation: the driver, the handle of the volume there,
@@ -13,18 +13,28 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from stowplan.api.csitopology import BETA_ZONE, ZONE, ZONE_DELIMITER, translated_affinity
-from stowplan.api.pod import Volume
-from stowplan.api.storage import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec
+from stowplan.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Volume
+from stowplan.api.storage import (
+    CSIPersistentVolumeSource,
+    PersistentVolume,
+    PersistentVolumeSpec,
+    VolumeNodeAffinity,
+)
 
 AWS_EBS: Final = "kubernetes.io/aws-ebs"
 GCE_PD: Final = "kubernetes.io/gce-pd"
 AZURE_DISK: Final = "kubernetes.io/azure-disk"
 CINDER: Final = "kubernetes.io/cinder"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+ZONE_DELIMITER: Final = "__"
+"""Stands between the zones of a volume that is in several."""
 
 
 class TranslationError(ValueError):
-    """A volume that its CSI driver could not be told of."""
+    """A volume that cannot be translated for its CSI driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +220,67 @@ _KINDS: Final = (
 )
 _BY_PLUGIN: Final = {kind.plugin: kind for kind in _KINDS}
 _BY_DRIVER: Final = {kind.driver: kind for kind in _KINDS}
+
+
+def translated_affinity(
+    volume: PersistentVolume, zone_key: str | None, region_key: str | None
+) -> VolumeNodeAffinity | None:
+    """Zones (and regions) under a driver's own keys, taken from the affinity or else from the labels.
+
+    A driver without a key for zones leaves everything as it is. One with a key for regions too takes each
+    label as a single value; the others know of volumes in several zones.
+    """
+    affinity = volume.spec.node_affinity
+    if zone_key is None:
+        return affinity
+    terms = affinity.required.node_selector_terms if affinity is not None and affinity.required else ()
+    labels = volume.metadata.labels
+    zone, region = _keys_in_use(terms, labels)
+    terms = _move_key(terms, zone, zone_key, labels, single=region_key is not None)
+    if region_key is not None:
+        terms = _move_key(terms, region, region_key, labels, single=True)
+    elif region == BETA_REGION:
+        terms = _rename_key(terms, BETA_REGION, REGION)
+    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms)) if terms else affinity
+
+
+def _keys_in_use(terms: tuple[NodeSelectorTerm, ...], labels: dict[str, str]) -> tuple[str, str]:
+    """The keys of zone and region that a volume is described with: the current ones, or the beta ones."""
+    named = {requirement.key for term in terms for requirement in term.match_expressions}
+    for found in (named, labels):
+        if ZONE in found:
+            return ZONE, REGION
+        if BETA_ZONE in found:
+            return BETA_ZONE, BETA_REGION
+    return ZONE, REGION
+
+
+def _move_key(
+    terms: tuple[NodeSelectorTerm, ...], old: str, new: str, labels: dict[str, str], *, single: bool
+) -> tuple[NodeSelectorTerm, ...]:
+    """Requirements on one key made requirements on another; without any, a label becomes one."""
+    if any(r.key == old and r.values for term in terms for r in term.match_expressions):
+        return _rename_key(terms, old, new)
+    label = labels.get(old, "")
+    zones = [label] if single else label.split(ZONE_DELIMITER)
+    values = tuple(sorted({zone.strip() for zone in zones} - {""}))
+    if not values:
+        return terms
+    added = NodeSelectorRequirement(key=new, operator="In", values=values)
+    return tuple(
+        replace(term, match_expressions=(*term.match_expressions, added))
+        for term in terms or (NodeSelectorTerm(),)
+    )
+
+
+def _rename_key(terms: tuple[NodeSelectorTerm, ...], old: str, new: str) -> tuple[NodeSelectorTerm, ...]:
+    return tuple(
+        replace(
+            term,
+            match_expressions=tuple(
+                replace(requirement, key=new) if requirement.key == old else requirement
+                for requirement in term.match_expressions
+            ),
+        )
+        for term in terms
+    )

@@ -4,11 +4,12 @@ People search for these texts and tools match them, so they are reproduced to th
 kind of error, the value in Go's notation, the detail. Several errors are shown as `[first, second]`.
 """
 
-import json
-import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
+
+from stowplan.gocompat.jsontext import as_json
+from stowplan.gocompat.quoting import quote
 
 
 class Path(str):
@@ -113,43 +114,3 @@ def show_value(value: Any) -> str:
     if isinstance(value, str) and not isinstance(value, EnumText):
         return quote(value)
     return as_json(value)
-
-
-_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    "\\": r"\\",
-    '"': r"\"",
-}
-
-
-def quote(text: str) -> str:
-    """Text in double quotes with everything unprintable escaped, as Go's %q prints it."""
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def as_json(value: Any) -> str:
-    """A value as Go's JSON encoder writes it.
-
-    The plain empty tuple is how objects hold a list that was not given, so it is written `null`.
-    """
-    if type(value) is tuple and not value:
-        return "null"
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match.group()):04x}", text)

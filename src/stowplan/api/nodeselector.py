@@ -11,15 +11,7 @@ from typing import Final
 import msgspec
 
 from stowplan.api.fielderrors import aggregate, child, invalid, not_supported
-from stowplan.api.labels import Selector, SelectorError, selector_from_labels
-from stowplan.api.pod import (
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    PodSpec,
-    PreferredSchedulingTerm,
-)
-from stowplan.api.requirement import (
+from stowplan.api.labels import (
     DOES_NOT_EXIST,
     EXISTS,
     GREATER_THAN,
@@ -27,9 +19,19 @@ from stowplan.api.requirement import (
     LESS_THAN,
     NOT_IN,
     Requirement,
+    Selector,
+    SelectorError,
     is_usable,
     requirement_errors,
+    selector_from_labels,
     sorted_requirement,
+)
+from stowplan.api.pod import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    PreferredSchedulingTerm,
 )
 
 NODE_NAME_FIELD: Final = "metadata.name"

@@ -12,16 +12,7 @@ from typing import Final
 
 import msgspec
 
-from stowplan.api.decimals import (
-    add_int64,
-    as_whole,
-    compare,
-    power_of_ten,
-    scale_int64,
-    scale_wide,
-    without_tens,
-)
-from stowplan.api.int64 import MAX_INT64, parse_int64, wrap_int64
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64, fits_int64, parse_int64, wrap_int64
 
 DECIMAL_SI: Final = "DecimalSI"
 BINARY_SI: Final = "BinarySI"
@@ -84,7 +75,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         if not self.mantissa:
             return "0"
         if self.format == BINARY_SI and not _MINUS_KI < self < _KI:
-            whole = as_whole(self.mantissa, self.scale)
+            whole = _as_whole(self.mantissa, self.scale)
             if whole is not None:
                 return _print_binary(whole)
         return _print_decimal(self.mantissa, self.scale, self.format)
@@ -96,7 +87,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The sum. Zero takes over the suffix family of what is added to it."""
         format = self.format if self.mantissa else other.format
         if not (self.wide or other.wide):
-            total = add_int64(self.mantissa, self.scale, other.mantissa, other.scale)
+            total = _add_int64(self.mantissa, self.scale, other.mantissa, other.scale)
             if total is not None:
                 return Quantity(*total, format)
         return _add_wide(self, other, 1, format)
@@ -105,14 +96,14 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The difference. Zero takes over the suffix family of what is taken from it."""
         format = self.format if self.mantissa else other.format
         if not (self.wide or other.wide):
-            total = add_int64(self.mantissa, self.scale, wrap_int64(-other.mantissa), other.scale)
+            total = _add_int64(self.mantissa, self.scale, wrap_int64(-other.mantissa), other.scale)
             if total is not None:
                 return Quantity(*total, format)
         return _add_wide(self, other, -1, format)
 
     def cmp(self, other: "Quantity") -> int:
         """-1, 0 or 1 as this amount is less than, equal to or greater than the other."""
-        return compare(self.mantissa, self.scale, other.mantissa, other.scale)
+        return _compare(self.mantissa, self.scale, other.mantissa, other.scale)
 
     def as_wide(self) -> "Quantity":
         """The same amount in arbitrary precision, printing as before."""
@@ -134,12 +125,12 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.cmp(other) >= 0
 
     def __hash__(self) -> int:
-        return hash(without_tens(self.mantissa, self.scale))
+        return hash(_without_tens(self.mantissa, self.scale))
 
     def _scaled(self, scale: int) -> int:
         if self.wide:
-            return scale_wide(self.mantissa, self.scale - scale)
-        return scale_int64(self.mantissa, self.scale - scale)
+            return _scale_wide(self.mantissa, self.scale - scale)
+        return _scale_int64(self.mantissa, self.scale - scale)
 
 
 ZERO: Final = Quantity(0, text="0")
@@ -260,10 +251,10 @@ def _round_up_to_nano(mantissa: int, scale: int) -> int:
     if shift > _MAX_DIGITS:
         raise QuantityError(ERR_NUMERIC)
     if shift >= 0:
-        return mantissa * power_of_ten(shift)
+        return mantissa * _power_of_ten(shift)
     if -shift > _MAX_DIGITS + 1:
         return 1
-    return -(-mantissa // power_of_ten(-shift))
+    return -(-mantissa // _power_of_ten(-shift))
 
 
 def _add_wide(left: Quantity, right: Quantity, sign: int, format: str) -> Quantity:
@@ -275,7 +266,7 @@ def _add_wide(left: Quantity, right: Quantity, sign: int, format: str) -> Quanti
 
 
 def _print_decimal(mantissa: int, scale: int, format: str) -> str:
-    mantissa, scale = without_tens(mantissa, scale)
+    mantissa, scale = _without_tens(mantissa, scale)
     surplus = scale % 3
     mantissa *= 10**surplus
     scale -= surplus
@@ -290,3 +281,97 @@ def _print_binary(whole: int) -> str:
         whole //= 1024
         exponent += 10
     return f"{whole}{_BINARY_SUFFIX_OF.get(exponent, '')}"
+
+
+# Scaling up by these powers of ten wraps on overflow; scaling up by any other gives 0.
+_WRAPPING_SHIFTS = frozenset((1, 2, 3, 6, 9))
+
+
+def _power_of_ten(exponent: int) -> int:
+    return int(10**exponent)
+
+
+def _scale_int64(mantissa: int, shift: int) -> int:
+    """`mantissa × 10^shift` the way Go's int64 amounts do it."""
+    if shift == 0 or not mantissa:
+        return mantissa
+    if shift < 0:
+        magnitude = -(-abs(mantissa) // _power_of_ten(min(-shift, 19)))
+        return magnitude if mantissa > 0 else -magnitude
+    if shift > 19:
+        return 0
+    scaled = mantissa * _power_of_ten(shift)
+    if fits_int64(scaled):
+        return scaled
+    return wrap_int64(scaled) if shift in _WRAPPING_SHIFTS and mantissa != MIN_INT64 else 0
+
+
+def _scale_wide(mantissa: int, shift: int) -> int:
+    """`mantissa × 10^shift` the way Go's arbitrary-precision amounts do it."""
+    if shift >= 0:
+        factor = _power_of_ten(shift) if shift <= 18 else MIN_INT64
+        return wrap_int64(wrap_int64(mantissa) * factor)
+    divisor = _power_of_ten(-shift)
+    if mantissa < MAX_INT64 and -shift < 19:
+        narrow = wrap_int64(mantissa)
+        whole = abs(narrow) // divisor
+        rest = abs(narrow) != whole * divisor
+        return (whole if narrow >= 0 else -whole) + rest
+    whole, remainder = divmod(mantissa, divisor)
+    return wrap_int64(wrap_int64(whole) + (remainder != 0))
+
+
+def _add_int64(left: int, left_scale: int, right: int, right_scale: int) -> tuple[int, int] | None:
+    """The sum as int64 mantissa and scale, None when it overflows."""
+    if not right:
+        return left, left_scale
+    if not left:
+        return right, right_scale
+    scale = min(left_scale, right_scale)
+    if max(left_scale, right_scale) - scale > 19:
+        return None
+    left *= 10 ** (left_scale - scale)
+    right *= 10 ** (right_scale - scale)
+    total = left + right
+    if fits_int64(left) and fits_int64(right) and fits_int64(total):
+        return total, scale
+    return None
+
+
+def _as_whole(mantissa: int, scale: int) -> int | None:
+    """The amount as an integer, None if it has a fraction."""
+    if scale >= 0:
+        return mantissa * _power_of_ten(scale)
+    whole, rest = divmod(mantissa, _power_of_ten(-scale))
+    return None if rest else whole
+
+
+def _without_tens(mantissa: int, scale: int) -> tuple[int, int]:
+    """The same amount with all factors of ten in the scale."""
+    if not mantissa:
+        return 0, 0
+    while mantissa % 10 == 0:
+        mantissa //= 10
+        scale += 1
+    return mantissa, scale
+
+
+def _compare(left: int, left_scale: int, right: int, right_scale: int) -> int:
+    """-1, 0 or 1 as the left amount is less, equal or greater; never builds a huge power of ten."""
+    if left_scale != right_scale:
+        signs = _sign(left), _sign(right)
+        if signs[0] != signs[1] or not left:
+            left, right = signs
+        else:
+            sizes = len(str(abs(left))) + left_scale, len(str(abs(right))) + right_scale
+            if sizes[0] != sizes[1]:
+                left, right = sizes[0] * signs[0], sizes[1] * signs[1]
+            elif left_scale > right_scale:
+                left *= _power_of_ten(left_scale - right_scale)
+            else:
+                right *= _power_of_ten(right_scale - left_scale)
+    return (left > right) - (left < right)
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)

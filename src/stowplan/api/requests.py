@@ -1,12 +1,11 @@
-"""What a request to an API server can say besides the object itself: which objects, which kind of patch."""
+"""What a request to an API server says beside the object: selectors, patch types, delete options."""
 
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stowplan.api.fieldselector import FieldTerm, parse_field_selector
-from stowplan.api.labels import EVERYTHING, Selector, parse_selector
+from stowplan.api.labels import EVERYTHING, Selector, SelectorError, parse_selector
 
 Json = dict[str, Any]
 """An object as JSON has it, with every field it came with. Who did not make it must not change it."""
@@ -18,6 +17,66 @@ class PatchType(Enum):
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class FieldTerm(NamedTuple):
+    """One demand: a field has a value, or has any other one."""
+
+    path: str
+    value: str
+    equal: bool = True
+
+    def __str__(self) -> str:
+        value = "".join(f"\\{c}" if c in _SPECIAL else c for c in self.value)
+        return f"{self.path}{'=' if self.equal else '!='}{value}"
+
+
+def parse_field_selector(text: str) -> tuple[FieldTerm, ...]:
+    """The demands of a selector, ordered by field. Raises `SelectorError`."""
+    return tuple(_field_term(text, part) for part in sorted(_split_terms(text)) if part)
+
+
+_FIELD_OPERATORS: Final = ("!=", "==", "=")
+_SPECIAL: Final = "\\,="
+
+
+def _split_terms(text: str) -> list[str]:
+    """The text cut at its commas, except those after a backslash."""
+    parts: list[str] = []
+    start = position = 0
+    while position < len(text):
+        if text[position] == "\\":
+            position += 1
+        elif text[position] == ",":
+            parts.append(text[start:position])
+            start = position + 1
+        position += 1
+    return [*parts, text[start:]]
+
+
+def _field_term(text: str, part: str) -> FieldTerm:
+    for position in range(len(part)):
+        for operator in _FIELD_OPERATORS:
+            if part.startswith(operator, position):
+                value = _unescape(part[position + len(operator) :])
+                return FieldTerm(part[:position], value, operator != "!=")
+    raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+
+
+def _unescape(value: str) -> str:
+    found: list[str] = []
+    characters = iter(value)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            if not escaped or escaped not in _SPECIAL:
+                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{escaped}")
+            found.append(escaped)
+        elif character in _SPECIAL:
+            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
+        else:
+            found.append(character)
+    return "".join(found)
 
 
 class Selection(msgspec.Struct, frozen=True):

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from stowplan.api.int64 import MAX_INT64, MIN_INT64, fits_int64
 from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64, fits_int64
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -262,7 +262,7 @@ def _resize_is_infeasible(pod: Pod) -> bool:
 
 
 def _resized(spec: ResourceList, status: ContainerStatus, infeasible: bool) -> Amounts:
-    """The most a container may have while it is resized; a wish the node cannot fulfil does not count."""
+    """The most a container may have while it is resized; an infeasible resize does not count."""
     actual = status.resources.requests if status.resources else {}
     return _largest(
         {} if infeasible else _amounts(spec), _amounts(actual), _amounts(status.allocated_resources or {})

@@ -1,4 +1,4 @@
-"""What an API server says when it says no: one exception, shaped like a Kubernetes Status.
+"""Errors of an API server: one exception, shaped like a Kubernetes Status.
 
 People and programs match these texts and reasons, so they are reproduced to the letter.
 """
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import FieldError, Kind, aggregate, quote
+from stowplan.api.fielderrors import FieldError, Kind, aggregate
+from stowplan.gocompat.quoting import quote
 
 _CAUSES: Final = {
     Kind.NOT_FOUND: "FieldValueNotFound",
@@ -53,7 +54,7 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else changed the object meanwhile, or it is another object of that name."""
+        """The object was changed meanwhile, or it is another object of that name."""
         return self.reason == "Conflict"
 
     @property
@@ -65,10 +66,6 @@ class ApiError(Exception):
     def is_version_too_large(self) -> bool:
         """The server has not come to the version asked for, and perhaps never will: ask for any version."""
         return self.code == 504 and "Too large resource version" in self.message
-
-    @property
-    def is_too_many_requests(self) -> bool:
-        return self.code == 429
 
     @property
     def is_unreachable(self) -> bool:

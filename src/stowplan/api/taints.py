@@ -4,16 +4,16 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from stowplan.api.int64 import parse_int64
 from stowplan.api.node import Taint
 from stowplan.api.pod import Toleration
+from stowplan.gocompat.numbers import parse_int64
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 
 HARD_EFFECTS: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
-"""Effects that keep a pod off a node, rather than make the node less liked."""
+"""Effects that keep a pod off a node, rather than lower its score."""
 
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 

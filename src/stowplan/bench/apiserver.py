@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from stowplan.bench.serverprocess import server_process
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS
 
-_PATIENCE: Final = 60.0
+_WATCH_TIMEOUT: Final = 60.0
 _VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 _NODES: Final = 100
 
@@ -88,15 +88,15 @@ def measure(run: ServerRun) -> ServerFigures:
 async def _measure(run: ServerRun) -> ServerFigures:
     async with server_process(run.data_dir) as kubeconfig:
         server = _Server(kubeconfig)
-        await _furnish(server)
-        watchers = [asyncio.create_task(_follow(server, 2 * run.pods)) for _ in range(run.watchers)]
+        await _create_nodes(server)
+        watchers = [asyncio.create_task(_watch(server, 2 * run.pods)) for _ in range(run.watchers)]
         await asyncio.sleep(0.3)
         bodies = [_pod(number) for number in range(run.pods)]
         path = "/api/v1/namespaces/default/pods"
         creates, create_times = await _send(server, run, lambda i: (path, bodies[i]))
         binds, bind_times = await _send(server, run, lambda i: (f"{path}/pod-{i}/binding", _binding(i)))
         ended = perf_counter()
-        seen = await asyncio.wait_for(asyncio.gather(*watchers), _PATIENCE)
+        seen = await asyncio.wait_for(asyncio.gather(*watchers), _WATCH_TIMEOUT)
         lag = max([at - ended for _, at in seen], default=0.0)
     return ServerFigures(
         round(run.pods / creates, 1),
@@ -108,7 +108,7 @@ async def _measure(run: ServerRun) -> ServerFigures:
     )
 
 
-async def _furnish(server: _Server) -> None:
+async def _create_nodes(server: _Server) -> None:
     """Nodes for pods to be bound to."""
     reader, writer = await server.connect()
     for number in range(_NODES):
@@ -152,7 +152,7 @@ async def _request(
     return answer
 
 
-async def _follow(server: _Server, expected: int) -> tuple[int, float]:
+async def _watch(server: _Server, expected: int) -> tuple[int, float]:
     """Watch pods until so many changes were seen, in order; gives their number and when it was reached."""
     reader, writer = await server.connect()
     writer.write(server.head("GET", "/api/v1/pods?watch=true&timeoutSeconds=600"))

@@ -20,11 +20,11 @@ from stowplan.bench.apiserver import ServerFigures, ServerRun
 from stowplan.bench.apiserver import measure as measure_server
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.clock import RealClock
-from stowplan.embedded.durable import keep_in
+from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.store import Store
 
 _BURST = 100
-"""Creates in this process between two turns of everybody else."""
+"""Creates in this process between two turns of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _serve(run: DurableRun, data_dir: str | None) -> ServerFigures:
 async def _create(pods: int, folder: Path | None) -> float:
     """Creates per second, the last of them kept."""
     store = Store(RealClock(), random.Random(0))
-    keeper = None if folder is None else keep_in(store, folder)
+    keeper = None if folder is None else open_data_dir(store, folder)
     bodies: list[Json] = [msgspec.to_builtins(WORKLOADS["basic"].pod(number)) for number in range(pods)]
     began = perf_counter()
     for number, body in enumerate(bodies):
@@ -99,7 +99,7 @@ async def _create(pods: int, folder: Path | None) -> float:
 def _load(pods: int, folder: Path) -> float:
     store = Store(RealClock(), random.Random(0))
     began = perf_counter()
-    keeper = keep_in(store, folder)
+    keeper = open_data_dir(store, folder)
     took = perf_counter() - began
     keeper.close()
     if store.count(PODS) != pods:

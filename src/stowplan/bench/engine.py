@@ -14,7 +14,7 @@ from time import perf_counter, perf_counter_ns
 import numpy as np
 
 from stowplan.api.pod import Pod
-from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import WORKLOADS, Workload, node
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile

@@ -1,6 +1,6 @@
 """How fast a scheduler is over the network, and what it costs its process.
 
-This process plays the users: it creates nodes and pods and watches them being bound. The scheduler's CPU time
+This process plays the load: it creates nodes and pods and watches them being bound. The scheduler's CPU time
 is read from the system, so it is all that its process does and nothing else: watches, decisions, bindings,
 events, its lease. Any other scheduler can be measured the same way, on any API server.
 """
@@ -24,7 +24,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
 from stowplan.bench.loop import document
-from stowplan.bench.serverprocess import server_process
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS, node
 from stowplan.client import Reflector
 from stowplan.client.http import HttpClient, load_kubeconfig
@@ -32,15 +32,15 @@ from stowplan.clock import RealClock
 
 NAMESPACE: Final = "default"
 PREFIX: Final = "stowplan-bench-"
-AHEAD: Final = 1000
+MAX_UNBOUND: Final = 1000
 """How many pods may be created and not yet bound."""
 
 WARM_UP: Final = f"{PREFIX}warm-up"
 
 _CONNECTIONS: Final = 32
-_START: Final = 120.0
-_STALLED: Final = 60.0
-_QUIET: Final = 0.5
+_START_TIMEOUT: Final = 120.0
+_STALL_TIMEOUT: Final = 60.0
+_IDLE_INTERVAL: Final = 0.5
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 _CONFIG: Final = """\
@@ -50,7 +50,7 @@ clientConnection: {{kubeconfig: {kubeconfig}, qps: 100000, burst: 100000}}
 """
 
 
-_OURS: Final = (
+_STOWPLAN_COMMAND: Final = (
     sys.executable,
     "-c",
     "from stowplan.cli.main import main; main()",
@@ -113,16 +113,16 @@ async def _measure(run: HttpRun) -> HttpFigures:
             user_agent="stowplan-bench",
         )
         await stack.enter_async_context(client)
-        users = Users(client, run)
+        load = LoadGenerator(client, run)
         if run.kubeconfig:
-            stack.push_async_callback(users.clean_up)
-        await users.furnish()
+            stack.push_async_callback(load.clean_up)
+        await load.create_nodes()
         scheduler = await stack.enter_async_context(_scheduler(run, kubeconfig))
-        await users.warm_up(scheduler)
-        return await users.work(scheduler)
+        await load.warm_up(scheduler)
+        return await load.work(scheduler)
 
 
-class Watched:
+class MeasuredProcess:
     """A process that is measured from outside."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -144,29 +144,29 @@ class Watched:
         if self.process.returncode is not None:
             raise BenchError(f"the scheduler ended with exit code {self.process.returncode}")
 
-    async def quiet(self) -> float:
-        """Wait until it has nothing more to do; gives the CPU it had used by then."""
+    async def wait_idle(self) -> float:
+        """Wait until it is idle; gives the CPU seconds it had used by then."""
         before = self.cpu
         while True:
-            await asyncio.sleep(_QUIET)
+            await asyncio.sleep(_IDLE_INTERVAL)
             now = self.cpu
-            if now - before <= _QUIET / 10:
+            if now - before <= _IDLE_INTERVAL / 10:
                 return now
             before = now
 
 
 @asynccontextmanager
-async def _scheduler(run: HttpRun, kubeconfig: str) -> AsyncIterator[Watched]:
+async def _scheduler(run: HttpRun, kubeconfig: str) -> AsyncIterator[MeasuredProcess]:
     with tempfile.TemporaryDirectory() as folder:
         config, log = Path(folder, "config.yaml"), Path(folder, "log")
         config.write_text(_CONFIG.format(kubeconfig=kubeconfig))
-        command = shlex.split(run.command) if run.command else _OURS
+        command = shlex.split(run.command) if run.command else _STOWPLAN_COMMAND
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 *(part.replace("{config}", str(config)) for part in command), stdout=out, stderr=out
             )
         try:
-            yield Watched(process)
+            yield MeasuredProcess(process)
         except BenchError as error:
             last = log.read_text(errors="replace").strip().splitlines()[-1:]
             raise BenchError(f"{error}{': ' if last else ''}{''.join(last)[:300]}") from None
@@ -176,8 +176,8 @@ async def _scheduler(run: HttpRun, kubeconfig: str) -> AsyncIterator[Watched]:
             await process.wait()
 
 
-class Users:
-    """Those who create nodes and pods, and wait for the pods to be bound."""
+class LoadGenerator:
+    """Creates nodes and pods, and waits for the pods to be bound."""
 
     def __init__(self, client: HttpClient, run: HttpRun) -> None:
         self._client = client
@@ -186,24 +186,24 @@ class Users:
         self._progress = asyncio.Event()
         self._made: list[tuple[Resource, str, str]] = []
 
-    async def furnish(self) -> None:
+    async def create_nodes(self) -> None:
         """Make the nodes."""
-        await self._all(NODES, (_node(number) for number in range(self._run.nodes)))
+        await self._create_all(NODES, (_node(number) for number in range(self._run.nodes)))
 
-    async def warm_up(self, scheduler: Watched) -> None:
+    async def warm_up(self, scheduler: MeasuredProcess) -> None:
         """Have one pod bound: then the scheduler knows the cluster, and leads."""
         began = perf_counter()
-        await self._all(PODS, iter([_pod(self._run.workload, 0, WARM_UP)]))
-        while perf_counter() - began < _START:
+        await self._create_all(PODS, iter([_pod(self._run.workload, 0, WARM_UP)]))
+        while perf_counter() - began < _START_TIMEOUT:
             scheduler.check()
             pod = await self._client.get(PODS, NAMESPACE, WARM_UP)
             if pod["spec"].get("nodeName"):
-                await scheduler.quiet()
+                await scheduler.wait_idle()
                 return
             await asyncio.sleep(0.1)
-        raise BenchError(f"the scheduler bound no pod within {_START:.0f} s")
+        raise BenchError(f"the scheduler bound no pod within {_START_TIMEOUT:.0f} s")
 
-    async def work(self, scheduler: Watched) -> HttpFigures:
+    async def work(self, scheduler: MeasuredProcess) -> HttpFigures:
         reflector = Reflector(
             self._client,
             PODS,
@@ -223,7 +223,7 @@ class Users:
         finally:
             watching.cancel()
         seconds = perf_counter() - began
-        used = await scheduler.quiet() - cpu
+        used = await scheduler.wait_idle() - cpu
         events = await self._count_events()
         return HttpFigures(
             pods_per_s=round(len(bodies) / seconds, 1),
@@ -235,23 +235,25 @@ class Users:
             peak_rss_mib=round(scheduler.peak_rss_mib, 1),
         )
 
-    async def _create_and_wait(self, bodies: list[Json], scheduler: Watched) -> None:
-        creating = asyncio.create_task(self._all(PODS, iter(bodies), ahead=AHEAD))
+    async def _create_and_wait(self, bodies: list[Json], scheduler: MeasuredProcess) -> None:
+        creating = asyncio.create_task(self._create_all(PODS, iter(bodies), ahead=MAX_UNBOUND))
         try:
             while len(self._bound) < len(bodies):
                 self._progress.clear()
                 try:
-                    async with asyncio.timeout(_STALLED):
+                    async with asyncio.timeout(_STALL_TIMEOUT):
                         await self._progress.wait()
                 except TimeoutError:
                     scheduler.check()
                     waiting = len(bodies) - len(self._bound)
-                    raise BenchError(f"no pod was bound for {_STALLED:.0f} s, {waiting:,} are left") from None
+                    raise BenchError(
+                        f"no pod was bound for {_STALL_TIMEOUT:.0f} s, {waiting:,} are left"
+                    ) from None
             await creating
         finally:
             creating.cancel()
 
-    async def _all(self, resource: Resource, bodies: Iterator[Json], ahead: int = 0) -> None:
+    async def _create_all(self, resource: Resource, bodies: Iterator[Json], ahead: int = 0) -> None:
         """Create objects, several at a time; with `ahead` no more than so many before pods are bound."""
         made = 0
 
@@ -279,7 +281,7 @@ class Users:
         self.added(new)
 
     def deleted(self, last: Pod) -> None:
-        """Nobody deletes pods while they are counted."""
+        """No pod is deleted while they are counted."""
 
     async def _count_events(self) -> int:
         found = await self._client.list(EVENTS, AnyObject, namespace=NAMESPACE)

@@ -1,34 +1,62 @@
 """What a request costs the client: CPU per create, bind and patch over loopback HTTPS.
 
 The server runs in a process of its own, so this process's CPU time is the client's alone: building the
-request, TLS, the event loop, reading the answer. The answers are as large as a server sends them.
+request, TLS, the event loop, reading the answer. The answers are as large as a server sends them. The same is
+done by way of aiohttp, for comparison.
 """
 
 import asyncio
 import random
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import aiohttp
 import msgspec
 
-from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.catalogue import NODES, PODS, Resource
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
-from stowplan.api.requests import Json
+from stowplan.api.requests import Json, PatchType
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
-from stowplan.bench.serverprocess import server_process
+from stowplan.bench.processes import server_process
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.client.http import HttpClient, load_kubeconfig
+from stowplan.client.http.decoder import Decoding
+from stowplan.client.http.pool import MOST_CONNECTIONS
+from stowplan.client.http.requests import body_of, collection_path, object_path
 from stowplan.clock import RealClock
 
 _NODES: Final = 100
 _BATCH: Final = 250
 _NAMESPACE: Final = "default"
+
+
+_BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
+
+
+class Subject(Protocol):
+    """A client that is measured."""
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json: ...
+
+    async def create(self, resource: Resource, body: Json) -> Json: ...
+
+    async def bind(self, binding: Binding) -> None: ...
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Json, *, subresource: str = ""
+    ) -> Json: ...
+
+    async def watch_pods(self) -> int:
+        """Watch all pods that exist; how many there are."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +78,19 @@ class ClientFigures:
     binds_per_s: float
 
 
-def measure(run: ClientRun) -> ClientFigures:
-    """Start a server, let one client work on it, end it."""
-    return asyncio.run(_measure(run))
+def measure(run: ClientRun) -> dict[str, ClientFigures]:
+    """What each of the clients costs, by name. Each has a server of its own, in a process of its own."""
+    clients: dict[str, Callable[[Path], AbstractAsyncContextManager[Subject]]] = {
+        "stowplan": _stowplan,
+        "aiohttp": _aiohttp,
+    }
+    return {name: asyncio.run(_measure(run, make)) for name, make in clients.items()}
 
 
-async def _measure(run: ClientRun) -> ClientFigures:
-    async with _running_server() as client:
+async def _measure(
+    run: ClientRun, make: "Callable[[Path], AbstractAsyncContextManager[Subject]]"
+) -> ClientFigures:
+    async with server_process() as kubeconfig, make(kubeconfig) as client:
         for number in range(_NODES):
             await client.create(NODES, {"metadata": {"name": f"node-{number}"}})
         bodies = [_pod(number) for number in range(run.pods)]
@@ -90,31 +124,95 @@ async def _many(run: ClientRun, count: int, work: Callable[[int], Awaitable[Any]
     return median(costs), perf_counter() - began
 
 
-async def _watch(client: HttpClient, count: int) -> float:
+async def _watch(client: Subject, count: int) -> float:
     """The CPU of one object that a watch brings, in µs."""
     cpu = process_time()
-    watch = client.watch(PODS, Pod, initial_events=True)
-    seen = 0
-    async for event in watch:
-        batch = [event, *watch.ready(200)]
-        seen += sum(not one.synced for one in batch)
-        if batch[-1].synced:
-            break
-    await watch.aclose()
+    seen = await client.watch_pods()
     if seen != count:
         raise RuntimeError(f"expected to see {count} pods, got {seen}")
     return (process_time() - cpu) / count * 1e6
 
 
+class _Stowplan(HttpClient):
+    async def watch_pods(self) -> int:
+        watch = self.watch(PODS, Pod, initial_events=True)
+        seen = 0
+        async for event in watch:
+            batch = [event, *watch.ready(200)]
+            seen += sum(not one.synced for one in batch)
+            if batch[-1].synced:
+                break
+        await watch.aclose()
+        return seen
+
+
 @asynccontextmanager
-async def _running_server() -> AsyncIterator[HttpClient]:
-    async with server_process() as kubeconfig:
-        server = load_kubeconfig(kubeconfig)
-        async with HttpClient(server, clock=RealClock(), rng=random.Random(0), qps=-1) as client:
-            yield client
+async def _stowplan(kubeconfig: Path) -> AsyncIterator[Subject]:
+    server = load_kubeconfig(kubeconfig)
+    async with _Stowplan(server, clock=RealClock(), rng=random.Random(0), qps=-1) as client:
+        assert isinstance(client, _Stowplan)
+        yield client
 
 
-async def _patch(client: HttpClient, number: int) -> Json:
+class _Aiohttp:
+    """The same requests by way of aiohttp, with the same encoder and decoders: no limits, no retries."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._decoder: Decoding[Pod] = Decoding(PODS, Pod)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json:
+        return await self._sent("GET", object_path(resource, namespace, name))
+
+    async def create(self, resource: Resource, body: Json) -> Json:
+        path = collection_path(resource, body["metadata"].get("namespace", ""))
+        return await self._sent("POST", path, body_of(resource, body))
+
+    async def bind(self, binding: Binding) -> None:
+        metadata = binding.metadata
+        path = object_path(PODS, metadata.namespace, metadata.name, "binding")
+        await self._sent("POST", path, body_of(_BINDINGS, binding))
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Json, *, subresource: str = ""
+    ) -> Json:
+        path = object_path(resource, namespace, name, subresource)
+        return await self._sent("PATCH", path, msgspec.json.encode(patch), PatchType.STRATEGIC.value)
+
+    async def watch_pods(self) -> int:
+        query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        seen = 0
+        async with self._session.get(f"{collection_path(PODS)}?{query}") as answer:
+            async for line in answer.content:
+                if self._decoder.event(line).synced:
+                    break
+                seen += 1
+        return seen
+
+    async def _sent(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json"
+    ) -> Json:
+        headers = {"Content-Type": content_type} if body is not None else {}
+        async with self._session.request(method, path, data=body, headers=headers) as answer:
+            answer.raise_for_status()
+            return msgspec.json.decode(await answer.read(), type=dict[str, Any])
+
+
+@asynccontextmanager
+async def _aiohttp(kubeconfig: Path) -> AsyncIterator[Subject]:
+    server = load_kubeconfig(kubeconfig)
+    context = ssl.create_default_context(cadata=server.trust.authority.data.decode())
+    headers = {"Authorization": f"Bearer {server.identity.token}", "Accept": "application/json, */*"}
+    async with aiohttp.ClientSession(
+        str(server.address),
+        headers=headers,
+        connector=aiohttp.TCPConnector(ssl=context, limit=MOST_CONNECTIONS),
+        read_bufsize=1 << 20,
+    ) as session:
+        yield _Aiohttp(session)
+
+
+async def _patch(client: Subject, number: int) -> Json:
     condition = {"type": "PodScheduled", "status": "True", "reason": f"r{number}"}
     patch = {"status": {"conditions": [condition]}}
     return await client.patch(PODS, _NAMESPACE, f"pod-{number}", patch, subresource="status")
@@ -133,7 +231,3 @@ def _pod(number: int) -> Json:
 def _binding(number: int) -> Binding:
     metadata = ObjectMeta(namespace=_NAMESPACE, name=f"pod-{number}")
     return Binding(metadata=metadata, target=ObjectReference(kind="Node", name=f"node-{number % _NODES}"))
-
-
-if __name__ == "__main__":
-    print(measure(ClientRun()))

@@ -18,24 +18,24 @@ import msgspec
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.meta import Object
 from stowplan.api.requests import Json
-from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import WORKLOADS, node, node_name
 from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 
-AHEAD = 500
+MAX_UNBOUND = 500
 """How many pods may be created and not yet bound."""
 
-FITS_NOWHERE = 10
+UNSCHEDULABLE_EVERY = 10
 """With churn one pod in so many asks for more than any node has."""
 
-UPDATED_PER_BURST = 20
+NODE_UPDATES_PER_BURST = 20
 """With churn so many nodes are updated whenever pods are created."""
 
-_CALM = 5.0
+_IDLE_TIMEOUT = 5.0
 """Seconds without a binding after which the pods that are left are taken for those that fit nowhere."""
 
 
@@ -80,23 +80,23 @@ async def _measure(run: LoopRun) -> LoopFigures:
     fill(store, run)
     bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
     if run.churn:
-        _make_hopeless(bodies)
-    async with scheduling(store, run.seed) as scheduler:
+        _make_unschedulable(bodies)
+    async with running_scheduler(store, run.seed) as scheduler:
         setup_s = perf_counter() - began
         with calm_collector():
-            course = _Course(store, scheduler, bodies, run)
+            load = _LoadGenerator(store, scheduler, bodies, run)
             started, cpu = perf_counter(), process_time()
-            await course.run()
+            await load.run()
             await scheduler.context.recorder.drain()
             seconds, cpu = perf_counter() - started, process_time() - cpu
         recorder = scheduler.context.recorder
         return LoopFigures(
-            pods_per_s=round(course.bound / seconds, 1),
-            cpu_us_per_pod=round(cpu / max(course.bound, 1) * 1e6, 1),
+            pods_per_s=round(load.bound / seconds, 1),
+            cpu_us_per_pod=round(cpu / max(load.bound, 1) * 1e6, 1),
             seconds=round(seconds, 3),
-            bound=course.bound,
+            bound=load.bound,
             unschedulable=len(scheduler.context.queue),
-            node_updates=course.node_updates,
+            node_updates=load.node_updates,
             events=store.count(EVENTS),
             events_dropped=recorder.dropped + recorder.failed,
             attempts=scheduler.context.queue.cycle,
@@ -106,7 +106,7 @@ async def _measure(run: LoopRun) -> LoopFigures:
 
 
 @asynccontextmanager
-async def scheduling(store: Store, seed: int) -> AsyncIterator[Scheduler]:
+async def running_scheduler(store: Store, seed: int) -> AsyncIterator[Scheduler]:
     """A scheduler at work on a store, in real time."""
     scheduler = Scheduler(
         InProcessClient(store), Settings.of(), clock=RealClock(), rng=random.Random(seed), timer=perf_counter
@@ -130,13 +130,13 @@ def document(obj: Object) -> Json:
     return made
 
 
-def _make_hopeless(bodies: list[Json]) -> None:
-    for body in bodies[::FITS_NOWHERE]:
+def _make_unschedulable(bodies: list[Json]) -> None:
+    for body in bodies[::UNSCHEDULABLE_EVERY]:
         for container in body["spec"]["containers"]:
             container["resources"] = {"requests": {"cpu": "1000"}}
 
 
-class _Course:
+class _LoadGenerator:
     """Creates pods as fast as they are bound, and counts."""
 
     def __init__(self, store: Store, scheduler: Scheduler, bodies: list[Json], run: LoopRun) -> None:
@@ -144,15 +144,15 @@ class _Course:
         self._scheduler = scheduler
         self._bodies = bodies
         self._run = run
-        self._bound = asyncio.Event()
+        self._binding_seen = asyncio.Event()
         self._created = 0
         self.bound = 0
         self.node_updates = 0
-        hopeless = len(bodies[::FITS_NOWHERE]) if run.churn else 0
-        self._wanted = len(bodies) - hopeless
+        unschedulable = len(bodies[::UNSCHEDULABLE_EVERY]) if run.churn else 0
+        self._wanted = len(bodies) - unschedulable
 
     async def run(self) -> None:
-        watcher = self._store.watch(PODS, self._seen)
+        watcher = self._store.watch(PODS, self._on_change)
         try:
             await self._create_and_wait()
         finally:
@@ -160,16 +160,16 @@ class _Course:
 
     async def _create_and_wait(self) -> None:
         while self.bound < self._wanted:
-            settled = self.bound + (self._created // FITS_NOWHERE if self._run.churn else 0)
-            burst = min(AHEAD // 5, len(self._bodies) - self._created)
-            if burst and self._created + burst - settled <= AHEAD:
+            settled = self.bound + (self._created // UNSCHEDULABLE_EVERY if self._run.churn else 0)
+            burst = min(MAX_UNBOUND // 5, len(self._bodies) - self._created)
+            if burst and self._created + burst - settled <= MAX_UNBOUND:
                 self._create(burst)
                 await asyncio.sleep(0)
                 continue
-            self._bound.clear()
+            self._binding_seen.clear()
             try:
-                async with asyncio.timeout(_CALM):
-                    await self._bound.wait()
+                async with asyncio.timeout(_IDLE_TIMEOUT):
+                    await self._binding_seen.wait()
             except TimeoutError:
                 return
 
@@ -178,7 +178,7 @@ class _Course:
             self._store.create(PODS, body, handed_over=True)
         self._created += burst
         if self._run.churn:
-            for _ in range(UPDATED_PER_BURST):
+            for _ in range(NODE_UPDATES_PER_BURST):
                 self._touch_node()
 
     def _touch_node(self) -> None:
@@ -193,8 +193,8 @@ class _Course:
             self._store.patch(NODES, "", name, patch, subresource="status")
         self.node_updates += 1
 
-    def _seen(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         before = change.previous
         if before is not None and change.object["spec"].get("nodeName") and "nodeName" not in before["spec"]:
             self.bound += 1
-            self._bound.set()
+            self._binding_seen.set()

@@ -1,9 +1,10 @@
 """What counting and timing costs one pod that is scheduled at the first attempt.
 
-Everything is touched that kube-scheduler touches for a pod without wishes under the default profile: handlers
-of three events, PreEnqueue, the queue, a signature, ten extension points, thirteen plugins that judge it, the
-attempt as a whole, and for every tenth pod the durations of single plugins. The same is done with the classes
-of prometheus_client (`bench/metrics_client.py`).
+Everything is touched that kube-scheduler touches for a pod without constraints under the default profile:
+handlers of three events, PreEnqueue, the queue, a signature, ten extension points, thirteen plugins that
+judge it, the attempt as a whole, and for every tenth pod the durations of single plugins. The same is done
+with the classes of prometheus_client, whose series are kept by their label values so that none is looked up
+twice.
 """
 
 import gc
@@ -11,15 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
-from stowplan.bench.metrics_client import ClientMetrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE
 from stowplan.framework.gates import DEFAULT_GATES
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
+from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
+from stowplan.metrics.scheduling import PRE_ENQUEUE, SAMPLED_SHARE
 from stowplan.queue.instrument import ACTIVE
 from stowplan.queue.queued import QueuedPod
 
@@ -29,11 +33,9 @@ _PROFILE: Final = "default-scheduler"
 _OK: Final = "Success"
 _SKIP: Final = "Skip"
 _SECONDS: Final = 0.000_04
-
 _ADD: Final = UNSCHEDULED_POD_ADD.label
 _DELETE: Final = UNSCHEDULED_POD_DELETE.label
 _ASSIGNED: Final = ASSIGNED_POD_ADD.label
-
 _PRE_ENQUEUE: Final = ("SchedulingGates", "DefaultPreemption", "DynamicResources")
 _SIGNING: Final = (
     "NodeAffinity",
@@ -47,7 +49,6 @@ _SIGNING: Final = (
 )
 _BEFORE: Final = ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit")
 _AFTER: Final = ("PreBind", "Bind", "PostBind")
-
 _JUDGES: Final = {
     "PreFilter": ("NodeResourcesFit",),
     "Filter": ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeResourcesFit"),
@@ -83,7 +84,6 @@ _SINGLE: Final = {
     "Reserve": ("VolumeBinding", "DynamicResources"),
     "Bind": ("DefaultBinder",),
 }
-
 _TIMED: Final = tuple(
     (plugin, point, status)
     for status, by_point in ((_OK, _JUDGES), (_SKIP, _SKIPPING), (_OK, _SINGLE))
@@ -91,6 +91,136 @@ _TIMED: Final = tuple(
     for plugin in plugins
 )
 _SAMPLE: Final = 10
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+
+
+class Series(dict[tuple[str, ...], Kind], Generic[Kind]):
+    """The series of one family; one that is asked for comes into being."""
+
+    def __init__(self, family: Kind) -> None:
+        super().__init__()
+        self.family: Kind = family
+
+    def __missing__(self, labels: tuple[str, ...]) -> Kind:
+        made: Kind = self.family.labels(*labels)
+        self[labels] = made
+        return made
+
+
+class ClientBatches:
+    """Reuse of outcomes."""
+
+    def __init__(self, make: "Maker") -> None:
+        self._attempts = make.counter("batch_attempts_total")
+        self._flushes = make.counter("batch_cache_flushed_total")
+        self._asked = make.histogram("get_node_hint_duration_seconds")
+        self._stored = make.histogram("store_schedule_results_duration_seconds")
+
+    def asked(self, hinted: bool, profile: str, seconds: float) -> None:
+        self._asked["hint" if hinted else "no_hint", profile].observe(seconds)
+
+    def attempted(self, profile: str, result: str) -> None:
+        self._attempts[profile, result].inc()
+
+    def stored(self, profile: str, seconds: float) -> None:
+        self._stored[profile,].observe(seconds)
+
+    def flushed(self, profile: str, reason: str) -> None:
+        self._flushes[profile, reason].inc()
+
+
+class ClientMetrics:
+    """The methods of the scheduler's metrics that a scheduled pod needs."""
+
+    def __init__(self, timer: Callable[[], float], rng: Random) -> None:
+        make = Maker()
+        self.registry = make.registry
+        self.batches = ClientBatches(make)
+        self._timer = timer
+        self._random = rng.random
+        self._events = make.histogram("event_handling_duration_seconds")
+        self._incoming = make.counter("queue_incoming_pods_total")
+        self._points = make.histogram("framework_extension_point_duration_seconds")
+        self._plugins = make.histogram("plugin_execution_duration_seconds")
+        self._evaluated = make.counter("plugin_evaluation_total")
+        self._goroutines = make.gauge("goroutines")
+        self._algorithm = make.histogram("scheduling_algorithm_duration_seconds").family
+        self._attempts = make.counter("schedule_attempts_total")
+        self._attempt_seconds = make.histogram("scheduling_attempt_duration_seconds")
+        self._needed = make.histogram("pod_scheduling_attempts").family
+        self._sli = make.histogram("pod_scheduling_sli_duration_seconds")
+        self._after_flush = make.counter("pod_scheduled_after_flush_total").family
+        self._asked_at = self._plugin_asked_at = 0.0
+
+    def event_handled(self, label: str, seconds: float) -> None:
+        self._events[label,].observe(seconds)
+
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool:
+        self._asked_at = self._timer()
+        return self._random() < SAMPLED_SHARE
+
+    def before_plugin(self, plugin: str) -> None:
+        self._plugin_asked_at = self._timer()
+
+    def after_plugin(self, plugin: str, status: Status) -> None:
+        seconds = self._timer() - self._plugin_asked_at
+        self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def after_pre_enqueue(self, queued: QueuedPod) -> None:
+        seconds = self._timer() - self._asked_at
+        self._points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)
+
+    def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
+        self._incoming[queue, event].inc()
+
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        self._points[point, status, profile].observe(seconds)
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self._plugins[plugin, point, status].observe(seconds)
+
+    def evaluated(self, plugin: str, point: str, profile: str, times: int) -> None:
+        self._evaluated[plugin, point, profile].inc(times)
+
+    def goroutines(self, operation: str, change: int) -> None:
+        self._goroutines[operation,].inc(change)
+
+    def algorithm(self, seconds: float) -> None:
+        self._algorithm.observe(seconds)
+
+    def bound(
+        self, profile: str, seconds: float, attempts: int, waited: float | None, after_flush: bool
+    ) -> None:
+        labels = ("scheduled", profile)
+        self._attempts[labels].inc()
+        self._attempt_seconds[labels].observe(seconds)
+        self._needed.observe(attempts)
+        if waited is not None:
+            self._sli[str(attempts),].observe(waited)
+        if after_flush:
+            self._after_flush.inc()
+
+
+class Maker:
+    """Makes families of the catalogue in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._described = {described.name: described for described in (*COUNTERS, *GAUGES, *HISTOGRAMS)}
+
+    def counter(self, name: str) -> Series[Counter]:
+        found = self._described[name]
+        return Series(Counter(found.full_name, found.text, found.labels, registry=self.registry))
+
+    def gauge(self, name: str) -> Series[Gauge]:
+        found = self._described[name]
+        return Series(Gauge(found.full_name, found.text, found.labels, registry=self.registry))
+
+    def histogram(self, name: str) -> Series[Histogram]:
+        found: MetricDescription = self._described[name]
+        return Series(
+            Histogram(found.full_name, found.text, found.labels, registry=self.registry, buckets=found.bounds)
+        )
 
 
 class Batching(Protocol):
@@ -102,7 +232,7 @@ class Batching(Protocol):
     def flushed(self, profile: str, reason: str) -> None: ...
 
 
-class Touched(Protocol):
+class PodMetrics(Protocol):
     """What is touched: the scheduler's own metrics, or something like them."""
 
     @property
@@ -135,7 +265,7 @@ def measure_metrics(pods: int) -> MetricsFigures:
     queued = QueuedPod(ClusterTable().info(WORKLOADS["basic"].pod(0)), 0.0)
     ours = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
     theirs = ClientMetrics(perf_counter, Random(0))
-    count_ours, count_theirs = tallying(ours), counting(theirs)
+    count_ours, count_theirs = stowplan_counter(ours), client_counter(theirs)
     our_times: list[float] = []
     their_times: list[float] = []
     for _ in range(_ROUNDS):
@@ -148,15 +278,15 @@ def _micros(times: list[float], pods: int) -> float:
     return round(min(times) / pods * 1e6, 2)
 
 
-def _seconds(metrics: Touched, count: Callable[[], None], queued: QueuedPod, pods: int) -> float:
+def _seconds(metrics: PodMetrics, count: Callable[[], None], queued: QueuedPod, pods: int) -> float:
     gc.collect()
     started = perf_counter()
     for number in range(pods):
-        touch(metrics, count, queued, number % _SAMPLE == 0)
+        record_pod(metrics, count, queued, number % _SAMPLE == 0)
     return perf_counter() - started
 
 
-def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sampled: bool) -> None:
+def record_pod(metrics: PodMetrics, count: Callable[[], None], queued: QueuedPod, sampled: bool) -> None:
     """Everything one pod touches; `count` counts the plugins that judge it."""
     metrics.event_handled(_ADD, _SECONDS)
     if metrics.before_pre_enqueue(queued):
@@ -188,7 +318,7 @@ def touch(metrics: Touched, count: Callable[[], None], queued: QueuedPod, sample
             metrics.plugin(plugin, point, status, _SECONDS)
 
 
-def _sign(metrics: Touched) -> None:
+def _sign(metrics: PodMetrics) -> None:
     """The signature, and the attempt to reuse the outcome of the pod before; no sample, but every time."""
     for plugin in _SIGNING:
         metrics.plugin(plugin, "Sign", _OK, _SECONDS)
@@ -197,7 +327,7 @@ def _sign(metrics: Touched) -> None:
     metrics.batches.attempted(_PROFILE, "no_hint")
 
 
-def tallying(metrics: SchedulerMetrics) -> Callable[[], None]:
+def stowplan_counter(metrics: SchedulerMetrics) -> Callable[[], None]:
     """Counts the plugins that judge a pod as a scheduler does: a tally per extension point."""
     pre_filter, filters, pre_score, scores = (
         metrics.evaluations(_PROFILE, [(plugin, point) for plugin in plugins])
@@ -213,7 +343,7 @@ def tallying(metrics: SchedulerMetrics) -> Callable[[], None]:
     return count
 
 
-def counting(metrics: ClientMetrics) -> Callable[[], None]:
+def client_counter(metrics: ClientMetrics) -> Callable[[], None]:
     """Counts the plugins that judge a pod one by one, a point's nodes at once."""
     judges = [
         (plugin, point, _NODES if point in ("Filter", "Score") else 1)

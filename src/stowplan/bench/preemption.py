@@ -1,33 +1,51 @@
-"""How long preemption takes on a full cluster: a pod fits nowhere, somebody has to make room, it moves in.
+"""How long preemption takes: the decision alone, and through the whole scheduler.
 
-Every node is filled with unimportant pods that share its CPU evenly; the pods to place are important and ask
-for more than one of those leaves behind. Pods and nodes are decoded before the clock starts. For each pod the
-clock runs while its template is worked out, all nodes are filtered, PostFilter decides, the victims are taken
-out of the table and the pod is assumed in their place; no API server is asked to delete anybody.
+Every node is filled with pods of low priority that share its CPU evenly; preemptors ask for more than one of
+those leaves behind. First only the decision is measured. Pods and nodes are decoded before the clock starts,
+which then runs while the template of a pod is worked out, all nodes are filtered, PostFilter decides, victims
+are taken out of the table and the pod is assumed in their place; no API server is asked to delete anything.
+
+Then the whole scheduler: each preemptor is tried, finds no node, has victims deleted, is requeued when they
+are gone, tried again and bound. Victims end at once, as if a kubelet had stopped them. Everything is on that
+a scheduler does; the clock runs until the last pod is bound.
 """
 
+import asyncio
 import gc
 import random
 from dataclasses import dataclass
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from stowplan.api.catalogue import NODES, POD_DISRUPTION_BUDGETS, PODS
 from stowplan.api.decode import decode
 from stowplan.api.pod import Pod
+from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.workloads import PodDisruptionBudget
-from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.loop import document, running_scheduler
+from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import NAMESPACE, node, node_name
+from stowplan.client import DELETED
+from stowplan.clock import RealClock
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
+from stowplan.embedded.store import Change, Store
 from stowplan.framework.framework import Framework
 from stowplan.framework.points import Point
 from stowplan.framework.postfilter import run_post_filters
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.scheduler.gc_tuning import calm_collector
 
 NODE_MILLI_CPU = 32_000
+CONCURRENT_PREEMPTORS = 16
+"""How many pods may push in at the same time."""
+
+_IDLE_TIMEOUT = 10.0
+"""Seconds without a binding after which the pods that are left are taken for those that cannot be helped."""
+
 _PRIORITIES = 5
 _STARTED = "2025-01-{day:02}T{hour:02}:{minute:02}:00Z"
 _encode = msgspec.json.Encoder().encode
@@ -45,7 +63,7 @@ class PreemptionRun:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionFigures:
+class DecisionFigures:
     """What was measured. Times of preemptors are in milliseconds."""
 
     ms_per_preemptor: float
@@ -58,7 +76,21 @@ class PreemptionFigures:
     peak_rss_mib: float
 
 
-def measure(run: PreemptionRun) -> PreemptionFigures:
+@dataclass(frozen=True, slots=True)
+class SchedulerFigures:
+    """What was measured."""
+
+    preemptors_per_s: float
+    cpu_ms_per_preemptor: float
+    seconds: float
+    bound: int
+    unhelped: int
+    victims: int
+    attempts: int
+    peak_rss_mib: float
+
+
+def measure_decisions(run: PreemptionRun) -> DecisionFigures:
     """Fill a cluster and let important pods push in, one after the other."""
     rng = random.Random(run.seed)
     table = ClusterTable()
@@ -78,13 +110,13 @@ def measure(run: PreemptionRun) -> PreemptionFigures:
     gc.collect()
     gc.freeze()
     try:
-        times, victims, unhelped = _push_in(framework, preemptors)
+        times, victims, unhelped = _preempt(framework, preemptors)
     finally:
         gc.unfreeze()
-    return _figures(times, victims, unhelped, build_s)
+    return _decision_figures(times, victims, unhelped, build_s)
 
 
-def _push_in(framework: Framework, preemptors: list[Pod]) -> tuple[list[int], int, int]:
+def _preempt(framework: Framework, preemptors: list[Pod]) -> tuple[list[int], int, int]:
     """Nanoseconds of each pod, the number of victims, and how many pods no victims could help."""
     table = framework.table
     plugins = framework.at(Point.POST_FILTER)
@@ -105,9 +137,9 @@ def _push_in(framework: Framework, preemptors: list[Pod]) -> tuple[list[int], in
     return times, victims, unhelped
 
 
-def _figures(times: list[int], victims: int, unhelped: int, build_s: float) -> PreemptionFigures:
+def _decision_figures(times: list[int], victims: int, unhelped: int, build_s: float) -> DecisionFigures:
     millis = np.array(times, dtype=np.float64) / 1e6
-    return PreemptionFigures(
+    return DecisionFigures(
         ms_per_preemptor=round(float(np.median(millis)), 3),
         ms_per_preemptor_mean=round(float(millis.mean()), 3),
         ms_per_preemptor_p99=round(float(np.percentile(millis, 99)), 3),
@@ -117,6 +149,107 @@ def _figures(times: list[int], victims: int, unhelped: int, build_s: float) -> P
         build_s=round(build_s, 6),
         peak_rss_mib=round(peak_rss() / MIB, 1),
     )
+
+
+def measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
+    """Fill a store, and let important pods push in through a scheduler."""
+    return asyncio.run(_measure_scheduler(run))
+
+
+async def _measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
+    rng = random.Random(run.seed)
+    store = Store(RealClock(), random.Random(run.seed))
+    for number in range(run.budgets):
+        budget = document(budget_of(number, run))
+        store.create(POD_DISRUPTION_BUDGETS, budget)
+        status = {"status": {"disruptionsAllowed": 1}}
+        store.patch(
+            POD_DISRUPTION_BUDGETS,
+            budget["metadata"]["namespace"],
+            budget["metadata"]["name"],
+            status,
+            subresource="status",
+        )
+    for number in range(run.nodes):
+        store.create(NODES, document(node(number)))
+        for slot in range(run.existing_per_node):
+            body = document(existing_pod(rng, number, slot, run))
+            body["spec"]["terminationGracePeriodSeconds"] = 30
+            _create_running(store, body)
+    bodies = [document(preemptor(number, run)) for number in range(run.preemptors)]
+    async with running_scheduler(store, run.seed) as scheduler:
+        with calm_collector():
+            preemptors = _Preemptors(store, bodies)
+            started, cpu = perf_counter(), process_time()
+            await preemptors.run()
+            await scheduler.context.recorder.drain()
+            seconds, cpu = perf_counter() - started, process_time() - cpu
+        return SchedulerFigures(
+            preemptors_per_s=round(preemptors.bound / seconds, 1),
+            cpu_ms_per_preemptor=round(cpu / max(preemptors.bound, 1) * 1e3, 3),
+            seconds=round(seconds, 3),
+            bound=preemptors.bound,
+            unhelped=run.preemptors - preemptors.bound,
+            victims=preemptors.victims,
+            attempts=scheduler.context.queue.cycle,
+            peak_rss_mib=round(peak_rss() / MIB, 1),
+        )
+
+
+def _create_running(store: Store, body: Json) -> None:
+    """Create a pod that runs, with the time it started at."""
+    status = body.pop("status")
+    created = store.create(PODS, body)
+    metadata = created["metadata"]
+    store.patch(PODS, metadata["namespace"], metadata["name"], {"status": status}, subresource="status")
+
+
+class _Preemptors:
+    """Creates important pods, plays kubelet to the victims, and counts."""
+
+    def __init__(self, store: Store, bodies: list[Json]) -> None:
+        self._store = store
+        self._bodies = bodies
+        self._loop = asyncio.get_running_loop()
+        self._progress = asyncio.Event()
+        self._created = 0
+        self.bound = 0
+        self.victims = 0
+
+    async def run(self) -> None:
+        watcher = self._store.watch(PODS, self._on_change)
+        try:
+            while self.bound < len(self._bodies):
+                self._create()
+                self._progress.clear()
+                try:
+                    async with asyncio.timeout(_IDLE_TIMEOUT):
+                        await self._progress.wait()
+                except TimeoutError:
+                    return
+        finally:
+            watcher.close()
+
+    def _create(self) -> None:
+        upto = min(self.bound + CONCURRENT_PREEMPTORS, len(self._bodies))
+        for body in self._bodies[self._created : upto]:
+            self._store.create(PODS, body)
+        self._created = max(self._created, upto)
+
+    def _on_change(self, change: Change) -> None:
+        before, now = change.previous, change.object
+        if before is None or change.type == DELETED:
+            return
+        metadata = now["metadata"]
+        if "deletionTimestamp" in metadata and "deletionTimestamp" not in before["metadata"]:
+            self.victims += 1
+            self._loop.call_soon(self._end_victim, metadata["namespace"], metadata["name"])
+        elif now["spec"].get("nodeName") and not before["spec"].get("nodeName"):
+            self.bound += 1
+            self._progress.set()
+
+    def _end_victim(self, namespace: str, name: str) -> None:
+        self._store.delete(PODS, namespace, name, DeleteOptions(0))
 
 
 def existing_pod(rng: random.Random, number: int, slot: int, run: PreemptionRun) -> Pod:

@@ -13,14 +13,14 @@ from time import perf_counter
 
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.requests import DeleteOptions, Json
-from stowplan.bench.loop import document, scheduling
-from stowplan.bench.memory import MIB, rss
+from stowplan.bench.loop import document, running_scheduler
+from stowplan.bench.processes import MIB, rss
 from stowplan.bench.workloads import WORKLOADS, node
 from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store
 
 BURST = 100
-FITS_NOWHERE = 10
+UNSCHEDULABLE_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SoakFigures:
 
 
 def measure(run: SoakRun, show: Callable[[int, float], None]) -> SoakFigures:
-    """Let pods pass through; `show` is told of every reading: pods so far, and MiB."""
+    """Let pods come and go; `show` gets every reading: pods so far, and MiB."""
     return asyncio.run(_measure(run, show))
 
 
@@ -56,15 +56,15 @@ async def _measure(run: SoakRun, show: Callable[[int, float], None]) -> SoakFigu
     for number in range(run.nodes):
         store.create(NODES, document(node(number)))
     figures = SoakFigures()
-    async with scheduling(store, run.seed) as scheduler:
-        passing = _Passing(store, run)
+    async with running_scheduler(store, run.seed) as scheduler:
+        churn = _PodChurn(store, run)
         started = perf_counter()
         every = max(run.pods // run.samples, 1)
-        while passing.created < run.pods:
-            await passing.go_on(min(passing.created + every, run.pods))
+        while churn.created < run.pods:
+            await churn.run_until(min(churn.created + every, run.pods))
             figures.rss_mib.append(round(rss() / MIB, 1))
-            show(passing.created, figures.rss_mib[-1])
-        figures.pods_per_s = round(passing.created / (perf_counter() - started), 1)
+            show(churn.created, figures.rss_mib[-1])
+        figures.pods_per_s = round(churn.created / (perf_counter() - started), 1)
         figures.growth_mib = round(figures.rss_mib[-1] - figures.rss_mib[len(figures.rss_mib) // 2], 1)
         context = scheduler.context
         figures.remembered = {
@@ -78,7 +78,7 @@ async def _measure(run: SoakRun, show: Callable[[int, float], None]) -> SoakFigu
     return figures
 
 
-class _Passing:
+class _PodChurn:
     """Creates pods and deletes the oldest."""
 
     def __init__(self, store: Store, run: SoakRun) -> None:
@@ -90,9 +90,9 @@ class _Passing:
         self._waiting = 0
         self._namespace = ""
         self.created = 0
-        store.watch(PODS, self._seen)
+        store.watch(PODS, self._on_change)
 
-    async def go_on(self, until: int) -> None:
+    async def run_until(self, until: int) -> None:
         while self.created < until:
             for _ in range(min(BURST, until - self.created)):
                 self._create()
@@ -108,7 +108,7 @@ class _Passing:
         metadata = body["metadata"]
         metadata["name"] = f"pod-{self.created}"
         self._namespace = metadata["namespace"]
-        if self.created % FITS_NOWHERE == 0:
+        if self.created % UNSCHEDULABLE_EVERY == 0:
             body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
         else:
             self._waiting += 1
@@ -116,7 +116,7 @@ class _Passing:
         self._alive.append(metadata["name"])
         self.created += 1
 
-    def _seen(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         before = change.previous
         is_bound = bool(change.object["spec"].get("nodeName"))
         if before is not None and is_bound and not before["spec"].get("nodeName"):

@@ -29,7 +29,7 @@ from stowplan.embedded.store import Store
 
 UNFINISHED: Final = Selection.parse("", "status.phase!=Succeeded,status.phase!=Failed")
 BURST: Final = 100
-"""Writes between two turns of whoever watches."""
+"""Writes between two turns of the watchers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.bench.memory import MIB, peak_rss
+from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import WORKLOADS, node
 from stowplan.cluster.table import ClusterTable, load
 

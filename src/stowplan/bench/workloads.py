@@ -1,4 +1,4 @@
-"""The shapes that are measured: nodes, the pods already on them, and the pods to place.
+"""The workloads that are measured: nodes, the pods already on them, the pods to place, and their storage.
 
 Objects are made as JSON and decoded one by one, so that nothing is shared between two pods which would not be
 shared between two pods of a watch.
@@ -12,14 +12,28 @@ from typing import Any
 import msgspec
 
 from stowplan.api.decode import decode
-from stowplan.api.meta import Object
+from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node
-from stowplan.api.pod import Pod
-from stowplan.bench.boundclaims import bound_claim, csi_node
-from stowplan.bench.waitingclaims import free_volume, waiting_claim, waiting_class
+from stowplan.api.pod import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    ResourceRequirements,
+)
+from stowplan.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus,
+    PersistentVolumeSpec,
+    PersistentVolumeStatus,
+    StorageClass,
+    VolumeNodeAffinity,
+)
 
 Document = dict[str, Any]
-
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
 ZONES = ("zone1", "zone2", "zone3")
@@ -27,12 +41,19 @@ NAMESPACE = "bench"
 GROUP_SIZE = 100
 """Pods of one anti-affinity group, each of which keeps away from the others."""
 
+CSI_DRIVER = "disk.csi.example.com"
+CSI_LIMIT = 39
+"""Volumes that a node can have attached."""
+
+ZONAL_CLASS = "zonal"
+_SIZE = "10Gi"
+_MODES = ("ReadWriteOnce",)
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tells one kind of pod from another: its labels and its wishes.
+    """What distinguishes one kind of pod from another: its labels and constraints.
 
     With `own_claim` every pod has a volume, through a claim that has the pod's name.
     """
@@ -89,7 +110,7 @@ def own_volume(number: int, own: str) -> Shape:
     return Shape({"app": f"x{own}"}, own_claim=True)
 
 
-Around = Callable[["Workload", int, int, int], Iterator[Object]]
+Objects = Callable[["Workload", int, int, int], Iterator[Object]]
 """Objects around the pods of a workload, given how many nodes, pods on each and pods to place there are."""
 
 
@@ -118,7 +139,7 @@ class Workload:
 
     kinds: tuple[Kind, ...]
     every_pod_its_own: bool = False
-    around: Around | None = None
+    around: Objects | None = None
 
     def objects(self, nodes: int, existing_per_node: int, pods: int) -> list[Object]:
         """What there is beside nodes and pods."""
@@ -148,7 +169,6 @@ class Workload:
 
 
 _FIVE: tuple[Kind, ...] = (basic, spread, anti_affinity, preferred_affinity, node_affinity)
-
 WORKLOADS: dict[str, Workload] = {
     "basic": Workload((basic,)),
     "spread": Workload((spread,)),
@@ -205,3 +225,95 @@ def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
         "status": {"phase": "Running" if on else "Pending"},
     }
     return decode(_encode(document), Pod)
+
+
+def csi_node(name: str) -> CSINode:
+    """What the driver says of a node."""
+    driver = {"name": CSI_DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": CSI_LIMIT}}
+    document = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "uid": f"uid-csi-{name}"},
+        "spec": {"drivers": [driver]},
+    }
+    return decode(_encode(document), CSINode)
+
+
+def bound_claim(namespace: str, name: str) -> Iterator[Object]:
+    """A claim and the volume it is bound to."""
+    volume_name = f"pv-{name}"
+    common: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}
+    reference = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": f"uid-{name}"}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume_name, "uid": f"uid-{volume_name}"},
+        "spec": {
+            **common,
+            "capacity": {"storage": "1Gi"},
+            "csi": {"driver": CSI_DRIVER, "volumeHandle": volume_name},
+            "claimRef": reference,
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": f"uid-{name}",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {
+            **common,
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": volume_name,
+        },
+        "status": {"phase": "Bound"},
+    }
+    yield decode(_encode(volume), PersistentVolume)
+    yield decode(_encode(claim), PersistentVolumeClaim)
+
+
+def waiting_class() -> StorageClass:
+    """The class of volumes that are there already and bound once a pod's node is known."""
+    return StorageClass(
+        metadata=_metadata(ZONAL_CLASS),
+        provisioner="kubernetes.io/no-provisioner",
+        volume_binding_mode="WaitForFirstConsumer",
+    )
+
+
+def waiting_claim(namespace: str, name: str) -> PersistentVolumeClaim:
+    claim = PersistentVolumeClaim(
+        metadata=_metadata(name, namespace),
+        spec=PersistentVolumeClaimSpec(
+            access_modes=_MODES,
+            storage_class_name=ZONAL_CLASS,
+            resources=ResourceRequirements(requests={"storage": _SIZE}),
+        ),
+        status=PersistentVolumeClaimStatus(phase="Pending"),
+    )
+    return decode(_encode(claim), PersistentVolumeClaim)
+
+
+def free_volume(name: str, key: str, value: str) -> PersistentVolume:
+    """A volume for nodes with a label."""
+    here = NodeSelectorRequirement(key=key, operator="In", values=(value,))
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(here,)),))
+    volume = PersistentVolume(
+        metadata=_metadata(name),
+        spec=PersistentVolumeSpec(
+            capacity={"storage": _SIZE},
+            access_modes=_MODES,
+            storage_class_name=ZONAL_CLASS,
+            node_affinity=VolumeNodeAffinity(required=required),
+        ),
+        status=PersistentVolumeStatus(phase="Available"),
+    )
+    return decode(_encode(volume), PersistentVolume)
+
+
+def _metadata(name: str, namespace: str = "") -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", resource_version="1")

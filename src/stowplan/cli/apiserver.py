@@ -10,10 +10,10 @@ import click
 
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
-from stowplan.embedded.durable import DataDirError, keep_in
+from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
+from stowplan.embedded.durable import DataDirError, open_data_dir
 from stowplan.embedded.store import Store
 
 
@@ -53,7 +53,7 @@ def apiserver(
     clock = RealClock()
     store = Store(clock, random.Random(), admission=ClusterAdmission())
     try:
-        keeper = None if data_dir is None else keep_in(store, data_dir)
+        keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
             asyncio.run(_serve(store, clock, listening, kubeconfig_out))
         finally:
@@ -64,14 +64,14 @@ def apiserver(
 
 
 async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path | None) -> None:
-    furnish(store)
+    create_bootstrap_objects(store)
     server = ApiServer(store, listening, clock=clock)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with server:
-        path = kubeconfig_place(out)
+        path = kubeconfig_path(out)
         write_kubeconfig(path, server.kubeconfig())
         click.echo(f"listening on {server.url}")
         click.echo(f"export KUBECONFIG={path}")

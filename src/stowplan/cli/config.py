@@ -10,11 +10,11 @@ import click
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
-from stowplan.config.gates import parse_feature_gates
+from stowplan.config.featuregates import parse_feature_gates
+from stowplan.config.legacy import load_any_file
+from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
+from stowplan.config.load import read_file
 from stowplan.config.migrate import Migrated, migrate, migrate_provider
-from stowplan.config.old import read_any_file
-from stowplan.config.policy.choice import LATEST
-from stowplan.config.policy.configs import read_bytes
 from stowplan.config.types import ATTRIBUTES, Extender
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.framework import Framework
@@ -23,7 +23,7 @@ from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.framework.points import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.legacy.names import RELEASES
+from stowplan.plugins.legacy.oldname import RELEASES
 from stowplan.plugins.registry import in_tree_registry
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
@@ -80,7 +80,7 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
         loaded, built = _built(file, feature_gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
-    _tell(loaded.heritage.notes)
+    _echo_notes(loaded.legacy.notes)
 
 
 @config_group.command("show")
@@ -111,7 +111,7 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
 @click.option(
     "--release",
     type=click.Choice(RELEASES),
-    default=LATEST,
+    default=LATEST_POLICY_RELEASE,
     show_default=True,
     help="The release whose meaning of predicates and priorities counts in a Policy.",
 )
@@ -127,19 +127,19 @@ def migrate_command(
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")
     with one_line_errors():
-        made = _migrated(file, provider, release, parse_feature_gates(feature_gates))
-    click.echo(made.text, nl=False)
-    _tell(made.notes)
+        migrated = _migrated(file, provider, release, parse_feature_gates(feature_gates))
+    click.echo(migrated.text, nl=False)
+    _echo_notes(migrated.notes)
 
 
 def _migrated(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> Migrated:
     if provider is not None:
         return migrate_provider(provider, gates)
     assert file is not None
-    return migrate(read_bytes(file), gates, release=release)
+    return migrate(read_file(file), gates, release=release)
 
 
-def _tell(notes: Iterable[str]) -> None:
+def _echo_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"note: {note}", err=True)
 
@@ -157,10 +157,10 @@ def one_line_errors() -> Iterator[None]:
 def _built(
     file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]
 ) -> tuple[LoadedConfig, BuiltConfig]:
-    """The configuration of a file, with every plugin in use made once to see that it can be."""
+    """The configuration of a file, with every plugin in use constructed once, as a scheduler would."""
     gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
-    loaded = read_any_file(file, gates)
+    loaded = load_any_file(file, gates)
     built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
     for profile in built.profiles:
         Framework(profile, ClusterTable(), registry, gates)

@@ -1,20 +1,20 @@
 """`stowplan demo`: recorded decisions replayed and compared, then one of them explained."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from stowplan.cli.recorded import Moment, decide_again, moments
-from stowplan.explain.decisions import explain
-from stowplan.explain.tables import indented, table
+from stowplan.explain import explain, indented, table
+from stowplan.framework.decision import Decision, decide
 from stowplan.framework.errors import PluginError
+from stowplan.framework.evaluation import Evaluation
 from stowplan.verify.decisions import replay_line
 from stowplan.verify.recording import RecordingError, find_recordings, read_lines
+from stowplan.verify.replay import Attempt, Replay, Scenario, decode_scenario
 from stowplan.verify.report import Report, Tally, render_text
-from stowplan.verify.scenario import decode_scenario
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "decisions"
 """The recordings that come with stowplan."""
@@ -26,6 +26,30 @@ message. stowplan now decides the same pods on the same clusters, and all of thi
 """
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedAttempt:
+    """One attempt of one recorded scenario."""
+
+    family: str
+    scenario: Scenario
+    position: int
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.scenario.expected[self.position]
+
+    @property
+    def worth(self) -> int:
+        """How much there is to see: reasons against nodes, plugins that tell nodes apart, a clear winner."""
+        attempt = self.attempt
+        if attempt.error is not None or attempt.total is None:
+            return 0
+        rejectors = {verdict.plugin for verdict in attempt.rejected.values()}
+        scorers = [scores for scores in (attempt.scores or {}).values() if len(set(scores.values())) > 1]
+        clear_winner = len(attempt.best) == 1 and len(attempt.feasible) > 3
+        return 2 * len(rejectors) + len(scorers) + 3 * clear_winner
+
+
 @dataclass(slots=True)
 class _Seen:
     """What a run over recordings has seen."""
@@ -33,7 +57,7 @@ class _Seen:
     report: Report = field(default_factory=Report)
     scenarios: Counter[str] = field(default_factory=Counter)
     decisions: Counter[str] = field(default_factory=Counter)
-    shown: Moment | None = None
+    shown: RecordedAttempt | None = None
 
 
 @click.command("demo")
@@ -79,12 +103,12 @@ def _replayed(paths: Sequence[Path], pod: str | None, scenario: str | None) -> _
             seen.decisions[line.family] += len(recorded.expected)
             if scenario and recorded.name != scenario:
                 continue
-            for moment in moments(line.family, recorded):
+            for attempt in recorded_attempts(line.family, recorded):
                 if pod is None:
-                    if seen.shown is None or moment.worth > seen.shown.worth:
-                        seen.shown = moment
-                elif seen.shown is None and moment.attempt.pod == pod:
-                    seen.shown = moment
+                    if seen.shown is None or attempt.worth > seen.shown.worth:
+                        seen.shown = attempt
+                elif seen.shown is None and attempt.attempt.pod == pod:
+                    seen.shown = attempt
     return seen
 
 
@@ -101,7 +125,7 @@ def _tallies(seen: _Seen) -> list[str]:
         )
         rows.append((family, *(f"{count:,}" if count else "-" for count in counts)))
     headings = ("recording", "scenarios", "decisions", "facts equal", "different", "not built yet")
-    return table(headings, rows, figures=range(1, len(headings)))
+    return table(headings, rows, numeric=range(1, len(headings)))
 
 
 def _facts(report: Report, family: str) -> Tally:
@@ -121,14 +145,14 @@ def _summary(report: Report) -> str:
     return f"All {total.compared:,} facts compared came out as recorded.{apart}"
 
 
-def _explained(moment: Moment) -> list[str]:
-    heading = f"One of these decisions ({moment.family}, scenario {moment.scenario.name}):"
+def _explained(recorded: RecordedAttempt) -> list[str]:
+    heading = f"One of these decisions ({recorded.family}, scenario {recorded.scenario.name}):"
     try:
-        decision = decide_again(moment)
+        decision = decide_again(recorded)
     except PluginError as error:
-        return [heading, "", f"Pod {moment.attempt.pod}: the attempt failed: {error.message}"]
+        return [heading, "", f"Pod {recorded.attempt.pod}: the attempt failed: {error.message}"]
     lines = [heading, "", *indented(explain(decision).splitlines())]
-    if decision.node is not None and decision.node == moment.attempt.assigned:
+    if decision.node is not None and decision.node == recorded.attempt.assigned:
         lines += ["", "kube-scheduler chose the same node."]
     return lines
 
@@ -136,3 +160,29 @@ def _explained(moment: Moment) -> list[str]:
 def _echo(lines: Sequence[str]) -> None:
     for line in lines:
         click.echo(line)
+
+
+def recorded_attempts(family: str, scenario: Scenario) -> Iterable[RecordedAttempt]:
+    """All attempts of a scenario that the engine can decide: extenders and device claims are left out."""
+    if scenario.prebind or scenario.has_extenders:
+        return
+    for position in range(len(scenario.expected)):
+        yield RecordedAttempt(family, scenario, position)
+
+
+def decide_again(recorded: RecordedAttempt, top: int = 5) -> Decision:
+    """Replay the scenario up to this attempt and decide it. Raises PluginError.
+
+    Among equals a recording takes the first by name, and so does this.
+    """
+    under_way = Replay(recorded.scenario)
+    for position, outcome in enumerate(recorded.scenario.expected[: recorded.position]):
+        under_way.settle(outcome, position)
+    evaluation = under_way.evaluate(recorded.attempt.pod)
+    return decide(evaluation, lambda ties: _first_by_name(evaluation), top)
+
+
+def _first_by_name(evaluation: Evaluation) -> int:
+    name_of = evaluation.cycle.table.name_of
+    names = [name_of(row) for row in evaluation.best_rows().tolist()]
+    return names.index(min(names))

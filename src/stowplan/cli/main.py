@@ -12,10 +12,11 @@ _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
     "chaos": "stowplan.cli.chaos:chaos",
+    "fuzz": "stowplan.cli.fuzz:fuzz",
     "config": "stowplan.cli.config:config_group",
-    "controllers": "stowplan.cli.controllers:controllers",
+    "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
-    "kubelets": "stowplan.cli.kubelets:kubelets",
+    "kubelets": "stowplan.cli.components:kubelets",
     "run": "stowplan.cli.run:run",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
@@ -52,7 +53,7 @@ class Commands(MutableMapping[str, click.Command]):
 
 
 class OneLineErrors(click.Group):
-    """A group that tells mistakes of its users in one line: `Error: …`, exit code 1, never a traceback."""
+    """A group that reports user errors in one line: `Error: …`, exit code 1, never a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -63,12 +64,12 @@ class OneLineErrors(click.Group):
             place = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{place}{error.strerror or error}") from None
         except ValueError as error:
-            if not isinstance(error, _mistakes()):
+            if not isinstance(error, _user_errors()):
                 raise
             raise click.ClickException(" ".join(str(error).split())) from None
 
 
-def _mistakes() -> tuple[type[ValueError], ...]:
+def _user_errors() -> tuple[type[ValueError], ...]:
     """The errors that are about something the user wrote."""
     from stowplan.api.decode import DecodeError
     from stowplan.config import ConfigError

@@ -13,18 +13,18 @@ import click
 from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
 from stowplan.cli.values import AtLeast
 from stowplan.config import default_config
-from stowplan.config.gates import parse_feature_gates
-from stowplan.config.old import read_any_file
+from stowplan.config.featuregates import parse_feature_gates
+from stowplan.config.legacy import load_any_file
 from stowplan.embedded.apiserver import Listening
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig_place, write_kubeconfig
+from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
 from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.scheduler import Settings
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.demo import narrate
-from stowplan.up.loading import LoadError, load_files
+from stowplan.up.manifests import LoadError, read_manifests
 from stowplan.up.progress import Progress
 
 _OFTEN = 0.2
@@ -82,7 +82,7 @@ def up(
         raise click.UsageError("--until-done needs --demo")
     with one_line_errors():
         gates = parse_feature_gates(feature_gates)
-        loaded = default_config(gates) if config is None else read_any_file(str(config), gates)
+        loaded = default_config(gates) if config is None else load_any_file(str(config), gates)
         settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
     furnished = bool(files) or (data_dir is not None and is_data_dir(data_dir))
     try:
@@ -91,7 +91,7 @@ def up(
             settings=settings,
             kubelets=replace(KubeletSettings(), adopt=furnished),
             listening=Listening(bind, port),
-            loaded=load_files(files),
+            loaded=read_manifests(files),
             seed=seed,
             data_dir=data_dir,
         )
@@ -117,15 +117,17 @@ async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_don
         loop.add_signal_handler(number, ended.set)
     async with cluster.running():
         cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
-        path = kubeconfig_place(out)
+        path = kubeconfig_path(out)
         write_kubeconfig(path, cluster.server.kubeconfig())
         _greet(cluster, path)
         with calm_collector():
-            telling = asyncio.create_task(_tell(cluster, demo=demo, ended=ended if until_done else None))
+            output = asyncio.create_task(
+                _print_output(cluster, demo=demo, ended=ended if until_done else None)
+            )
             await ended.wait()
-            telling.cancel()
+            output.cancel()
             with suppress(asyncio.CancelledError):
-                await telling
+                await output
         click.echo("stopping")
     if out is None:
         path.unlink(missing_ok=True)
@@ -142,7 +144,7 @@ def _greet(cluster: LocalCluster, path: Path) -> None:
     click.echo("")
 
 
-async def _tell(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | None) -> None:
+async def _print_output(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | None) -> None:
     if demo:
         async for line in narrate(cluster):
             click.echo(line)
@@ -155,12 +157,12 @@ async def _tell(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | Non
 
 async def _show_progress(cluster: LocalCluster) -> None:
     """One line that changes in place, or a new line now and then where that is not possible."""
-    progress = Progress(cluster.store, cluster.clock.now())
+    progress = Progress(cluster.store, cluster.clock.monotonic())
     live = sys.stdout.isatty()
     shown = ""
     try:
         while True:
-            line = progress.counts(cluster.clock.now()).line()
+            line = progress.counts(cluster.clock.monotonic()).line()
             if live:
                 click.echo(f"\r\x1b[K{line}", nl=False)
             elif line != shown:

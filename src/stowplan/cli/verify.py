@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from stowplan.verify.files import replay
+from stowplan.verify.dispatch import replay
 from stowplan.verify.recording import RecordingError, find_recordings
 from stowplan.verify.report import Report, Tally, render_text
 

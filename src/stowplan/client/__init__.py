@@ -1,7 +1,7 @@
 """How the scheduler talks to an API server, whichever it is.
 
 `Client` is the interface: the store in this process and a real API server over HTTP look the same through
-it. `Reflector` keeps a listed and watched picture of one resource through cut watches, forgotten versions
+it. `Reflector` keeps the objects of one resource, listed and watched, through cut watches, forgotten versions
 and errors.
 """
 
@@ -11,15 +11,15 @@ from stowplan.client.interface import (
     DELETED,
     MODIFIED,
     Client,
+    GeneratorWatch,
     Listing,
     Reader,
     Unreadable,
     WatchEvent,
     Writer,
 )
-from stowplan.client.picture import Handler, Picture
-from stowplan.client.reflector import Reflector
-from stowplan.client.retries import Retries
+from stowplan.client.objectstore import Handler, ObjectStore
+from stowplan.client.reflector import Reflector, Retries
 
 __all__ = [
     "ADDED",
@@ -27,9 +27,10 @@ __all__ = [
     "DELETED",
     "MODIFIED",
     "Client",
+    "GeneratorWatch",
     "Handler",
     "Listing",
-    "Picture",
+    "ObjectStore",
     "Reader",
     "Reflector",
     "Retries",

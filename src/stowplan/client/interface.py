@@ -1,6 +1,7 @@
 """The interface of an API server as the scheduler needs it. Every failure is an `ApiError`."""
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -8,14 +9,7 @@ import msgspec
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object, Struct
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 
 T = TypeVar("T", bound=Object)
@@ -65,24 +59,51 @@ class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
 
 class Watch(Protocol[T_co]):
-    """A running watch: it ends when the server ends it, and has to be closed when it is left early.
-
-    It may also have `ready(limit)`, which gives back up to so many further events that need no waiting.
-    """
+    """A running watch: it ends when the server ends it, and has to be closed when it is left early."""
 
     def __aiter__(self) -> AsyncIterator[WatchEvent[T_co]]: ...
 
     def __anext__(self) -> Awaitable[WatchEvent[T_co]]: ...
 
+    def ready(self, limit: int) -> Sequence[WatchEvent[T_co]]:
+        """Up to so many further events that need no waiting."""
+        ...
+
     def aclose(self) -> Awaitable[object]: ...
 
 
-class Reader(Protocol):
-    """Reading objects of any resource as typed objects.
+class GeneratorWatch(Generic[T]):
+    """A watch made of an async generator: nothing is ready before it is waited for."""
 
-    It may also have `streams`, which is true if a first picture is better taken from a watch with
-    `initial_events` than from a list.
-    """
+    def __init__(self, events: AsyncGenerator[WatchEvent[T], None]) -> None:
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent[T]]:
+        return self._events
+
+    def __anext__(self) -> Awaitable[WatchEvent[T]]:
+        return anext(self._events)
+
+    def ready(self, limit: int) -> Sequence[WatchEvent[T]]:
+        return ()
+
+    async def aclose(self) -> None:
+        await self._events.aclose()
+
+
+class Reader(Protocol):
+    """Reading objects of any resource as typed objects."""
+
+    streams: bool = False
+    """Whether what exists is better taken from a watch with `initial_events` than from a list."""
+
+    async def is_reachable(self) -> bool:
+        """Whether the server can be reached, after a look if that is in doubt."""
+        return True
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before asking again; less long if the server was gone and is back."""
+        await asyncio.sleep(seconds)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
         """One object with all its fields, also those no type declares: what an update starts from."""

@@ -1,8 +1,9 @@
-"""Keeping a picture of one resource: list, watch, resume, list anew when the server has forgotten."""
+"""Keeping the objects of one resource: list, watch, resume, list anew when the server has forgotten."""
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -12,9 +13,7 @@ from stowplan.api.meta import Object
 from stowplan.api.requests import EVERY_OBJECT, Selection
 from stowplan.api.status import ApiError
 from stowplan.client.interface import ANY_VERSION, BOOKMARK, DELETED, Reader, Unreadable, WatchEvent
-from stowplan.client.picture import Handler, Picture
-from stowplan.client.retries import Retries
-from stowplan.client.standing import Standing
+from stowplan.client.objectstore import Handler, ObjectStore
 from stowplan.clock import Clock
 
 T = TypeVar("T", bound=Object)
@@ -26,7 +25,7 @@ SHORT_WATCH: Final = 1.0
 """A watch that ends within so many seconds with nothing seen is taken for a failure."""
 
 _BROKEN_STREAMS: Final = 2
-"""After so many streams in a row that broke before the first picture was complete it is listed once."""
+"""After so many streams in a row that broke before they had shown everything it is listed once."""
 
 
 class Reflector(Generic[T]):
@@ -34,7 +33,7 @@ class Reflector(Generic[T]):
 
     It survives whatever the server does: a watch that ends is resumed from the last version seen; if that
     is forgotten (410) everything is listed anew and compared; errors are met with growing pauses. With
-    `stream` the first picture comes through the watch itself; a server that refuses that is listed from.
+    `stream` what exists is taken from the watch itself; a server that refuses that is listed from.
 
     `without` says what suffers while the server forbids or lacks the resource: that is told once, and the
     reflector goes on trying. Empty means that nothing goes without it, and every failure is told.
@@ -65,8 +64,8 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._selection = selection
         self._stream = stream
-        self._standing = Standing(resource.qualified, without, report, inform)
-        self._picture: Picture[T] = Picture(handler, self._report_unreadable)
+        self._availability = WatchAvailability(resource.qualified, without, reader.pause, report, inform)
+        self._store: ObjectStore[T] = ObjectStore(handler, self._report_unreadable)
         self._version = ""
         self._is_current = False
         self._has_moved = False
@@ -76,6 +75,7 @@ class Reflector(Generic[T]):
         self._broken_streams = 0
         self._since_breath = 0
         self._synced = asyncio.Event()
+        self._is_gone_reported = False
         self.failures = 0
 
     @property
@@ -85,57 +85,58 @@ class Reflector(Generic[T]):
 
     @property
     def objects(self) -> Mapping[str, T]:
-        """The present picture, by `namespace/name`."""
-        return self._picture.objects
+        """The objects as last seen, by `namespace/name`."""
+        return self._store.objects
 
     @property
     def skipped(self) -> int:
         """How many times an object had to be skipped because it could not be read."""
-        return self._picture.skipped
+        return self._store.skipped
 
     @property
     def resource_version(self) -> str:
-        """The version up to which the picture is known to be complete."""
+        """The version up to which everything has been seen."""
         return self._version
 
     @property
     def has_synced(self) -> bool:
-        """Whether a first complete picture has been there."""
+        """Whether everything that existed at some moment has been seen."""
         return self._synced.is_set()
 
     @property
     def refusal(self) -> str:
         """Why the server does not give the resource at all, "" if it does."""
-        return self._standing.refusal
+        return self._availability.refusal
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
     def ask_again(self) -> None:
         """If the resource was refused, ask now. `wait_settled` waits for the answer."""
-        self._standing.ask_again()
+        self._availability.ask_again()
 
     async def wait_settled(self) -> None:
-        """Wait for a first complete picture, or for word that there is none to be had."""
-        await self._standing.settled()
+        """Wait until it has synced, or the server has refused the resource."""
+        await self._availability.settled()
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            began, seen = self._clock.now(), self._version
+            began, seen = self._clock.monotonic(), self._version
             try:
                 await self._follow()
             except ApiError as error:
                 await self._recover(error)
             else:
-                self._standing.granted()
-                if self._clock.now() - began >= SHORT_WATCH:
+                self._availability.granted()
+                self._is_gone_reported = False
+                if self._clock.monotonic() - began >= SHORT_WATCH:
                     self._retries.reset()
                 elif self._version == seen:
                     await self._pause()
 
     async def _follow(self) -> None:
-        """One watch, from its beginning to its end; before it a list, if there is no picture to resume."""
+        """One watch, from its beginning to its end; before it a list, if there is nothing to resume."""
         listed, self._is_listed_next = self._is_listed_next or not self._stream, False
         self._is_streaming = not (self._is_current or listed)
         if not self._is_current and listed:
@@ -149,15 +150,13 @@ class Reflector(Generic[T]):
             since=self._version,
             initial_events=initial is not None,
         )
-        ready = getattr(watch, "ready", None)
         async with aclosing(watch) as events:
             async for event in events:
                 if initial is None:
                     self._see((event,))
-                    if ready is not None:
-                        further = ready(BREATH)
-                        self._see(further)
-                        self._since_breath += len(further)
+                    further = watch.ready(BREATH)
+                    self._see(further)
+                    self._since_breath += len(further)
                 elif event.synced:
                     await self._adopt(initial, event.resource_version)
                     initial = None
@@ -168,15 +167,15 @@ class Reflector(Generic[T]):
             raise status.unreachable("the watch ended before it had shown everything that exists")
 
     def _see(self, events: Sequence[WatchEvent[T]]) -> None:
-        picture, version = self._picture, self._version
+        store, version = self._store, self._version
         for event in events:
             obj = event.object
             if event.problem:
                 self._see_unreadable(event)
             elif event.type == DELETED:
-                picture.remove(event.key, obj)
+                store.remove(event.key, obj)
             elif obj is not None:
-                picture.put(event.key, obj)
+                store.put(event.key, obj)
             version = event.resource_version or version
         self._version = version
         self._has_moved = True
@@ -184,9 +183,9 @@ class Reflector(Generic[T]):
 
     def _see_unreadable(self, event: WatchEvent[T]) -> None:
         if event.type == DELETED:
-            self._picture.remove(event.key)
+            self._store.remove(event.key)
         else:
-            self._picture.skip(Unreadable(event.key, event.problem))
+            self._store.skip(Unreadable(event.key, event.problem))
 
     async def _list(self) -> None:
         listing = await self._reader.list(
@@ -196,10 +195,10 @@ class Reflector(Generic[T]):
             selection=self._selection,
             not_older_than="" if self._is_latest_wanted else self._version or ANY_VERSION,
         )
-        await self._show(self._picture.replace(listing.items, listing.unreadable), listing.resource_version)
+        await self._show(self._store.replace(listing.items, listing.unreadable), listing.resource_version)
 
     async def _adopt(self, initial: list[WatchEvent[T]], version: str) -> None:
-        """Take what a watch showed first as the whole picture."""
+        """Take what a watch showed first for everything there is."""
         last: dict[str, WatchEvent[T]] = {}
         for event in initial:
             if event.type == DELETED:
@@ -208,7 +207,7 @@ class Reflector(Generic[T]):
                 last[event.key] = event
         items = [event.object for event in last.values() if event.object is not None]
         unreadable = [Unreadable(event.key, event.problem) for event in last.values() if event.problem]
-        await self._show(self._picture.replace(items, unreadable), version)
+        await self._show(self._store.replace(items, unreadable), version)
 
     async def _show(self, steps: Iterator[None], version: str) -> None:
         for _ in steps:
@@ -220,12 +219,12 @@ class Reflector(Generic[T]):
         self._is_streaming = False
         self._broken_streams = 0
         self._synced.set()
-        self._standing.granted()
+        self._availability.granted()
 
     async def _recover(self, error: ApiError) -> None:
         """Decide how to go on after a failure, and wait as long as that takes.
 
-        A forgotten version is no failure if the picture has moved since it was last listed.
+        A forgotten version is no failure if anything was seen since the last list.
         """
         if self._is_streaming and self._is_list_worth_trying(error):
             return
@@ -238,8 +237,20 @@ class Reflector(Generic[T]):
             if moved:
                 return
         self.failures += 1
-        self._standing.failed(error)
+        if not (error.is_unreachable and await self._is_known_to_be_gone()):
+            self._availability.failed(error)
         await self._pause(error.retry_after or 0)
+
+    async def _is_known_to_be_gone(self) -> bool:
+        """Whether the server is gone, which others log once for all reflectors.
+
+        One that has never been reached is reported here, too: once, with what was asked of it.
+        """
+        if await self._reader.is_reachable():
+            self._is_gone_reported = False
+            return False
+        known, self._is_gone_reported = self.has_synced or self._is_gone_reported, True
+        return known
 
     def _is_list_worth_trying(self, error: ApiError) -> bool:
         """Whether what failed as a stream may do as a list: on a server that cannot stream, or not now."""
@@ -255,7 +266,7 @@ class Reflector(Generic[T]):
         return self._is_listed_next
 
     async def _pause(self, at_least: float = 0) -> None:
-        await self._standing.pause(max(self._retries.next_pause(), at_least))
+        await self._availability.pause(max(self._retries.next_pause(), at_least))
 
     async def _breathe(self) -> None:
         self._since_breath += 1
@@ -265,3 +276,88 @@ class Reflector(Generic[T]):
 
     def _report_unreadable(self, unreadable: Unreadable) -> None:
         self._report(f"{self._resource.qualified} {unreadable.key}: skipped: {unreadable.problem}")
+
+
+_REFUSALS: Final = (403, 404, 405)
+"""Answers that say that a resource is forbidden or not there, not that the server is in trouble."""
+
+
+class WatchAvailability:
+    """Whether one resource can be watched: not known yet, yes, or refused by the server.
+
+    `without` says what suffers while it is refused: that is told once, with the reason. Empty means that
+    nothing goes without it; then every failure is told.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        without: str,
+        pause: Callable[[float], Awaitable[None]],
+        report: Callable[[str], None],
+        inform: Callable[[str], None],
+    ) -> None:
+        self._pause = pause
+        self._name = name
+        self._without = without
+        self._report = report
+        self._inform = inform
+        self._settled = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self.refusal = ""
+
+    def failed(self, error: ApiError) -> None:
+        """A request failed: tell of it, unless it has been told."""
+        if error.code not in _REFUSALS:
+            self._report(f"{self._name}: {error.message}")
+            return
+        if not (self._without and self.refusal):
+            told = f"cannot watch {self._name}: {error.message}"
+            self._report(f"{told}; {self._without}" if self._without else told)
+        self.refusal = error.message or str(error.code)
+        self._settled.set()
+
+    def granted(self) -> None:
+        """The server gives it."""
+        if self.refusal:
+            self.refusal = ""
+            self._inform(f"{self._name} can be watched now")
+        self._settled.set()
+
+    def ask_again(self) -> None:
+        """If it was refused, ask now: perhaps that was too early. `settled` waits for the answer."""
+        if self.refusal:
+            self._settled.clear()
+            self._hurry.set()
+
+    async def settled(self) -> None:
+        """Wait until it is there or refused."""
+        await self._settled.wait()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before the next request; less long if somebody asks for it."""
+        if not self.refusal:
+            await self._pause(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        self._hurry.clear()
+
+
+class Retries:
+    """Pauses that double up to a limit, with jitter; `reset` when things work again."""
+
+    def __init__(self, rng: random.Random, *, first: float = 0.8, longest: float = 30.0) -> None:
+        self._rng = rng
+        self._first = first
+        self._longest = longest
+        self._base = first
+
+    def next_pause(self) -> float:
+        """Seconds to wait: between one and two times the present base."""
+        base, self._base = self._base, min(2 * self._base, self._longest)
+        return base * (1 + self._rng.random())
+
+    def reset(self) -> None:
+        self._base = self._first

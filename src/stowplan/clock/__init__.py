@@ -4,15 +4,19 @@ Nothing but the process's entry point picks a clock. The same coroutines run on 
 `RealClock`, or under `run` where an hour passes as fast as its work can be done, every time in the same way.
 """
 
-from stowplan.clock.clocks import Clock, RealClock
+from stowplan.clock.clocks import Clock, RealClock, as_date
 from stowplan.clock.virtual import DEFAULT_START, VirtualClock, VirtualTimeError, VirtualTimeLoop, run
+from stowplan.clock.watchdog import Hold, LoopWatchdog
 
 __all__ = [
     "DEFAULT_START",
     "Clock",
+    "Hold",
+    "LoopWatchdog",
     "RealClock",
     "VirtualClock",
     "VirtualTimeError",
     "VirtualTimeLoop",
+    "as_date",
     "run",
 ]

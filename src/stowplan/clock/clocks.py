@@ -1,4 +1,4 @@
-"""The clock interface, and the clock on the wall."""
+"""The clock interface, and the machine's clocks."""
 
 import time
 from collections.abc import Callable
@@ -6,35 +6,49 @@ from typing import Final, Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; it never goes backwards."""
+    """Tells the time in two ways: the date to write down, and seconds to measure with."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """The wall clock in seconds since the epoch, for what is written and shown.
+
+        It follows every correction of the machine's clock at once, so it may jump both ways: never compare
+        two of these to see how much time has passed.
+        """
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that pass evenly, for durations, deadlines, backoffs, rate limits and order.
+
+        It reads like a date near the start of the process, and never jumps.
+        """
         ...
 
 
-LOOK_EVERY: Final = 0.05
-"""Seconds for which the difference between the two clocks of a machine is taken to stay as it was."""
+def as_date(clock: Clock, moment: float) -> float:
+    """The date of a moment of `clock.monotonic()`, as the wall clock stands now."""
+    return clock.now() + (moment - clock.monotonic())
+
+
+_SUSPEND_AWARE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _uptime() -> float:
+    """Time since boot, with the time the machine was suspended where the system tells it."""
+    return time.clock_gettime(_SUSPEND_AWARE)
 
 
 class RealClock:
-    """The machine's time, made to never go backwards.
-
-    It runs at the pace of the monotonic clock. When the wall clock turns out to be ahead (a suspended
-    laptop, a corrected clock) it catches up; when the wall clock is set back it goes on at its own pace.
+    """The machine's time. Its monotonic time goes on while the machine is suspended, so that whatever was
+    valid for some seconds is over when the machine wakes up later.
     """
 
-    def __init__(
-        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = _uptime) -> None:
         self._wall = wall
         self._steady = steady
         self._offset = wall() - steady()
-        self._look_again = 0.0
 
     def now(self) -> float:
-        steady = self._steady()
-        if steady >= self._look_again:
-            self._look_again = steady + LOOK_EVERY
-            self._offset = max(self._offset, self._wall() - steady)
-        return steady + self._offset
+        return self._wall()
+
+    def monotonic(self) -> float:
+        return self._steady() + self._offset

@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
+from stowplan.clock.watchdog import Turns
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -35,11 +37,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose `time()` counts virtual seconds from 0.
 
     It waits for timers only. Sockets, pipes, subprocesses, threads and signals live in real time and are
-    refused where they are asked for.
+    refused where they are asked for. A `watchdog` is told when turns begin and end (watchdog.py).
     """
 
-    def __init__(self, *, patience: int = DEFAULT_PATIENCE) -> None:
-        self._jumps = _JumpingSelector(patience)
+    def __init__(self, *, patience: int = DEFAULT_PATIENCE, watchdog: Turns | None = None) -> None:
+        self._jumps = _JumpingSelector(patience, watchdog)
         self._owner = threading.get_ident()
         self._timers = 0
         super().__init__(self._jumps)
@@ -98,12 +100,16 @@ class VirtualClock:
     def now(self) -> float:
         return self._start + self._loop.time()
 
+    def monotonic(self) -> float:
+        return self.now()
+
 
 def run(
     main: Callable[[VirtualClock], Coroutine[Any, Any, T]],
     *,
     start: float = DEFAULT_START,
     patience: int = DEFAULT_PATIENCE,
+    watchdog: Turns | None = None,
 ) -> T:
     """Run a coroutine function in virtual time and give back its result.
 
@@ -113,7 +119,7 @@ def run(
     async def begin() -> T:
         return await main(VirtualClock(asyncio.get_running_loop(), start))
 
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience=patience)) as runner:
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience=patience, watchdog=watchdog)) as runner:
         return runner.run(begin())
 
 
@@ -135,14 +141,24 @@ class _JumpingSelector(selectors.BaseSelector):
     The loop registers its own wake-up pipe when it is built; nobody else may register anything.
     """
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, patience: int, watchdog: Turns | None = None) -> None:
         self.now = 0.0
+        self._watchdog = watchdog
         self.closed_to_files = False
         self._patience = patience
         self._turns = 0
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self._watchdog is None:
+            return self._jump(timeout)
+        self._watchdog.ends()
+        try:
+            return self._jump(timeout)
+        finally:
+            self._watchdog.begins()
+
+    def _jump(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise VirtualTimeError(_deadlock())
         if timeout > 0:

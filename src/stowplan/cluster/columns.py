@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.int64 import parse_int64
 from stowplan.cluster.changes import NO_ROWS, ChangeLog, Rows
+from stowplan.gocompat.numbers import parse_int64
 
 IntColumn = npt.NDArray[np.int64]
 IdColumn = npt.NDArray[np.intp]

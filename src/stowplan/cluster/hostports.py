@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from stowplan.api.ports import HostPort
+from stowplan.api.pod import HostPort
 
 ANY_IP = "0.0.0.0"
 

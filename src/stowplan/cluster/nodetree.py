@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from stowplan.api.fielderrors import quote
 from stowplan.api.node import Node
+from stowplan.gocompat.quoting import quote
 
 _ZONE_LABELS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION_LABELS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")

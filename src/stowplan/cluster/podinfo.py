@@ -6,8 +6,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from stowplan.api.meta import OwnerReference
-from stowplan.api.pod import Pod, PodSpec, Volume
-from stowplan.api.ports import HostPort, host_ports
+from stowplan.api.pod import HostPort, Pod, PodSpec, Volume, host_ports
 from stowplan.api.resources import (
     PodRequests,
     accounted_requests,

@@ -10,8 +10,17 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from stowplan.api.int64 import parse_int64
-from stowplan.api.labels import Requirement, Selector
+from stowplan.api.labels import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    GREATER_THAN,
+    IN,
+    LESS_THAN,
+    NONE_OF,
+    ONE_OF,
+    Requirement,
+    Selector,
+)
 from stowplan.api.nodeselector import (
     NODE_NAME_FIELD,
     CompiledNodeSelector,
@@ -19,10 +28,10 @@ from stowplan.api.nodeselector import (
     RequiredNodeAffinity,
     Term,
 )
-from stowplan.api.requirement import DOES_NOT_EXIST, EXISTS, GREATER_THAN, IN, LESS_THAN, NONE_OF, ONE_OF
 from stowplan.cluster.columns import BoolColumn, IntColumn, LabelColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
+from stowplan.gocompat.numbers import parse_int64
 
 Column = TypeVar("Column", BoolColumn, IntColumn)
 

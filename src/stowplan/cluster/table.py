@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.int64 import MAX_INT64, MIN_INT64
 from stowplan.api.meta import Object
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
@@ -35,6 +34,7 @@ from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.cluster.volumesinuse import VolumesInUse
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 
 Matrix = npt.NDArray[np.int64]
 

@@ -1,26 +1,19 @@
-"""KubeSchedulerConfiguration: reading, completing, checking and resolving it.
+"""KubeSchedulerConfiguration: reading, defaulting, validating and resolving it.
 
-The way of a file through this package:
+A file passes through these modules:
 
-* `load`: the entrance, `load(text)` and `load_file(path)`; raises `ConfigError` (`errors`)
-* `document`: which kind of object it is, strict decoding, plugin arguments
-* `jsontext`, `yamljson` (on `yamlnodes` and `yamlscalars`): text to JSON values (`tree`)
-* `schema`: every field and its type; `gotypes`, `gocontainers`, `decode`: how types are read and written
-* `types`: the result
-* `defaults`, `merge`: what is left out is filled in; plugin lists are merged with the default ones
+* `load`: the entry points `load(text)` and `load_file(path)`: strict decoding; raises `ConfigError`
+* `types`, `schema`: the configuration as structs, and every field with its Go type
+* `defaults`: what is left out is filled in; plugin lists are merged with the default ones
 * `validation`: values are checked
-* `build`: extenders and profiles are resolved, ready for use (`default_profile()` for the stock one)
-* `dump`: writing a configuration out; `gates`: feature gates from a command line
+* `build`: extenders (`extendertls`) and profiles are resolved, ready for use
 
-This is for v1. What earlier releases had becomes a document of v1 first:
-
-* `policy`: Policies and algorithm providers; `old`: the versions before v1, and the entrance for all of them
-* `fields`: reading them strictly; `heritage`: what they say that v1 cannot; `migrate`: the document as text
+Beside them: `dump` writes a configuration out, `featuregates` reads `--feature-gates`, `legacy` loads what
+earlier releases had (versions before v1, Policies, algorithm providers), and `migrate` writes that as v1.
 """
 
 from stowplan.config.build import BuiltConfig, build, default_profile
-from stowplan.config.errors import ConfigError
-from stowplan.config.load import LoadedConfig, default_config, load, load_file
+from stowplan.config.load import ConfigError, LoadedConfig, default_config, load, load_file
 
 __all__ = [
     "BuiltConfig",

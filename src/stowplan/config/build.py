@@ -1,6 +1,6 @@
 """The last step before a scheduler can start: extenders in calling order, profiles with resolved plugins.
 
-Some mistakes show only here, such as a plugin that does not exist or a profile without a bind plugin.
+Some errors show only here, such as a plugin that does not exist or a profile without a bind plugin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import Path, aggregate, quote
+from stowplan.api.fielderrors import Path, aggregate
 from stowplan.config.defaults import enabled_names
-from stowplan.config.errors import ConfigError
 from stowplan.config.extendertls import TlsError, check_extender_tls
-from stowplan.config.load import LoadedConfig, default_config
+from stowplan.config.load import ConfigError, LoadedConfig, default_config
 from stowplan.config.types import Extender, PluginConfig, Plugins, PluginSet, Profile, SchedulerConfig
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.points import Point
 from stowplan.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import NodeResourcesFitArgs, PluginArgs
 from stowplan.plugins.catalog import IN_TREE_POINTS
 
@@ -121,8 +121,8 @@ def _build_profile(
         percentage_of_nodes_to_score=percentage if own_percentage is None else own_percentage,
         plugins=resolve_plugins(name, points, _uses(plugins.multi_point), implements),
         args={entry.name: entry.args for entry in profile.plugin_config},
-        old_names=loaded.heritage.old_names,
-        all_reasons=loaded.heritage.all_reasons,
+        old_names=loaded.legacy.old_names,
+        all_reasons=loaded.legacy.all_reasons,
     )
 
 

@@ -1,19 +1,29 @@
-"""Filling in what a configuration leaves out."""
+"""Defaulting: what a configuration leaves out is filled in, plugin lists are merged with the default ones.
+
+This decides what stands in the lists. What runs at each extension point in the end is worked out from the
+merged lists when a profile is built (`stowplan.framework.profile`).
+"""
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stowplan.api.durations import Duration
-from stowplan.config.merge import merge_plugins
 from stowplan.config.types import (
+    ATTRIBUTES,
     SECTIONS,
     ClientConnection,
     LeaderElection,
+    Plugin,
     PluginConfig,
     Plugins,
+    PluginSet,
     Profile,
     SchedulerConfig,
 )
 from stowplan.framework.gates import FeatureGates
+from stowplan.framework.points import MULTI_POINT
+from stowplan.framework.profile import ALL_PLUGINS, PluginUse
+from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.catalog import ARGS_TYPES, default_plugins
 
@@ -82,6 +92,41 @@ def _complete_args(entry: PluginConfig, gates: FeatureGates) -> PluginConfig:
     if not isinstance(entry.args, PluginArgs):
         return entry
     return replace(entry, args=entry.args.completed(gates))
+
+
+def merge_plugins(defaults: Sequence[PluginUse], custom: Plugins | None) -> Plugins:
+    """The lists of a profile: the default plugins stand in `multiPoint`, the custom lists change that."""
+    default_set = PluginSet(enabled=tuple(Plugin(name=use.name, weight=use.weight) for use in defaults))
+    if custom is None:
+        return Plugins(multi_point=default_set)
+    merged = {
+        attribute: merge_plugin_set(
+            default_set if section == MULTI_POINT else PluginSet(), custom.at(section)
+        )
+        for section, attribute in ATTRIBUTES.items()
+    }
+    return Plugins(**merged)
+
+
+def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
+    """Default plugins that are not disabled keep their places, with the custom entry where there is one; the
+    other custom plugins follow. Enabling wins over disabling."""
+    disabled = tuple(Plugin(name=plugin.name) for plugin in (*custom.disabled, *default.disabled))
+    off = {plugin.name for plugin in disabled}
+    last_mention = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
+    replaced: set[int] = set()
+    enabled: list[Plugin] = []
+    for plugin in default.enabled if ALL_PLUGINS not in off else ():
+        if plugin.name in off:
+            continue
+        index = last_mention.get(plugin.name)
+        if index is None:
+            enabled.append(plugin)
+        else:
+            enabled.append(custom.enabled[index])
+            replaced.add(index)
+    enabled += [plugin for index, plugin in enumerate(custom.enabled) if index not in replaced]
+    return PluginSet(enabled=tuple(enabled), disabled=disabled)
 
 
 def enabled_names(plugins: Plugins) -> set[str]:

@@ -1,31 +1,11 @@
 """Writing a configuration out, as `kube-scheduler --write-config-to` does."""
 
-from collections.abc import Mapping
 from typing import Any
-
-import yaml
 
 from stowplan.config.schema import CONFIGURATION, PLUGIN_ARGS
 from stowplan.config.types import API_VERSION, KIND, SchedulerConfig
-from stowplan.config.yamlscalars import is_plain_text
+from stowplan.gocompat.yamltext import to_yaml
 from stowplan.plugins.args import PluginArgs
-
-_NO_WRAPPING = 2**31 - 1
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes text that would otherwise be read as something else the way Kubernetes tools do."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None if is_plain_text(text) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def dump(config: SchedulerConfig) -> dict[str, Any]:
@@ -41,14 +21,7 @@ def dump(config: SchedulerConfig) -> dict[str, Any]:
 
 def dump_yaml(config: SchedulerConfig) -> str:
     """A completed configuration as YAML."""
-    return dump_document(dump(config))
-
-
-def dump_document(document: Mapping[str, Any]) -> str:
-    """A configuration that is plain data already as YAML."""
-    return yaml.dump(
-        dict(document), Dumper=_Dumper, allow_unicode=True, default_flow_style=False, width=_NO_WRAPPING
-    )
+    return to_yaml(dump(config))
 
 
 def _dump_args(args: Any) -> Any:

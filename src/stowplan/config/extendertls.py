@@ -7,8 +7,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from stowplan.config.errors import describe_os_error
 from stowplan.config.types import Extender, ExtenderTLS
+from stowplan.gocompat.quoting import path_error
 
 _BLOCK = re.compile(
     rb"-----BEGIN (?P<kind>[^\n-]+)-----[ \t\r]*\n(?P<body>.*?)-----END (?P=kind)-----[ \t\r]*(?:\n|$)",
@@ -52,7 +52,7 @@ def _data_or_file(data: bytes, file: str) -> bytes:
     try:
         return Path(file).read_bytes()
     except OSError as error:
-        raise TlsError(describe_os_error(error, file)) from None
+        raise TlsError(path_error(error, file)) from None
 
 
 def _check_roots(data: bytes) -> None:

@@ -1,42 +1,103 @@
-"""Loading a configuration: text or file in, a complete and valid configuration out."""
+"""Loading a configuration: text or file in, a complete and valid configuration out.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+The text is decoded strictly (format, kind, fields, plugin arguments), defaults are filled in, and the values
+are validated. Whatever is wrong is a `ConfigError`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stowplan.api.fielderrors import aggregate
-from stowplan.config.decode import DocumentError
 from stowplan.config.defaults import complete
-from stowplan.config.document import decode_document
-from stowplan.config.errors import ConfigError, describe_os_error
-from stowplan.config.heritage import NO_HERITAGE, Heritage
-from stowplan.config.types import SchedulerConfig
+from stowplan.config.schema import KINDS, PLUGIN_ARGS
+from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
 from stowplan.config.validation import validate
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.gocompat.jsontext import (
+    ObjectNode,
+    TextError,
+    Tree,
+    as_json,
+    kind_of,
+    looks_like_json,
+    parse_json,
+    to_python,
+)
+from stowplan.gocompat.quoting import path_error, quote
+from stowplan.gocompat.types import DocumentError, StrictDocumentError, StructOf, decode_strictly
+from stowplan.gocompat.yamltext import yaml_to_json
+
+_V1 = "v1"
+_SCHEME = '"pkg/scheduler/apis/config/scheme/scheme.go:29"'
+_TYPE_META = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+_NO_TYPE_META = "couldn't get version/kind; json parse error: "
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message is one clear line.
+
+    `stage` says how far it came: `read` (the file), `decode` (parsing and strict decoding), `validation`
+    (values), or `build` (putting extenders and profiles together).
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.message = message
+
+    def located(self, where: str) -> "ConfigError":
+        """The same error, with the place it belongs to put before its message."""
+        return ConfigError(self.stage, f"{where}: {self.message}") if where else self
+
+
+@dataclass(frozen=True, slots=True)
+class LegacySettings:
+    """What a configuration of an earlier release says that v1 cannot; empty for v1.
+
+    `notes` are lines about what has no exact equivalent, and what was done instead. `old_names` has the
+    priority that a score plugin stands for. With `all_reasons` a pod that fits nowhere gets every reason of a
+    node, not only the first. `lock` is the object for leader election if it is not a Lease. `policy_file` is
+    the path of the Policy that the configuration refers to.
+    """
+
+    notes: tuple[str, ...] = ()
+    old_names: Mapping[str, str] = field(default_factory=dict)
+    all_reasons: bool = False
+    lock: str = ""
+    policy_file: str = ""
+
+
+NO_LEGACY_SETTINGS: Final = LegacySettings()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
     """A complete, valid configuration and the feature gates it was read under.
 
-    `heritage` is what came with it if it was written for an earlier release.
+    `legacy` has what came with it if it was written for an earlier release.
     """
 
     config: SchedulerConfig
     gates: FeatureGates = DEFAULT_GATES
-    heritage: Heritage = NO_HERITAGE
+    legacy: LegacySettings = NO_LEGACY_SETTINGS
 
 
 Change = Callable[[SchedulerConfig], SchedulerConfig]
-"""What flags have to say over a configuration: applied once it is complete, before it is checked."""
+"""Overrides by flags: applied once the configuration has its defaults, before it is validated."""
 
 
-def as_it_is(config: SchedulerConfig) -> SchedulerConfig:
-    """Flags that say nothing."""
+def no_change(config: SchedulerConfig) -> SchedulerConfig:
+    """No overrides."""
     return config
 
 
-def load(text: str | bytes, gates: FeatureGates = DEFAULT_GATES, change: Change = as_it_is) -> LoadedConfig:
+def load(text: str | bytes, gates: FeatureGates = DEFAULT_GATES, change: Change = no_change) -> LoadedConfig:
     """Load a KubeSchedulerConfiguration from YAML or JSON text. Raises ConfigError."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     try:
@@ -47,18 +108,22 @@ def load(text: str | bytes, gates: FeatureGates = DEFAULT_GATES, change: Change 
 
 
 def load_file(
-    path: str | Path, gates: FeatureGates = DEFAULT_GATES, change: Change = as_it_is
+    path: str | Path, gates: FeatureGates = DEFAULT_GATES, change: Change = no_change
 ) -> LoadedConfig:
     """Load a KubeSchedulerConfiguration from a file. Raises ConfigError."""
+    return load(read_file(path), gates, change)
+
+
+def read_file(path: str | Path) -> bytes:
+    """The content of a file. Raises ConfigError."""
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError("read", describe_os_error(error, str(path))) from None
-    return load(data, gates, change)
+        raise ConfigError("read", path_error(error, str(path))) from None
 
 
 def check(
-    config: SchedulerConfig, gates: FeatureGates = DEFAULT_GATES, change: Change = as_it_is
+    config: SchedulerConfig, gates: FeatureGates = DEFAULT_GATES, change: Change = no_change
 ) -> LoadedConfig:
     """Complete and validate a configuration made in Python. Raises ConfigError."""
     completed = change(complete(config, gates))
@@ -71,3 +136,142 @@ def check(
 def default_config(gates: FeatureGates = DEFAULT_GATES) -> LoadedConfig:
     """The configuration of a scheduler without a configuration file."""
     return check(SchedulerConfig(), gates)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMeta:
+    """The kind of an object and where it is defined."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def or_else(self, default: "TypeMeta") -> "TypeMeta":
+        """This kind, with what it leaves open taken from a default."""
+        group, version = self.group, self.version
+        if not version and group in ("", default.group):
+            group, version = default.group, default.version
+        return TypeMeta(group, version, self.kind or default.kind)
+
+
+def decode_document(data: bytes) -> SchedulerConfig:
+    """Decode a KubeSchedulerConfiguration from YAML or JSON. Raises DocumentError."""
+    tree, repeated_keys = _parse(data)
+    meta = _type_meta(tree)
+    if not meta.kind:
+        raise DocumentError(f"Object 'Kind' is missing in '{_shown_text(data)}'")
+    if not meta.version:
+        raise DocumentError(f"Object 'apiVersion' is missing in '{_shown_text(data)}'")
+    value, problems = decode_strictly(tree, _schema_of(meta))
+    strict = [*repeated_keys, *problems]
+    if isinstance(value, SchedulerConfig):
+        value, nested = _decode_plugin_args(value)
+        strict += nested
+    if strict:
+        raise StrictDocumentError(strict)
+    if not isinstance(value, SchedulerConfig):
+        raise DocumentError(f"couldn't decode as {KIND}, got {meta.api_version}, Kind={meta.kind}: ")
+    return value
+
+
+def _parse(data: bytes) -> tuple[Tree, list[str]]:
+    """The document's JSON value, and what YAML's strictness has to say."""
+    if looks_like_json(data):
+        try:
+            return parse_json(data), []
+        except TextError as error:
+            raise DocumentError(f"{_NO_TYPE_META}{error}") from None
+    try:
+        document = yaml_to_json(data)
+    except TextError as error:
+        raise DocumentError(str(error)) from None
+    if not document.repeated_keys:
+        return document.tree, []
+    return document.tree, ["yaml: unmarshal errors:\n  " + "\n  ".join(document.repeated_keys)]
+
+
+def _type_meta(tree: Tree) -> TypeMeta:
+    """The kind an object says it has. Here, and only here, the case of field names does not matter."""
+    if tree is None:
+        return TypeMeta()
+    if not isinstance(tree, ObjectNode):
+        found = f"json: cannot unmarshal {kind_of(tree)} into Go value of type {_TYPE_META}"
+        raise DocumentError(_NO_TYPE_META + found)
+    found_fields = {"apiVersion": "", "kind": ""}
+    names = {name.lower(): name for name in found_fields}
+    mismatch = ""
+    for member, value in tree.members:
+        name = names.get(member.lower())
+        if name is None or value is None:
+            continue
+        if isinstance(value, str):
+            found_fields[name] = value
+        elif not mismatch:
+            mismatch = f"json: cannot unmarshal {kind_of(value)} into Go struct field .{name} of type string"
+    if mismatch:
+        raise DocumentError(_NO_TYPE_META + mismatch)
+    return _parse_version(found_fields["apiVersion"], found_fields["kind"])
+
+
+def _parse_version(api_version: str, kind: str) -> TypeMeta:
+    if api_version in ("", "/"):
+        return TypeMeta(kind=kind)
+    group, slash, version = api_version.rpartition("/")
+    if "/" in group:
+        raise DocumentError(f"unexpected GroupVersion string: {api_version}")
+    return TypeMeta(group, version, kind) if slash else TypeMeta("", api_version, kind)
+
+
+def _schema_of(meta: TypeMeta) -> StructOf:
+    if meta.group == GROUP and meta.version == _V1 and meta.kind in KINDS:
+        return KINDS[meta.kind]
+    kind, version = quote(meta.kind), quote(meta.api_version)
+    raise DocumentError(f"no kind {kind} is registered for version {version} in scheme {_SCHEME}")
+
+
+def _decode_plugin_args(config: SchedulerConfig) -> tuple[SchedulerConfig, list[str]]:
+    """Decode the arguments of in-tree plugins; gives the configuration and their strictness problems."""
+    strict: list[str] = []
+    profiles: list[Profile] = []
+    for i, profile in enumerate(config.profiles):
+        entries: list[PluginConfig] = []
+        for j, entry in enumerate(profile.plugin_config):
+            where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
+            try:
+                args, problems = _decode_args(entry.name, entry.args)
+            except DocumentError as error:
+                raise DocumentError(where + str(error)) from None
+            if problems:
+                inner = StrictDocumentError(problems)
+                strict.append(
+                    where + str(StrictDocumentError([f"decoding args for plugin {entry.name}: {inner}"]))
+                )
+            entries.append(PluginConfig(name=entry.name, args=args))
+        profiles.append(replace(profile, plugin_config=tuple(entries)))
+    return replace(config, profiles=tuple(profiles)), strict
+
+
+def _decode_args(plugin: str, tree: Tree) -> tuple[Any, tuple[str, ...]]:
+    """The arguments of one plugin: typed if it is in-tree and has any, otherwise plain data."""
+    expected = TypeMeta(GROUP, _V1, f"{plugin}Args")
+    if expected.kind not in PLUGIN_ARGS:
+        return to_python(tree), ()
+    try:
+        meta = _type_meta(tree).or_else(expected)
+        if not meta.version:
+            raise DocumentError(f"Object 'apiVersion' is missing in '{as_json(to_python(tree))}'")
+        value, problems = decode_strictly(ObjectNode() if tree is None else tree, _schema_of(meta))
+    except DocumentError as error:
+        raise DocumentError(f"decoding args for plugin {plugin}: {error}") from None
+    if meta.kind != expected.kind:
+        wanted, got = f"{expected.kind}.{GROUP}", f"{meta.kind}.{meta.group}"
+        raise DocumentError(f"args for plugin {plugin} were not of type {wanted}, got {got}")
+    return value, problems
+
+
+def _shown_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

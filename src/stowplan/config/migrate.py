@@ -1,68 +1,67 @@
-"""Turning a configuration of any version, or an algorithm provider, into the text of one of today."""
+"""Migration: a configuration of any version, a Policy or an algorithm provider as v1 text."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stowplan.config.dump import dump_document
-from stowplan.config.errors import ConfigError
-from stowplan.config.heritage import Heritage
-from stowplan.config.load import load
-from stowplan.config.old import Fetch, document_of
-from stowplan.config.policy.choice import LATEST, Around
-from stowplan.config.policy.configs import loaded_from, provider_document
+from stowplan.config.legacy import PolicyFetch, to_v1_document
+from stowplan.config.legacy.load import load_document
+from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE, LegacyOptions, provider_document
+from stowplan.config.load import ConfigError, LegacySettings, load
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.gocompat.yamltext import to_yaml
 
-_TODAY: Final = "it is a configuration of today; there is nothing to migrate"
+_ALREADY_V1: Final = "it is a configuration of today; there is nothing to migrate"
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """The text of a configuration of today, and a line for everything that has no exact equivalent."""
+    """The text of a v1 configuration, and a line for everything that has no exact equivalent."""
 
     text: str
     notes: tuple[str, ...]
 
 
 def migrate(
-    data: bytes, gates: FeatureGates = DEFAULT_GATES, *, fetch: Fetch | None = None, release: str = LATEST
+    data: bytes,
+    gates: FeatureGates = DEFAULT_GATES,
+    *,
+    fetch: PolicyFetch | None = None,
+    release: str = LATEST_POLICY_RELEASE,
 ) -> Migrated:
-    """A document of any version as one of today. Raises ConfigError.
-
-    One of today stays as it is.
-    """
-    found = document_of(data, fetch=fetch, release=release)
+    """A document of any version as a v1 configuration; v1 stays as it is. Raises ConfigError."""
+    found = to_v1_document(data, fetch=fetch, release=release)
     if found is None:
         load(data, gates)
-        return Migrated(data.decode("utf-8"), (_TODAY,))
+        return Migrated(data.decode("utf-8"), (_ALREADY_V1,))
     return _migrated(*found, gates)
 
 
 def migrate_provider(name: str, gates: FeatureGates = DEFAULT_GATES) -> Migrated:
-    """An algorithm provider as a configuration of today. Raises ConfigError."""
-    return _migrated(*provider_document(name, Around()), gates)
+    """An algorithm provider as a v1 configuration. Raises ConfigError."""
+    return _migrated(*provider_document(name, LegacyOptions()), gates)
 
 
-def _migrated(document: dict[str, Any], heritage: Heritage, gates: FeatureGates) -> Migrated:
-    loaded_from(document, heritage, gates)
-    text = dump_document(document)
+def _migrated(document: dict[str, Any], legacy: LegacySettings, gates: FeatureGates) -> Migrated:
+    load_document(document, legacy, gates)
+    text = to_yaml(document)
     try:
         load(text, gates)
     except ConfigError as error:
         raise ConfigError(error.stage, f"the result would be refused: {error.message}") from None
-    return Migrated(text, (*heritage.notes, *_lost(heritage)))
+    return Migrated(text, (*legacy.notes, *_lost(legacy)))
 
 
-def _lost(heritage: Heritage) -> list[str]:
-    """What today's configuration cannot say at all."""
+def _lost(legacy: LegacySettings) -> list[str]:
+    """What a v1 configuration cannot say at all."""
     lost = []
-    if heritage.all_reasons:
+    if legacy.all_reasons:
         lost.append(
             "alwaysCheckAllPredicates: has no equivalent: of a node only the first reason is told; the same "
             "nodes are rejected"
         )
-    if heritage.lock:
+    if legacy.lock:
         lost.append(
-            f"leaderElection.resourceLock: {heritage.lock} is now leases; as long as there are instances of "
-            f"earlier releases, start with --leader-elect-resource-lock={heritage.lock}"
+            f"leaderElection.resourceLock: {legacy.lock} is now leases; as long as there are instances of "
+            f"earlier releases, start with --leader-elect-resource-lock={legacy.lock}"
         )
     return lost

@@ -1,4 +1,4 @@
-"""Every configuration object, field by field, with the Go types that decoding and its messages go by."""
+"""Every configuration object, field by field, with its Go types, which decoding and its messages follow."""
 
 from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
 from stowplan.api.pod import (
@@ -9,8 +9,6 @@ from stowplan.api.pod import (
     PreferredSchedulingTerm,
     TopologySpreadConstraint,
 )
-from stowplan.config.gocontainers import Field, ListOf, MapOf, StructOf
-from stowplan.config.gotypes import Bool, Bytes, Float32, GoType, Int, Raw, Span, Text
 from stowplan.config.types import (
     KIND,
     ClientConnection,
@@ -25,13 +23,27 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
+from stowplan.gocompat.types import (
+    Bool,
+    Bytes,
+    DurationString,
+    Field,
+    Float32,
+    GoType,
+    Int,
+    ListOf,
+    MapOf,
+    RawExtension,
+    String,
+    StructOf,
+)
 from stowplan.plugins import args
 
-_TEXT = Text()
+_TEXT = String()
 _BOOL = Bool()
 _INT32 = Int(32)
 _INT64 = Int(64)
-_SPAN = Span()
+_SPAN = DurationString()
 _TYPE_META = tuple(Field(name, _TEXT, embedded=("TypeMeta",)) for name in ("apiVersion", "kind"))
 
 
@@ -41,7 +53,7 @@ def _always(name: str, go_type: GoType) -> Field:
 
 
 def _optional(name: str, go_type: GoType, embedded: tuple[str, ...] = ()) -> Field:
-    """A field that tells absent from zero."""
+    """A field that distinguishes absent from zero."""
     return Field(name, go_type, pointer=True, embedded=embedded)
 
 
@@ -52,7 +64,7 @@ def _core(cls: type, *fields: Field) -> StructOf:
 _NODE_SELECTOR_REQUIREMENT = _core(
     NodeSelectorRequirement,
     _always("key", _TEXT),
-    _always("operator", Text("v1.NodeSelectorOperator")),
+    _always("operator", String("v1.NodeSelectorOperator")),
     Field("values", ListOf(_TEXT)),
 )
 _NODE_SELECTOR_TERM = _core(
@@ -86,7 +98,7 @@ _LABEL_SELECTOR = _core(
             _core(
                 LabelSelectorRequirement,
                 _always("key", _TEXT),
-                _always("operator", Text("v1.LabelSelectorOperator")),
+                _always("operator", String("v1.LabelSelectorOperator")),
                 Field("values", ListOf(_TEXT)),
             )
         ),
@@ -96,11 +108,11 @@ _TOPOLOGY_SPREAD_CONSTRAINT = _core(
     TopologySpreadConstraint,
     _always("maxSkew", _INT32),
     _always("topologyKey", _TEXT),
-    _always("whenUnsatisfiable", Text("v1.UnsatisfiableConstraintAction")),
+    _always("whenUnsatisfiable", String("v1.UnsatisfiableConstraintAction")),
     _optional("labelSelector", _LABEL_SELECTOR),
     _optional("minDomains", _INT32),
-    _optional("nodeAffinityPolicy", Text("v1.NodeInclusionPolicy")),
-    _optional("nodeTaintsPolicy", Text("v1.NodeInclusionPolicy")),
+    _optional("nodeAffinityPolicy", String("v1.NodeInclusionPolicy")),
+    _optional("nodeTaintsPolicy", String("v1.NodeInclusionPolicy")),
     Field("matchLabelKeys", ListOf(_TEXT)),
 )
 _RESOURCES = ListOf(_core(args.ResourceSpec, _always("name", _TEXT), Field("weight", _INT64)))
@@ -121,8 +133,8 @@ PLUGIN_ARGS: dict[str, StructOf] = {
         ),
         _args(
             args.DynamicResourcesArgs,
-            Field("filterTimeout", Span(optional=True), omit_empty=False, pointer=True),
-            _optional("bindingTimeout", Span(optional=True)),
+            Field("filterTimeout", DurationString(optional=True), omit_empty=False, pointer=True),
+            _optional("bindingTimeout", DurationString(optional=True)),
         ),
         _args(
             args.InterPodAffinityArgs,
@@ -142,7 +154,7 @@ PLUGIN_ARGS: dict[str, StructOf] = {
                 "scoringStrategy",
                 _core(
                     args.ScoringStrategy,
-                    Field("type", Text("v1.ScoringStrategyType")),
+                    Field("type", String("v1.ScoringStrategyType")),
                     Field("resources", _RESOURCES),
                     _optional(
                         "requestedToCapacityRatio",
@@ -154,7 +166,7 @@ PLUGIN_ARGS: dict[str, StructOf] = {
         _args(
             args.PodTopologySpreadArgs,
             Field("defaultConstraints", ListOf(_TOPOLOGY_SPREAD_CONSTRAINT)),
-            Field("defaultingType", Text("v1.PodTopologySpreadConstraintsDefaulting")),
+            Field("defaultingType", String("v1.PodTopologySpreadConstraintsDefaulting")),
         ),
         _args(
             args.VolumeBindingArgs,
@@ -180,7 +192,7 @@ _PROFILE = StructOf(
     _optional(
         "plugins", _core(Plugins, *(Field(name, _PLUGIN_SET) for name in Plugins.__struct_encode_fields__))
     ),
-    Field("pluginConfig", ListOf(_core(PluginConfig, _always("name", _TEXT), Field("args", Raw())))),
+    Field("pluginConfig", ListOf(_core(PluginConfig, _always("name", _TEXT), Field("args", RawExtension())))),
     name="KubeSchedulerProfile",
 )
 _EXTENDER = _core(

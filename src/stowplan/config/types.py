@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import field
 
-from stowplan.api.durations import Duration
 from stowplan.api.meta import Struct
 from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.gocompat.durations import Duration
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -141,7 +141,7 @@ class Extender(Struct, frozen=True):
 class SchedulerConfig(Struct, frozen=True):
     """The whole configuration of a scheduler.
 
-    `percentage_of_nodes_to_score` stays None where the file does not set it, which tells "unset" from an
+    `percentage_of_nodes_to_score` stays None where the file does not set it, which is not the same as an
     explicit 0 (a percentage that adapts to the size of the cluster). Written out it is 0 in both cases.
     """
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import EnumText, Path, duplicate, invalid, quote, required
+from stowplan.api.fielderrors import EnumText, Path, duplicate, invalid, required
 from stowplan.api.names import is_extended_resource, label_key_problems
 from stowplan.config.schema import PLUGIN_ARGS
 from stowplan.config.types import (
@@ -19,6 +18,8 @@ from stowplan.config.types import (
 )
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.points import Point
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.catalog import REMOVED
 

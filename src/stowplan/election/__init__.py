@@ -10,6 +10,7 @@ from stowplan.election.candidate import LEASE_CANDIDATES, Candidate, Offer
 from stowplan.election.elector import DEFAULT_NAME, Elector, LeaseLostError
 from stowplan.election.health import ElectionHealth
 from stowplan.election.locks import Lock
+from stowplan.election.thread import ElectionThread
 from stowplan.election.timing import ElectionError, Timing
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Candidate",
     "ElectionError",
     "ElectionHealth",
+    "ElectionThread",
     "Elector",
     "LeaseLostError",
     "Lock",

@@ -5,9 +5,9 @@ import random
 from typing import Final
 
 from stowplan.api.catalogue import CORE_EVENTS
+from stowplan.api.meta import next_nanosecond, timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.logs import Journal
@@ -54,7 +54,7 @@ class Announcer:
 
     def _event(self, subject: Json, message: str) -> Json:
         now = self._clock.now()
-        self._last_nanosecond = nanosecond = max(int(now * 1e9), self._last_nanosecond + 1)
+        self._last_nanosecond = nanosecond = next_nanosecond(now, self._last_nanosecond)
         return {
             "kind": CORE_EVENTS.kind,
             "apiVersion": CORE_EVENTS.api_version,

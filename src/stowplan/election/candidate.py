@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from stowplan.api.catalogue import Resource
-from stowplan.api.meta import Object, Struct
+from stowplan.api.meta import Object, Struct, micro_timestamp, seconds_of
 from stowplan.api.requests import Json, Selection
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import micro_timestamp, seconds_of
 from stowplan.client import Client, Reflector, Retries
 from stowplan.clock import Clock
 from stowplan.logs import Journal

@@ -8,7 +8,7 @@ from stowplan.api import status
 from stowplan.api.status import ApiError
 from stowplan.clock import Clock
 from stowplan.election.locks import FAILURES, Lock
-from stowplan.election.observation import Observation, Tenure, steady
+from stowplan.election.observation import Observation, Tenure
 from stowplan.election.record import Record
 from stowplan.election.timing import Timing
 from stowplan.logs import Journal
@@ -44,11 +44,11 @@ class Claim:
 
         A leader writes without reading first, relying on being refused if anybody else wrote.
         """
-        began = steady()
+        began = self._clock.monotonic()
         record = self._wanted()
         if self.is_ours and self.observed.is_valid(began):
             record = record.continuing(self.observed.record)
-            error = await self._write(self._lock.update, record)
+            error = await self._write(self._lock.update, record, began)
             if error is None:
                 return True
             self._say(2, "Failed to update lease optimistically, falling back to slow path", err=error)
@@ -57,7 +57,7 @@ class Claim:
         except FAILURES as failure:
             if not _is_not_found(failure):
                 return self._failed("Error retrieving lease lock", failure)
-            error = await self._write(self._lock.create, record)
+            error = await self._write(self._lock.create, record, began)
             return self._succeeded("Error initially creating lease lock", error)
         found = self.observed.record
         if self.is_ours:
@@ -68,13 +68,13 @@ class Claim:
             return False
         else:
             record = self._wanted(record.renewed).succeeding(found)
-        return self._succeeded("Failed to update lease", await self._write(self._lock.update, record))
+        return self._succeeded("Failed to update lease", await self._write(self._lock.update, record, began))
 
     async def look(self) -> Record:
         """Read the lock; if it has changed, its time begins anew."""
         record, raw = await self._bounded(self._lock.get())
         if raw != self.observed.raw:
-            self.observed = Observation(record, raw, steady())
+            self.observed = Observation(record, raw, self._clock.monotonic())
         return record
 
     async def give_back(self) -> bool:
@@ -93,9 +93,9 @@ class Claim:
                 return True
             if found.holder != self._lock.identity:
                 return True
-            now = self._clock.now()
+            began, now = self._clock.monotonic(), self._clock.now()
             free = Record("", _RELEASED_SECONDS, now, now, found.transitions, found.strategy)
-            error = await self._write(self._lock.update, free)
+            error = await self._write(self._lock.update, free, began)
             if not isinstance(error, ApiError) or not error.is_conflict:
                 break
         return self._succeeded("Failed to release lease", error)
@@ -105,15 +105,17 @@ class Claim:
         now = self._clock.now() if date is None else date
         return Record(self._lock.identity, self._timing.validity, now, now)
 
-    async def _write(self, write: Callable[[Record], Awaitable[None]], record: Record) -> Exception | None:
-        """Write the lock. If that works we may lead, counted from before we began to write."""
-        tenure = Tenure(self._clock, record)
+    async def _write(
+        self, write: Callable[[Record], Awaitable[None]], record: Record, began: float
+    ) -> Exception | None:
+        """Write the lock. If that works we may lead, counted from `began`: before the record was dated."""
+        tenure = Tenure(self._clock, record, began, self.tenure)
         try:
             await self._bounded(write(record))
         except FAILURES as error:
             return error
         self.tenure = tenure
-        self.observed = Observation(record, None, steady())
+        self.observed = Observation(record, None, self._clock.monotonic())
         return None
 
     async def _bounded(self, request: Awaitable[R]) -> R:
@@ -141,7 +143,7 @@ class CoordinatedClaim(Claim):
     """Renews a lock that the server gives to the candidate of its choice; it never takes one by itself."""
 
     async def attempt(self) -> bool:
-        began = steady()
+        began = self._clock.monotonic()
         record = self._wanted()
         try:
             found = await self.look()
@@ -161,7 +163,7 @@ class CoordinatedClaim(Claim):
             return False
         self.slow_paths += 1
         record = record.continuing(found, strategy=found.strategy)
-        return self._succeeded("Failed to update lock", await self._write(self._lock.update, record))
+        return self._succeeded("Failed to update lock", await self._write(self._lock.update, record, began))
 
 
 def _is_not_found(failure: Exception) -> bool:

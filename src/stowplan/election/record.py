@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import micro_timestamp, seconds_of, timestamp
 
 ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
 """Where locks before the Lease kept the record, as JSON."""

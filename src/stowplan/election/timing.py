@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from stowplan.api.durations import SECOND, Duration
 from stowplan.config.types import LeaderElection
+from stowplan.gocompat.durations import SECOND, Duration
 
 JITTER: Final = 1.2
 """A candidate waits for up to so many retry periods more, by chance."""

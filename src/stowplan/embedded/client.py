@@ -10,18 +10,11 @@ from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import AnyObject, Object
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
 from stowplan.embedded.store import Change, Store, Watcher, WatchStream
-from stowplan.embedded.store.watching import Sink
+from stowplan.embedded.store.watchcache import Sink
 
 T = TypeVar("T", bound=Object)
 

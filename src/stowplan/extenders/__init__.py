@@ -1,7 +1,7 @@
-"""Services outside the scheduler that filter and score nodes, choose victims, or bind: HTTP extenders.
+"""Scheduler extenders: HTTP services that filter and score nodes, choose victims, or bind.
 
-`interface` is what the scheduler sees, `rounds` asks several extenders in turn, `http` is the real thing and
-`build` makes it from a configuration. Only the last two need sockets.
+`interface` is what the scheduler sees, `rounds` calls several extenders in turn, `http` is the implementation
+and makes extenders from a configuration.
 """
 
 from stowplan.extenders.interface import Extender, ExtenderError, Filtered, FindPod

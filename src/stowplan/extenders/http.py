@@ -1,4 +1,4 @@
-"""Extenders over HTTP: JSON both ways, nodes and victims as objects or only by name."""
+"""Extenders over HTTP: JSON both ways, nodes and victims as objects or by name."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -6,43 +6,55 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stowplan.api.fielderrors import quote
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.config.build import BuiltConfig
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders import answers
-from stowplan.extenders.answers import AnswerError, FilterAnswer, VictimsAnswer
-from stowplan.extenders.configured import ConfiguredExtender
-from stowplan.extenders.interface import ExtenderError, Filtered, FindPod
+from stowplan.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
 from stowplan.extenders.transport import Transport
-from stowplan.extenders.wire import WireObjects, binding_body, nodes_body, victims_body
+from stowplan.extenders.wire import (
+    AnswerError,
+    FilterAnswer,
+    ObjectEncoder,
+    RawNode,
+    RawPod,
+    VictimsAnswer,
+    binding_body,
+    nodes_body,
+    read_bound,
+    read_filtered,
+    read_scores,
+    read_victims,
+    victims_body,
+)
 from stowplan.framework.postfilter import Victims
+from stowplan.gocompat.quoting import quote
 
 T = TypeVar("T")
 
 
 class HttpExtender(ConfiguredExtender):
-    """An extender behind an address.
+    """An extender behind a URL.
 
-    One that is `nodeCacheCapable` knows the nodes itself: it is sent names and uids, the others objects.
+    One that is `nodeCacheCapable` is sent names and uids, the others objects.
     """
 
     def __init__(
         self,
         config: ExtenderConfig,
-        objects: WireObjects | None = None,
+        objects: ObjectEncoder | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(config)
         self._by_name = config.node_cache_capable
-        self._objects = objects or WireObjects()
+        self._objects = objects or ObjectEncoder()
         self._transport = Transport(config, environ)
 
     async def filter(self, pod: Pod, nodes: Sequence[Node]) -> Filtered:
         if not self.is_filter:
             return Filtered([node.name for node in nodes])
         body = nodes_body(pod, nodes, self._objects, names_only=self._by_name)
-        answer = await self._ask(self.config.filter_verb, body, answers.read_filtered)
+        answer = await self._call(self.config.filter_verb, body, read_filtered)
         if answer.error:
             raise ExtenderError(answer.error)
         if self._by_name and answer.node_names is not None:
@@ -53,13 +65,13 @@ class HttpExtender(ConfiguredExtender):
         if not self.is_prioritizer:
             return {node.name: 0 for node in nodes}
         body = nodes_body(pod, nodes, self._objects, names_only=self._by_name)
-        return await self._ask(self.config.prioritize_verb, body, answers.read_scores)
+        return await self._call(self.config.prioritize_verb, body, read_scores)
 
     async def bind(self, pod: Pod, node: str) -> None:
         if not self.is_binder:
             raise ExtenderError("unexpected empty bindVerb in extender")
         body = binding_body(pod, node)
-        problem = await self._ask(self.config.bind_verb, body, answers.read_bound, once=True)
+        problem = await self._call(self.config.bind_verb, body, read_bound, once=True)
         if problem:
             raise ExtenderError(problem)
 
@@ -69,13 +81,13 @@ class HttpExtender(ConfiguredExtender):
                 f"preempt verb is not defined for extender {self.name} but run into ProcessPreemption"
             )
         body = victims_body(pod, victims, self._objects, names_only=self._by_name)
-        answer = await self._ask(self.config.preempt_verb, body, answers.read_victims)
+        answer = await self._call(self.config.preempt_verb, body, read_victims)
         return {node: self._found(node, chosen, find) for node, chosen in answer.items()}
 
     async def close(self) -> None:
         await self._transport.close()
 
-    async def _ask(
+    async def _call(
         self, verb: str, body: Mapping[str, Any], read: Callable[[bytes], T], *, once: bool = False
     ) -> T:
         answer = await self._transport.post(self.url(verb), verb, msgspec.json.encode(body), once=once)
@@ -97,7 +109,7 @@ class HttpExtender(ConfiguredExtender):
         return Filtered([node.name for node in nodes], answer.failed, answer.unresolvable, nodes)
 
     def _found(self, node: str, chosen: VictimsAnswer, find: FindPod) -> Victims:
-        """The pods that an extender named by their uids."""
+        """The victims that an extender named by their uids."""
         pods: list[Pod] = []
         for uid in chosen.uids:
             try:
@@ -115,10 +127,23 @@ class HttpExtender(ConfiguredExtender):
 
 
 def _same(sent: Node, given: Node) -> bool:
-    """Whether a node came back unchanged, as far as its fields are known here."""
+    """Whether a node is unchanged, as far as its fields are known here."""
     return (
         sent.metadata.resource_version == given.metadata.resource_version
         and sent.metadata == given.metadata
         and sent.spec == given.spec
         and sent.status == given.status
     )
+
+
+def extenders_for(
+    built: BuiltConfig, raw_pod: RawPod | None = None, raw_node: RawNode | None = None
+) -> list[HttpExtender]:
+    """The extenders of a configuration in calling order.
+
+    `raw_pod` and `raw_node` give objects with all their fields, also those stowplan has no type for, because
+    an extender may use any of them. Resources with `ignoredByScheduler` were removed from the profiles when
+    the configuration was built.
+    """
+    objects = ObjectEncoder(raw_pod, raw_node)
+    return [HttpExtender(config, objects) for config in built.extenders]

@@ -1,4 +1,4 @@
-"""What the scheduler knows of an extender. Every failure is an `ExtenderError`."""
+"""What the scheduler knows of an extender, and the part that follows from its configuration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Protocol
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
+from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.framework.postfilter import Victims
 
 FindPod = Callable[[str, str], Pod | None]
@@ -13,16 +14,16 @@ FindPod = Callable[[str, str], Pod | None]
 
 
 class ExtenderError(Exception):
-    """An extender that could not be asked, or whose answer is an error or makes no sense."""
+    """A call of an extender failed: no response, an error, or an invalid response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What is left of the nodes an extender was asked about.
+    """The response to filter.
 
-    `kept` has names in the order they came back. A node that is in none of the three was left out without
-    a word. `nodes` are the objects an extender gave back that is sent whole nodes, None if it deals in names:
-    kube-scheduler goes on with those objects as if no pod were on them.
+    `kept` has names in the order of the response. A node in none of the three was dropped without a reason.
+    `nodes` are the objects in the response, None for an extender that uses names: kube-scheduler continues
+    with those objects as if no pod were on them.
     """
 
     kept: Sequence[str]
@@ -32,11 +33,11 @@ class Filtered:
 
 
 class Extender(Protocol):
-    """A service that takes part in scheduling. Calls are coroutines, whether or not they go over a wire."""
+    """An extender, remote or in this process."""
 
     @property
     def name(self) -> str:
-        """Its address, under which its scores are shown."""
+        """Its URL, under which its scores are shown."""
         ...
 
     @property
@@ -44,7 +45,7 @@ class Extender(Protocol):
 
     @property
     def is_ignorable(self) -> bool:
-        """Whether scheduling goes on without it when it fails."""
+        """Whether its errors are ignored."""
         ...
 
     @property
@@ -60,23 +61,74 @@ class Extender(Protocol):
     def supports_preemption(self) -> bool: ...
 
     def is_interested(self, pod: Pod) -> bool:
-        """Whether it wants to be asked about a pod at all."""
+        """Whether it is called for a pod."""
         ...
 
     async def filter(self, pod: Pod, nodes: Sequence[Node]) -> Filtered:
-        """Which nodes may take a pod. Without the verb: all of them."""
+        """The nodes that are feasible for a pod. Without the verb: all of them."""
         ...
 
     async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Mapping[str, int]:
-        """Scores from 0 to 10 by node name, not weighted. Without the verb: 0 for every node."""
+        """Scores from 0 to 10 by node name, without weight. Without the verb: 0 for every node."""
         ...
 
     async def bind(self, pod: Pod, node: str) -> None: ...
 
     async def preempt(self, pod: Pod, victims: Mapping[str, Victims], find: FindPod) -> Mapping[str, Victims]:
-        """The candidates that are left, with the victims the extender wants, found by their uids."""
+        """The remaining candidates with their victims; `find` gets a victim by its uid."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
+
+
+class ConfiguredExtender:
+    """The part of an extender that follows from its configuration; subclasses add the calls."""
+
+    def __init__(self, config: ExtenderConfig) -> None:
+        self.config = config
+        self._managed = frozenset(resource.name for resource in config.managed_resources)
+
+    @property
+    def name(self) -> str:
+        return self.config.url_prefix
+
+    @property
+    def weight(self) -> int:
+        return self.config.weight
+
+    @property
+    def is_ignorable(self) -> bool:
+        return self.config.ignorable
+
+    @property
+    def is_filter(self) -> bool:
+        return bool(self.config.filter_verb)
+
+    @property
+    def is_prioritizer(self) -> bool:
+        return bool(self.config.prioritize_verb)
+
+    @property
+    def is_binder(self) -> bool:
+        return bool(self.config.bind_verb)
+
+    @property
+    def supports_preemption(self) -> bool:
+        return bool(self.config.preempt_verb)
+
+    def is_interested(self, pod: Pod) -> bool:
+        """Whether a container names a managed resource; always without managed resources."""
+        if not self._managed:
+            return True
+        spec = pod.spec
+        return any(
+            not self._managed.isdisjoint(amounts)
+            for container in (*spec.containers, *spec.init_containers)
+            for amounts in (container.resources.requests, container.resources.limits)
+        )
+
+    def url(self, verb: str) -> str:
+        """The URL of a verb."""
+        return f"{self.config.url_prefix.rstrip('/')}/{verb}"

@@ -1,36 +1,36 @@
-"""Asking several extenders: who is asked, in which order, and what a failure means."""
+"""Calls of several extenders: which are called, in which order, and what an error means."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from stowplan.api.fielderrors import quote
-from stowplan.api.int64 import wrap_int64
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.extenders.interface import Extender, ExtenderError, Filtered, FindPod
 from stowplan.framework.postfilter import Victims
 from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.gocompat.numbers import wrap_int64
+from stowplan.gocompat.quoting import quote
 
 SCORE_FACTOR: Final = 10
 """Extenders score up to 10, plugins up to 100."""
 
 LEFT_OUT: Final = unresolvable()
-"""The verdict on a node that an extender left out without a word."""
+"""The status of a node that an extender dropped without a reason."""
 
 Ignored = Sequence[tuple[str, ExtenderError]]
-"""Failures that were passed over, with the names of the extenders: for a log."""
+"""Ignored errors with the names of the extenders, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRound:
-    """What all extenders left of the nodes.
+    """The result of filter over all extenders.
 
-    `kept` are names in the order of the last answer. `verdicts` has every node that was asked about and is
-    not kept. An extender's answer can name more nodes than it was asked about, and then those are in it too:
-    kube-scheduler lets such a verdict replace what a plugin said. `fresh` are the kept nodes that came back
-    as objects; kube-scheduler scores them as if no pod were on them.
+    `kept` are names in the order of the last response. `verdicts` has the status of every other node. A
+    response can name nodes that were not in the request; they are in it, too: in kube-scheduler such a status
+    replaces the one of a plugin. `fresh` are the kept nodes that came back as objects; kube-scheduler scores
+    them as if no pod were on them.
     """
 
     kept: tuple[str, ...]
@@ -41,7 +41,7 @@ class FilterRound:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderScores:
-    """What an extender adds to the scores of nodes, weighted, and on the scale of the plugins' scores."""
+    """An extender's scores, weighted and scaled to the range of plugin scores."""
 
     extender: str
     scores: Mapping[str, int]
@@ -49,7 +49,7 @@ class ExtenderScores:
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeRound:
-    """The scores of every extender that gave some, in calling order."""
+    """The scores of the extenders, in calling order."""
 
     scores: tuple[ExtenderScores, ...]
     ignored: Ignored = ()
@@ -57,7 +57,7 @@ class PrioritizeRound:
 
 @dataclass(frozen=True, slots=True)
 class BindRound:
-    """Which extender bound the pod; None: none did, and a plugin has to."""
+    """The extender that bound the pod, None if a Bind plugin has to."""
 
     binder: str | None
     ignored: Ignored = ()
@@ -65,7 +65,7 @@ class BindRound:
 
 @dataclass(frozen=True, slots=True)
 class PreemptRound:
-    """The candidates all extenders agree to; there may be none."""
+    """The candidates that all extenders accept."""
 
     candidates: Mapping[str, Victims]
     ignored: Ignored = ()
@@ -77,10 +77,10 @@ async def filter_round(
     nodes: Sequence[Node],
     left_out: Status = LEFT_OUT,
 ) -> FilterRound:
-    """Ask one extender after the other, each about the nodes that the ones before it kept.
+    """Call one extender after the other, each with the nodes that the ones before it kept.
 
-    `left_out` is the verdict on nodes that an extender does not mention: without a reason, unless PreFilter
-    chose the nodes to look at, in which case it is what is said of all the others. Raises ExtenderError.
+    `left_out` is the status of nodes that a response does not mention: without a reason, unless PreFilter
+    returned node names; then it is the status of all other nodes. Raises ExtenderError.
     """
     left = {node.name: node for node in nodes}
     fresh: dict[str, Node] = {}
@@ -95,7 +95,7 @@ async def filter_round(
             answer = await extender.filter(pod, list(left.values()))
             _check_names(extender, answer, left)
         except ExtenderError as error:
-            _pass_over(extender, error, ignored)
+            _note_ignored(extender, error, ignored)
             continue
         verdicts.update({name: unschedulable(reason) for name, reason in answer.failed.items()})
         verdicts.update({name: unresolvable(reason) for name, reason in answer.unresolvable.items()})
@@ -114,7 +114,7 @@ async def filter_round(
 
 
 async def prioritize_round(extenders: Iterable[Extender], pod: Pod, nodes: Sequence[Node]) -> PrioritizeRound:
-    """Ask all extenders at once. One that fails gives no scores; nothing else comes of it."""
+    """Call all extenders concurrently. One that fails gives no scores."""
     asked = [extender for extender in extenders if extender.is_interested(pod)]
     answers = await asyncio.gather(*(_prioritize(extender, pod, nodes) for extender in asked))
     scores: list[ExtenderScores] = []
@@ -128,9 +128,9 @@ async def prioritize_round(extenders: Iterable[Extender], pod: Pod, nodes: Seque
 
 
 async def bind_round(extenders: Iterable[Extender], pod: Pod, node: str) -> BindRound:
-    """Let the first extender bind that can and is interested. Raises ExtenderError.
+    """Have the first interested binder bind the pod. Raises ExtenderError.
 
-    If an ignorable one fails the next has its turn.
+    If an ignorable one fails, the next is called.
     """
     ignored: list[tuple[str, ExtenderError]] = []
     for extender in extenders:
@@ -139,7 +139,7 @@ async def bind_round(extenders: Iterable[Extender], pod: Pod, node: str) -> Bind
         try:
             await extender.bind(pod, node)
         except ExtenderError as error:
-            _pass_over(extender, error, ignored)
+            _note_ignored(extender, error, ignored)
             continue
         return BindRound(extender.name, ignored)
     return BindRound(None, ignored)
@@ -148,10 +148,10 @@ async def bind_round(extenders: Iterable[Extender], pod: Pod, node: str) -> Bind
 async def preempt_round(
     extenders: Iterable[Extender], pod: Pod, candidates: Mapping[str, Victims], find: FindPod
 ) -> PreemptRound:
-    """Ask one extender after the other, each about the candidates the ones before it agreed to.
+    """Call one extender after the other, each with the candidates the ones before it accepted.
 
-    A candidate without victims makes no sense: it is an error, or dropped if the extender is ignorable.
-    Candidates stay in the order they were given in. Raises ExtenderError.
+    A candidate without victims is an error, or dropped if the extender is ignorable. Candidates keep their
+    order. Raises ExtenderError.
     """
     order = {name: place for place, name in enumerate(candidates)}
     left = dict(candidates)
@@ -164,14 +164,14 @@ async def preempt_round(
         try:
             answer = await extender.preempt(pod, left, find)
         except ExtenderError as error:
-            _pass_over(extender, error, ignored)
+            _note_ignored(extender, error, ignored)
             continue
         left = {}
         for name in sorted(answer, key=lambda name: (order.get(name, len(order)), name)):
             if answer[name].pods:
                 left[name] = answer[name]
             else:
-                _pass_over(extender, _no_victims(name), ignored)
+                _note_ignored(extender, _no_victims(name), ignored)
     return PreemptRound(left, ignored)
 
 
@@ -186,8 +186,8 @@ async def _prioritize(
     return {node.name: wrap_int64(raw[node.name] * factor) for node in nodes if node.name in raw}
 
 
-def _pass_over(extender: Extender, error: ExtenderError, ignored: list[tuple[str, ExtenderError]]) -> None:
-    """Go on without an extender that may fail; for the others a failure ends the attempt."""
+def _note_ignored(extender: Extender, error: ExtenderError, ignored: list[tuple[str, ExtenderError]]) -> None:
+    """Note the error of an ignorable extender; raise that of any other."""
     if not extender.is_ignorable:
         raise error
     ignored.append((extender.name, error))

@@ -1,6 +1,11 @@
-"""PostFilter: when no node can take a pod, plugins may make room for a later attempt."""
+"""PostFilter: when no node can take a pod, plugins may make room for a later attempt.
 
-from collections.abc import Iterable, Mapping
+A search that may take long is written as a generator: each `yield` in `post_filter` is a point where the
+scheduler may let others run (the table stays as it is), and what it returns is the result.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from types import GeneratorType
 from typing import Any, NamedTuple
 
 from stowplan.api.pod import Pod
@@ -72,22 +77,44 @@ class PostFilterRound:
         return PostFilterResult(unschedulable(*self._reasons).by(self._rejector), self._nominated_node)
 
 
+Steps = Generator[None, None, PostFilterResult]
+"""A search that can be interrupted between its steps; what it returns is the result."""
+
+
 def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:
     """Ask PostFilter plugins in order what they can do for a pod that fits nowhere. Raises PluginError."""
+    return run_to_end(post_filter_steps(plugins, cycle, pod))
+
+
+def post_filter_steps(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> Steps:
+    """The same in steps: others may run in between, as long as the table does not change."""
     asked = PostFilterRound()
     for plugin in plugins:
-        result = asked.take(plugin, ask_post_filter(plugin, cycle, pod))
+        answer = yield from ask_post_filter(plugin, cycle, pod)
+        result = asked.take(plugin, answer)
         if result is not None:
             return result
     return asked.end()
 
 
-def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
-    """One plugin's answer. Raises PluginError."""
+def run_to_end(steps: Steps) -> PostFilterResult:
+    """The result of a search without any interruption."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: PostFilterResult = end.value
+            return result
+
+
+def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> Steps:
+    """One plugin's answer, in as many steps as the plugin takes. Raises PluginError."""
     watch = cycle.watch
     began = 0.0 if watch is None else watch.timer()
     try:
         answer: Any = plugin.post_filter(cycle, pod)  # type: ignore[attr-defined]
+        if isinstance(answer, GeneratorType):
+            answer = yield from answer
     except PluginError:
         raise
     except Exception as cause:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stowplan.api.fielderrors import quote
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.points import Point
+from stowplan.gocompat.quoting import quote
 
 ALL_PLUGINS = "*"
 """Disabling this name disables everything that was not enabled on the spot."""

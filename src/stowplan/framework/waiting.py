@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from stowplan.api.durations import SECOND, Duration
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.status import SUCCESS, Status, error, unschedulable
+from stowplan.gocompat.durations import SECOND, Duration
 
 LONGEST_WAIT: Final = 15 * 60.0
 """Seconds no plugin can make a pod wait longer than."""

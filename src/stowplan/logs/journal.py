@@ -1,4 +1,4 @@
-"""What the scheduler has to say about its work, for whoever keeps a log."""
+"""The logger: messages with a verbosity and named values."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -7,11 +7,11 @@ Sink = Callable[[int, str, Mapping[str, object]], None]
 """Takes a verbosity (below zero: a severity), a message and named values."""
 
 PROBLEM: Final = -1
-"""The level of messages about something that went wrong; they are always kept."""
+"""The level of errors; they are always logged."""
 WARNING: Final = -2
-"""The level of messages about something that may go wrong, or is not done as asked; always kept, too."""
+"""The level of warnings; they are always logged, too."""
 FATAL: Final = -3
-"""The level of the last words of a process."""
+"""The level of errors that end the process."""
 
 PLAIN: Final[Mapping[str, object]] = {}
 """The values of a message that is a line of text and nothing else; sinks know it by identity."""
@@ -23,8 +23,8 @@ class Ref(str):
     __slots__ = ()
 
 
-def _nowhere(level: int, message: str, values: Mapping[str, object]) -> None:
-    """Keep nothing."""
+def _discard(level: int, message: str, values: Mapping[str, object]) -> None:
+    """Log nothing."""
 
 
 class Journal:
@@ -32,12 +32,12 @@ class Journal:
 
     On the way of every pod ask `journal.shows(level)` first, or look at `detail`, the highest level that is
     shown, so that a message nobody reads costs nothing.
-    A value called `logger` names the part of the scheduler that speaks; it is shown to those who want
-    detail (level 4), and with problems. `highest` is the highest level that a sink wants to be asked about
-    beyond the verbosity, because it shows some modules in more detail than others.
+    A value called `logger` names the component that logs; it is shown from verbosity 4 on, and with errors.
+    `highest` is the highest level that a sink wants to be asked about beyond the verbosity, because it shows
+    some modules in more detail than others (`--vmodule`).
     """
 
-    def __init__(self, sink: Sink = _nowhere, verbosity: int = 0, highest: int = 0) -> None:
+    def __init__(self, sink: Sink = _discard, verbosity: int = 0, highest: int = 0) -> None:
         self._sink = sink
         self._highest = highest
         self.problems = 0

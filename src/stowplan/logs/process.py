@@ -1,25 +1,24 @@
-"""The journal of a process, as its flags want it kept."""
+"""The journal of a process: the format and the streams that its flags ask for."""
 
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from stowplan.logs.formats import Format, JsonFormat, Source, TextFormat, module_of, source_of
 from stowplan.logs.journal import WARNING, Journal
-from stowplan.logs.lines import Format, JsonFormat, Source, TextFormat, module_of, source_of
-from stowplan.logs.modules import Modules
-from stowplan.logs.settings import JSON, LogSettings
-from stowplan.logs.streams import SOON, Stream, Write, standard_error, standard_output
+from stowplan.logs.settings import JSON, LogSettings, Modules
+from stowplan.logs.streams import DEFAULT_PAUSE, Stream, Write, standard_error, standard_output
 
-NAMED_FROM: Final = 4
-"""From this verbosity on lines tell which logger they come from."""
+LOGGER_NAME_VERBOSITY: Final = 4
+"""From this verbosity on lines name their logger."""
 
-PATIENCE: Final = 1.0
-"""Seconds that the end of a process waits for somebody to read its last lines."""
+CLOSE_TIMEOUT: Final = 1.0
+"""Seconds that a process which ends waits for its last lines to be written."""
 
 
 class LineSink:
-    """Makes lines of messages, with the file and line they come from, and sends them to their stream.
+    """Formats messages, with the file and line they come from, and puts them on their stream.
 
     `warnings_apart`: warnings go with the errors, not with the rest.
     """
@@ -55,19 +54,19 @@ class LineSink:
         stream = self._info if level >= 0 or level == self._lowest_info else self._errors
         now = self._now()
         if stream.lost:
-            self._tell_of_loss(stream, source, frame.f_lineno, now)
-        named = verbosity >= NAMED_FROM
+            self._report_lost(stream, source, frame.f_lineno, now)
+        named = verbosity >= LOGGER_NAME_VERBOSITY
         stream.put(self._lines.line(level, message, values, source, frame.f_lineno, now, named))
 
-    def _tell_of_loss(self, stream: Stream, source: Source, number: int, now: float) -> None:
+    def _report_lost(self, stream: Stream, source: Source, number: int, now: float) -> None:
         lost = stream.take_lost()
         if lost:
-            told = {"lines": lost}
-            stream.put(self._lines.line(WARNING, "Log lines were lost", told, source, number, now, False))
+            values = {"lines": lost}
+            stream.put(self._lines.line(WARNING, "Log lines were lost", values, source, number, now, False))
 
 
 class ProcessJournal(Journal):
-    """A journal that is written somewhere. Leaving its `with` block writes what is left."""
+    """A journal that writes to streams. Leaving its `with` block flushes them."""
 
     def __init__(self, sink: LineSink, streams: tuple[Stream, ...], verbosity: int, highest: int) -> None:
         self._lines = sink
@@ -78,14 +77,14 @@ class ProcessJournal(Journal):
         super().set_verbosity(verbosity)
         self._lines.verbosity = verbosity
 
-    def flush(self, timeout: float = PATIENCE) -> bool:
+    def flush(self, timeout: float = CLOSE_TIMEOUT) -> bool:
         """Have everything written now; False if that was not done in time."""
         done = [stream.flush(timeout) for stream in self._streams]
         return all(done)
 
     def close(self) -> None:
         for stream in self._streams:
-            stream.close(PATIENCE)
+            stream.close(CLOSE_TIMEOUT)
 
     def __enter__(self) -> Self:
         return self
@@ -109,16 +108,16 @@ def journal_for(
 ) -> ProcessJournal:
     """A journal as settings want it, on the process's own streams unless others are given.
 
-    `now` tells the time in seconds since the epoch (`Clock.now`).
+    `now` gives the time in seconds since the epoch (`Clock.now`).
     With split streams warnings go with the errors in text and with the rest in JSON, as they do for others.
     """
     routing = settings.routing
     modules = Modules(settings.vmodule)
-    errors = Stream(stderr or standard_error(), min(SOON, settings.flush_frequency))
+    errors = Stream(stderr or standard_error(), min(DEFAULT_PAUSE, settings.flush_frequency))
     info = errors
     if routing.split_stream:
         held = routing.info_buffer_size
-        pause = settings.flush_frequency if held else min(SOON, settings.flush_frequency)
+        pause = settings.flush_frequency if held else min(DEFAULT_PAUSE, settings.flush_frequency)
         info = Stream(stdout or standard_output(), pause, held)
     is_json = settings.format == JSON
     sink = LineSink(

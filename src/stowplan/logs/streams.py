@@ -1,4 +1,4 @@
-"""Lines on their way out of the process, written by a thread so that nobody waits for a slow reader."""
+"""Log output, written by a thread so that nobody waits for a slow reader."""
 
 import os
 import select
@@ -10,22 +10,24 @@ from typing import Final
 Write = Callable[[bytes], None]
 """Writes all of something, however long that takes. Raises OSError or ValueError."""
 
-SOON: Final = 0.05
-"""Seconds after which lines are written that nobody wants held back."""
+DEFAULT_PAUSE: Final = 0.05
+"""Seconds between a line and its write where no flag says otherwise."""
 
-ROOM: Final = 4 * 1024 * 1024
-"""How many characters may wait to be written. What is said beyond that is lost, and counted."""
+MAX_BUFFERED: Final = 4 * 1024 * 1024
+"""How many characters may wait to be written. Lines beyond that are dropped, and counted."""
 
 
 class Stream:
     """Collects lines, and has a thread write them a little later, many at once.
 
     It writes `pause` seconds after the first line of a batch, earlier if more than `held` characters wait.
-    A reader that is slow, stuck or gone costs lines, never the scheduler: `lost` counts them. Who speaks may
-    be interrupted by himself, when garbage collection finds something to complain about.
+    A reader that is slow, stuck or gone costs lines, never the scheduler: `lost` counts them. `put` may be
+    interrupted by another `put` of its own thread, when garbage collection logs something.
     """
 
-    def __init__(self, write: Write, pause: float = SOON, held: int = 0, room: int = ROOM) -> None:
+    def __init__(
+        self, write: Write, pause: float = DEFAULT_PAUSE, held: int = 0, room: int = MAX_BUFFERED
+    ) -> None:
         self._write = write
         self._pause = pause
         self._held = held if held > 0 else room
@@ -54,7 +56,7 @@ class Stream:
                 self._begin()
 
     def take_lost(self) -> int:
-        """How many lines were lost since last asked, if there is room to tell of it; else 0."""
+        """How many lines were lost since last asked, if there is room to report it; else 0."""
         with self._state:
             if self._size > self._room // 2:
                 return 0

@@ -1,16 +1,13 @@
-"""What the scheduler counts and times, under the names kube-scheduler has for it.
+"""The metrics of kube-scheduler, under its names.
 
-Counting is plain arithmetic on plain objects, because one pod is counted dozens of times on its way. Only
-when somebody asks for the figures are they turned into what Prometheus reads.
+Counting is plain arithmetic on plain objects, because every pod is counted dozens of times. Only when metrics
+are collected are they turned into Prometheus families.
 """
 
-from stowplan.metrics.access import AccessMetrics
-from stowplan.metrics.evaluations import Tally
-from stowplan.metrics.health import HealthMetrics
+from stowplan.metrics.buffers import Tally
 from stowplan.metrics.options import MetricsOptions
 from stowplan.metrics.podresources import PodResources
-from stowplan.metrics.process import Build, ProcessMetrics
-from stowplan.metrics.requests import RequestMetrics
+from stowplan.metrics.process import AccessMetrics, Build, HealthMetrics, ProcessMetrics, RequestMetrics
 from stowplan.metrics.scheduling import (
     BINDING,
     ERROR,

@@ -1,8 +1,79 @@
-"""Which metrics there are: names, labels, buckets, stability as in kube-scheduler 1.36, texts of our own."""
+"""Every metric: name, labels, buckets and stability as in kube-scheduler 1.36, with help texts of our own."""
 
-from typing import Final
+from enum import StrEnum
+from itertools import accumulate, repeat
+from operator import mul
+from typing import Final, NamedTuple
 
-from stowplan.metrics.description import Catalogue, Description, Stability, exponential
+PREFIX: Final = "scheduler_"
+
+_HINTS: Final = "SchedulerQueueingHints"
+_ASYNC_PREEMPTION: Final = "SchedulerAsyncPreemption"
+_ASYNC_CALLS: Final = "SchedulerAsyncAPICalls"
+_EXTENDED: Final = "DRAExtendedResource"
+_CONDITIONS: Final = "DRADeviceBindingConditions"
+_GROUPS: Final = "GenericWorkload"
+
+_REQUEST: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_SIZE: Final = (64.0, 256.0, 512.0, *(float(1024 * 4**power) for power in range(8)))
+_REVIEW: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
+_CACHE: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_HOUR: Final = 3600.0
+_DAY: Final = 24 * _HOUR
+_LIFETIME: Final = (
+    *(hours * _HOUR for hours in (0, 0.5, 1, 2, 6, 12)),
+    *(days * _DAY for days in (1, 2, 4, 7, 30, 90, 180, 360)),
+)
+
+
+class Stability(StrEnum):
+    """Stability level of a metric."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    STABLE = "STABLE"
+
+
+class MetricDescription(NamedTuple):
+    """One metric family. With a feature gate it exists only if that is enabled. `bounds` are for histograms.
+
+    Names that other components share have no prefix.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    stability: Stability
+    help: str
+    gate: str | None = None
+    bounds: tuple[float, ...] = ()
+    prefix: str = PREFIX
+
+    @property
+    def full_name(self) -> str:
+        return self.prefix + self.name
+
+    @property
+    def text(self) -> str:
+        """The help text, with the stability level in front."""
+        return f"[{self.stability}] {self.help}"
+
+
+class Catalogue(NamedTuple):
+    """The families of one registry."""
+
+    counters: tuple[MetricDescription, ...] = ()
+    gauges: tuple[MetricDescription, ...] = ()
+    histograms: tuple[MetricDescription, ...] = ()
+
+    @property
+    def all(self) -> tuple[MetricDescription, ...]:
+        return (*self.counters, *self.gauges, *self.histograms)
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """`count` bucket bounds, each `factor` times the one before."""
+    return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))
+
 
 ALPHA, BETA, STABLE = Stability
 
@@ -12,94 +83,96 @@ _SHORTER: Final = exponential(0.00001, 2, 12)
 _PLUGIN: Final = exponential(0.00001, 1.5, 20)
 _LONG: Final = exponential(0.01, 2, 20)
 
-_HINTS: Final = "SchedulerQueueingHints"
-_ASYNC_PREEMPTION: Final = "SchedulerAsyncPreemption"
-_ASYNC_CALLS: Final = "SchedulerAsyncAPICalls"
-_EXTENDED: Final = "DRAExtendedResource"
-_CONDITIONS: Final = "DRADeviceBindingConditions"
-_GROUPS: Final = "GenericWorkload"
-
 COUNTERS: Final = (
-    Description(
+    MetricDescription(
+        "unexpected_errors_total",
+        ("source",),
+        ALPHA,
+        "Exceptions that nobody expected, by where they were caught; the log has their tracebacks.",
+        prefix="stowplan_",
+    ),
+    MetricDescription(
         "schedule_attempts_total",
         ("result", "profile"),
         STABLE,
         "Attempts to place a pod: scheduled, unschedulable (no node fits) or error (something went wrong).",
     ),
-    Description("preemption_attempts_total", (), STABLE, "How often it was tried to make room for a pod."),
-    Description(
+    MetricDescription(
+        "preemption_attempts_total", (), STABLE, "How often it was tried to make room for a pod."
+    ),
+    MetricDescription(
         "pod_scheduled_after_flush_total",
         (),
         ALPHA,
         "Pods that were placed after being tried again only because they had waited so long; "
         "many of them suggest that an event or a queueing hint is missing.",
     ),
-    Description(
+    MetricDescription(
         "queue_incoming_pods_total",
         ("queue", "event"),
         STABLE,
         "Pods that came to a part of the scheduling queue, by the event that brought them there.",
     ),
-    Description(
+    MetricDescription(
         "plugin_evaluation_total",
         ("plugin", "extension_point", "profile"),
         BETA,
         "How often a plugin judged a pod or a pod on a node, at PreFilter, Filter, PreScore and Score.",
     ),
-    Description(
+    MetricDescription(
         "batch_attempts_total",
         ("profile", "result"),
         ALPHA,
         "Attempts to reuse the outcome of the pod before, by what became of them.",
     ),
-    Description(
+    MetricDescription(
         "batch_cache_flushed_total",
         ("profile", "reason"),
         ALPHA,
         "How often the outcome of the pod before was thrown away, by reason.",
     ),
-    Description(
+    MetricDescription(
         "preemption_goroutines_execution_total",
         ("result",),
         ALPHA,
         "Evictions of all victims of a preemption, by result.",
         _ASYNC_PREEMPTION,
     ),
-    Description(
+    MetricDescription(
         "resourceclaim_creates_total",
         ("status",),
         ALPHA,
         "ResourceClaims the scheduler asked the API server to create, by outcome.",
         _EXTENDED,
     ),
-    Description(
+    MetricDescription(
         "dra_bindingconditions_allocations_total",
         ("profile", "driver", "status"),
         ALPHA,
         "Allocated devices that had conditions to meet before binding, by driver and outcome.",
         _CONDITIONS,
     ),
-    Description(
+    MetricDescription(
         "async_api_call_execution_total",
         ("call_type", "result"),
         ALPHA,
         "API calls made by the asynchronous dispatcher, by kind and result.",
         _ASYNC_CALLS,
     ),
-    Description(
+    MetricDescription(
         "podgroup_schedule_attempts_total",
         ("result", "profile"),
         ALPHA,
         "Attempts to place a group of pods, by result.",
         _GROUPS,
     ),
-    Description(
+    MetricDescription(
         "volume_binder_cache_requests_total",
         ("operation",),
         ALPHA,
         "Requests to the cache of volume bindings.",
     ),
-    Description(
+    MetricDescription(
         "volume_scheduling_stage_error_total",
         ("operation",),
         ALPHA,
@@ -108,39 +181,39 @@ COUNTERS: Final = (
 )
 
 GAUGES: Final = (
-    Description(
+    MetricDescription(
         "pending_pods",
         ("queue",),
         STABLE,
         "Pods that wait: ready to be tried (active), backing off (backoff), waiting for an event after a "
         "failed attempt (unschedulable), or held back before any attempt (gated).",
     ),
-    Description(
+    MetricDescription(
         "goroutines",
         ("operation",),
         BETA,
         "Tasks running now beside the scheduling of pods, by what they do.",
     ),
-    Description(
+    MetricDescription(
         "cache_size",
         ("type",),
         ALPHA,
         "Nodes, pods and assumed pods the scheduler holds in memory.",
     ),
-    Description(
+    MetricDescription(
         "unschedulable_pods",
         ("plugin", "profile"),
         BETA,
         "Waiting pods a plugin rejected. A pod counts for each plugin that did, so do not add plugins up.",
     ),
-    Description(
+    MetricDescription(
         "inflight_events",
         ("event",),
         ALPHA,
         "Events kept for pods that are being tried, and such pods (PodPopped).",
         _HINTS,
     ),
-    Description(
+    MetricDescription(
         "pending_async_api_calls",
         ("call_type",),
         ALPHA,
@@ -150,84 +223,84 @@ GAUGES: Final = (
 )
 
 HISTOGRAMS: Final = (
-    Description(
+    MetricDescription(
         "scheduling_attempt_duration_seconds",
         ("result", "profile"),
         STABLE,
         "How long an attempt to place a pod took, binding included.",
         bounds=_ATTEMPT,
     ),
-    Description(
+    MetricDescription(
         "scheduling_algorithm_duration_seconds",
         (),
         ALPHA,
         "How long it took to look for a node.",
         bounds=_ATTEMPT,
     ),
-    Description(
+    MetricDescription(
         "event_handling_duration_seconds",
         ("event",),
         ALPHA,
         "How long it took to take in a change of the cluster.",
         bounds=_SHORT,
     ),
-    Description(
+    MetricDescription(
         "preemption_victims",
         (),
         STABLE,
         "Pods that had to go to make room for another.",
         bounds=exponential(1, 2, 7),
     ),
-    Description(
+    MetricDescription(
         "pod_scheduling_sli_duration_seconds",
         ("attempts",),
         BETA,
         "From the moment a pod was first ready to be tried until it was bound, by the attempts it took.",
         bounds=_LONG,
     ),
-    Description(
+    MetricDescription(
         "pod_scheduling_attempts",
         (),
         STABLE,
         "How many attempts it took until a pod was bound.",
         bounds=exponential(1, 2, 5),
     ),
-    Description(
+    MetricDescription(
         "framework_extension_point_duration_seconds",
         ("extension_point", "status", "profile"),
         STABLE,
         "How long all plugins of an extension point took together.",
         bounds=_SHORT,
     ),
-    Description(
+    MetricDescription(
         "plugin_execution_duration_seconds",
         ("plugin", "extension_point", "status"),
         ALPHA,
         "How long one plugin took at an extension point; a sample.",
         bounds=_PLUGIN,
     ),
-    Description(
+    MetricDescription(
         "permit_wait_duration_seconds",
         ("result",),
         BETA,
         "How long pods waited for permission to be bound.",
         bounds=_ATTEMPT,
     ),
-    Description(
+    MetricDescription(
         "get_node_hint_duration_seconds",
         ("hinted", "profile"),
         ALPHA,
         "How long it took to see whether the outcome of the pod before can be reused.",
         bounds=_SHORTER,
     ),
-    Description(
+    MetricDescription(
         "store_schedule_results_duration_seconds",
         ("profile",),
         ALPHA,
         "How long it took to keep an outcome for the pod after.",
         bounds=_SHORTER,
     ),
-    Description(
+    MetricDescription(
         "queueing_hint_execution_duration_seconds",
         ("plugin", "event", "hint"),
         ALPHA,
@@ -235,7 +308,7 @@ HISTOGRAMS: Final = (
         _HINTS,
         bounds=_PLUGIN,
     ),
-    Description(
+    MetricDescription(
         "preemption_goroutines_duration_seconds",
         ("result",),
         ALPHA,
@@ -243,7 +316,7 @@ HISTOGRAMS: Final = (
         _ASYNC_PREEMPTION,
         bounds=_LONG,
     ),
-    Description(
+    MetricDescription(
         "dra_bindingconditions_wait_duration_seconds",
         ("profile", "driver", "status"),
         ALPHA,
@@ -251,7 +324,7 @@ HISTOGRAMS: Final = (
         _CONDITIONS,
         bounds=exponential(0.1, 2, 14),
     ),
-    Description(
+    MetricDescription(
         "async_api_call_execution_duration_seconds",
         ("call_type", "result"),
         ALPHA,
@@ -259,7 +332,7 @@ HISTOGRAMS: Final = (
         _ASYNC_CALLS,
         bounds=_ATTEMPT,
     ),
-    Description(
+    MetricDescription(
         "podgroup_scheduling_attempt_duration_seconds",
         ("result", "profile"),
         ALPHA,
@@ -267,7 +340,7 @@ HISTOGRAMS: Final = (
         _GROUPS,
         bounds=_ATTEMPT,
     ),
-    Description(
+    MetricDescription(
         "podgroup_scheduling_algorithm_duration_seconds",
         (),
         ALPHA,
@@ -278,3 +351,214 @@ HISTOGRAMS: Final = (
 )
 
 SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, HISTOGRAMS)
+
+
+# Metrics of the process beside scheduling; docs/metrics.md says which of kube-scheduler's are left out
+
+_ACCESS: Final = exponential(0.001, 2, 15)
+
+
+def _counter(name: str, labels: str, stability: Stability, text: str) -> MetricDescription:
+    return MetricDescription(name, tuple(labels.split()), stability, text, prefix="")
+
+
+def _histogram(name: str, labels: str, bounds: tuple[float, ...], text: str) -> MetricDescription:
+    return MetricDescription(name, tuple(labels.split()), ALPHA, text, bounds=bounds, prefix="")
+
+
+_gauge = _counter
+
+REQUESTS: Final = Catalogue(
+    counters=(
+        _counter(
+            "rest_client_requests_total",
+            "code method host",
+            ALPHA,
+            "Requests sent to the API server, by what it answered; <error> if nothing came back.",
+        ),
+        _counter(
+            "rest_client_request_retries_total",
+            "code verb host",
+            ALPHA,
+            "Requests that were sent again, by what was answered then.",
+        ),
+    ),
+    histograms=(
+        _histogram(
+            "rest_client_request_duration_seconds",
+            "verb host",
+            _REQUEST,
+            "How long a request took until its last answer, watches left out.",
+        ),
+        _histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "verb host",
+            _REQUEST,
+            "How long requests were held back here so as not to send too many.",
+        ),
+        _histogram("rest_client_request_size_bytes", "verb host", _SIZE, "Bytes of the bodies sent."),
+        _histogram("rest_client_response_size_bytes", "verb host", _SIZE, "Bytes of the bodies received."),
+    ),
+)
+
+ACCESS: Final = Catalogue(
+    counters=(
+        _counter("authenticated_user_requests", "username", ALPHA, "Requests by who sent them."),
+        _counter("authentication_attempts", "result", ALPHA, "Attempts to find out who sent a request."),
+        _counter("authorization_attempts_total", "result", ALPHA, "Decisions about who may see a page."),
+        _counter(
+            "authentication_token_cache_request_total",
+            "status",
+            ALPHA,
+            "Tokens that were known already (hit) or not (miss).",
+        ),
+        _counter(
+            "authentication_token_cache_fetch_total",
+            "status",
+            ALPHA,
+            "Tokens the API server was asked about, by whether they were good.",
+        ),
+        _counter(
+            "apiserver_delegated_authn_request_total",
+            "code",
+            ALPHA,
+            "TokenReviews sent to the API server, by what it answered.",
+        ),
+        _counter(
+            "apiserver_delegated_authz_request_total",
+            "code",
+            ALPHA,
+            "SubjectAccessReviews sent to the API server, by what it answered.",
+        ),
+    ),
+    gauges=(
+        _gauge(
+            "authentication_token_cache_active_fetch_count",
+            "status",
+            ALPHA,
+            "Tokens the API server is being asked about (in_flight), and requests that wait (blocked).",
+        ),
+    ),
+    histograms=(
+        _histogram(
+            "authentication_duration_seconds", "result", _ACCESS, "How long it took to find out who asks."
+        ),
+        _histogram(
+            "authorization_duration_seconds", "result", _ACCESS, "How long it took to decide who may ask."
+        ),
+        _histogram(
+            "authentication_token_cache_request_duration_seconds",
+            "status",
+            _CACHE,
+            "How long it took to learn whose token it is, known (hit) or not (miss).",
+        ),
+        _histogram(
+            "apiserver_delegated_authn_request_duration_seconds",
+            "code",
+            _REVIEW,
+            "How long TokenReviews took.",
+        ),
+        _histogram(
+            "apiserver_delegated_authz_request_duration_seconds",
+            "code",
+            _REVIEW,
+            "How long SubjectAccessReviews took.",
+        ),
+        _histogram(
+            "apiserver_client_certificate_expiration_seconds",
+            "",
+            _LIFETIME,
+            "For how long the certificates that clients showed were still good.",
+        ),
+    ),
+)
+
+FACTS: Final = Catalogue(
+    counters=(
+        _counter(
+            "registered_metrics_total",
+            "stability_level deprecated_version",
+            BETA,
+            "Families of metrics there are, by how far they may be relied on.",
+        ),
+        _counter("hidden_metrics_total", "", BETA, "Families that are hidden because they are deprecated."),
+        _counter("disabled_metrics_total", "", BETA, "Families that were switched off."),
+        _counter(
+            "cardinality_enforcement_unexpected_categorizations_total",
+            "",
+            ALPHA,
+            "How often a label had a value that is not among the allowed ones.",
+        ),
+        _counter(
+            "leader_election_slowpath_total",
+            "name",
+            ALPHA,
+            "How often renewing the lease took reading it first.",
+        ),
+        _counter("process_network_receive_bytes_total", "", ALPHA, "Bytes that came in over the network."),
+        _counter("process_network_transmit_bytes_total", "", ALPHA, "Bytes that went out over the network."),
+    ),
+    gauges=(
+        _gauge(
+            "kubernetes_build_info",
+            "major minor git_version git_commit git_tree_state build_date go_version compiler platform",
+            BETA,
+            "Always 1; the labels say which build this is.",
+        ),
+        _gauge(
+            "kubernetes_feature_enabled",
+            "name stage",
+            BETA,
+            "Whether a feature gate is on (1) or off (0), with its stage.",
+        ),
+        _gauge(
+            "version_info",
+            "component binary emulation min_compat",
+            ALPHA,
+            "Always 1; the labels say which version this is and behaves like.",
+        ),
+        _gauge("leader_election_master_status", "name", ALPHA, "Whether this process leads (1) or not (0)."),
+        MetricDescription(
+            "apiserver_reachable",
+            ("server",),
+            ALPHA,
+            "Whether an API server can be reached (1) or not (0).",
+            prefix="stowplan_",
+        ),
+        _gauge("process_virtual_memory_max_bytes", "", ALPHA, "Virtual memory the process may use."),
+    ),
+)
+
+PROCESS: Final = Catalogue(
+    (*REQUESTS.counters, *ACCESS.counters, *FACTS.counters),
+    (*REQUESTS.gauges, *ACCESS.gauges, *FACTS.gauges),
+    (*REQUESTS.histograms, *ACCESS.histograms, *FACTS.histograms),
+)
+
+HEALTH: Final = Catalogue(
+    counters=(
+        MetricDescription(
+            "kubernetes_healthchecks_total",
+            ("name", "type", "status"),
+            STABLE,
+            "How often each check was made, by outcome.",
+            prefix="",
+        ),
+    ),
+    gauges=(
+        MetricDescription(
+            "kubernetes_healthcheck",
+            ("name", "type"),
+            STABLE,
+            "Whether each check passed (1) or not (0) when it was last made.",
+            prefix="",
+        ),
+        MetricDescription(
+            "process_start_time_seconds",
+            (),
+            ALPHA,
+            "When the process was started, in seconds since 1970.",
+            prefix="",
+        ),
+    ),
+)

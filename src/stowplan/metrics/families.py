@@ -1,27 +1,227 @@
-"""All families of a catalogue, those that exist with the given feature gates shown to Prometheus."""
+"""Counters, gauges and histograms that cost next to nothing while scheduling.
 
-from collections.abc import Callable, Iterator
-from typing import Any
+There is one thread, so there are no locks. A series is found by the tuple of its label values, in the order
+in which the labels are declared. Hot code keeps the dict of series and writes to it directly; it stays the
+same dict when metrics are reset.
+"""
 
-from prometheus_client.core import Metric
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stowplan.framework.gates import FeatureGates
-from stowplan.metrics.accumulators import (
-    UNLABELLED,
-    Counter,
-    Distribution,
-    Distributions,
-    Family,
-    Gauge,
-    Histogram,
-    Values,
-)
-from stowplan.metrics.catalogue import SCHEDULING
-from stowplan.metrics.description import Catalogue, Description
+from stowplan.metrics.catalogue import SCHEDULING, Catalogue, MetricDescription
+from stowplan.metrics.exposition import number_text
+
+Labels = tuple[str, ...]
+Values = defaultdict[Labels, int]
+Value = TypeVar("Value")
+
+Sink = Callable[[Sequence[float]], None]
+"""Gets the values of a series as well, in batches."""
+
+UNLABELLED: Labels = ()
+
+_BUFFER_SIZE: Final = 512
+"""Values of a series that are buffered before they are sorted into buckets."""
+
+
+class Distribution:
+    """One series of a histogram: the count of each bucket, and the sum.
+
+    Values are buffered and sorted into buckets some hundreds at a time, or when the series is read.
+    """
+
+    __slots__ = ("_bounds", "_buffer", "_counts", "_sink", "_total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = np.array(bounds, dtype=np.float64)
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._buffer: list[float] = []
+        self._sink: Sink | None = None
+
+    def forward_to(self, also: Sink | None) -> None:
+        """Have a sink get all values of this series, with a delay."""
+        self._sink = also
+
+    def observe(self, value: float) -> None:
+        """Observe a value; bucket bounds are inclusive."""
+        buffer = self._buffer
+        buffer.append(value)
+        if len(buffer) >= _BUFFER_SIZE:
+            self.flush()
+
+    def take(self, values: Sequence[float]) -> None:
+        """Observe many values."""
+        self.flush()
+        self._sort(values)
+
+    @property
+    def counts(self) -> list[int]:
+        """The count of each bucket, the last one without a bound."""
+        self.flush()
+        return self._counts
+
+    @property
+    def total(self) -> float:
+        self.flush()
+        return self._total
+
+    def flush(self) -> None:
+        """Sort buffered values into buckets."""
+        if self._buffer:
+            values, self._buffer = self._buffer, []
+            self._sort(values)
+
+    def _sort(self, values: Sequence[float]) -> None:
+        self._total = sum(values, self._total)
+        places = self._bounds.searchsorted(values)
+        found = np.bincount(places, minlength=len(self._counts))
+        self._counts = [before + more for before, more in zip(self._counts, found.tolist(), strict=True)]
+        if self._sink is not None:
+            self._sink(values)
+
+
+class Distributions(dict[Labels, Distribution]):
+    """The series of a histogram, created on first access."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        super().__init__()
+        self._bounds = bounds
+        self._sink: Callable[[Labels], Sink | None] | None = None
+
+    def __missing__(self, labels: Labels) -> Distribution:
+        made = self[labels] = Distribution(self._bounds)
+        if self._sink is not None:
+            made.forward_to(self._sink(labels))
+        return made
+
+    def forward_to(self, also: Callable[[Labels], Sink | None]) -> None:
+        """Set the sink of every series by its labels."""
+        self._sink = also
+        for labels, series in self.items():
+            series.forward_to(also(labels))
+
+
+class Family(ABC, Generic[Value]):
+    """All series of a metric."""
+
+    def __init__(self, description: MetricDescription) -> None:
+        self.description = description
+        self._order = sorted(range(len(description.labels)), key=description.labels.__getitem__)
+
+    @abstractmethod
+    def empty(self) -> Metric:
+        """The Prometheus family without series."""
+
+    @abstractmethod
+    def filled(self) -> Metric:
+        """The Prometheus family with all series."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Drop all series with labels, except for gauges."""
+
+    def _sorted(self, series: Mapping[Labels, Value]) -> Iterator[tuple[Labels, Value]]:
+        """Series sorted by label values, the labels in alphabetical order."""
+        order = self._order
+        return iter(sorted(series.items(), key=lambda item: [item[0][place] for place in order]))
+
+
+class Counter(Family[int]):
+    """A counter. Without labels its one series exists from the start."""
+
+    def __init__(self, description: MetricDescription) -> None:
+        super().__init__(description)
+        self.values: Values = defaultdict(int)
+        if not description.labels:
+            self.values[UNLABELLED] = 0
+
+    def empty(self) -> Metric:
+        described = self.description
+        return Metric(described.full_name, described.text, "counter")
+
+    def filled(self) -> Metric:
+        family = self.empty()
+        described = self.description
+        for labels, value in self._sorted(self.values):
+            named = dict(zip(described.labels, labels, strict=True))
+            family.add_sample(described.full_name, named, value)
+        return family
+
+    def reset(self) -> None:
+        if self.description.labels:
+            self.values.clear()
+
+
+class Gauge(Family[float]):
+    """A gauge: set, or read from a callback when it is collected."""
+
+    def __init__(self, description: MetricDescription) -> None:
+        super().__init__(description)
+        self.values: Values = defaultdict(int)
+        self._read: Callable[[], Mapping[Labels, float]] | None = None
+
+    def read_from(self, source: Callable[[], Mapping[str, int]]) -> None:
+        """Read the values, by the value of the only label, when the gauge is collected."""
+        self._read = lambda: {(label,): value for label, value in source().items()}
+
+    def read_series_from(self, source: Callable[[], Mapping[Labels, float]]) -> None:
+        """Read all series, by their label values, when the gauge is collected."""
+        self._read = source
+
+    def empty(self) -> GaugeMetricFamily:
+        described = self.description
+        return GaugeMetricFamily(described.full_name, described.text, labels=described.labels)
+
+    def current(self) -> Mapping[Labels, float]:
+        """The current series."""
+        return self.values if self._read is None else self._read()
+
+    def filled(self) -> GaugeMetricFamily:
+        family = self.empty()
+        for labels, value in self._sorted(self.current()):
+            family.add_metric(labels, value)
+        return family
+
+    def reset(self) -> None:
+        """Gauges are not reset: later decrements would make them negative."""
+
+
+class Histogram(Family[Distribution]):
+    """A histogram. Without labels its one series exists from the start."""
+
+    def __init__(self, description: MetricDescription) -> None:
+        super().__init__(description)
+        self.series = Distributions(description.bounds)
+        self._les = [*(number_text(bound) for bound in description.bounds), "+Inf"]
+        if not description.labels:
+            self.series[UNLABELLED] = Distribution(description.bounds)
+
+    def empty(self) -> HistogramMetricFamily:
+        described = self.description
+        return HistogramMetricFamily(described.full_name, described.text, labels=described.labels)
+
+    def filled(self) -> HistogramMetricFamily:
+        family = self.empty()
+        for labels, found in self._sorted(self.series):
+            cumulated = list(zip(self._les, accumulate(found.counts), strict=True))
+            family.add_metric(labels, cumulated, found.total)
+        return family
+
+    def reset(self) -> None:
+        if self.description.labels:
+            self.series.clear()
 
 
 class Families:
-    """Every family by name. One whose gate is off is counted like the others but not shown."""
+    """The families of a catalogue by name. Those whose feature gate is off are not collected."""
 
     def __init__(self, gates: FeatureGates, catalogue: Catalogue = SCHEDULING) -> None:
         self._counters = {described.name: Counter(described) for described in catalogue.counters}
@@ -32,12 +232,12 @@ class Families:
             *self._gauges.values(),
             *self._histograms.values(),
         ]
-        self._shown = [family for family in self._all if _exists(family.description, gates)]
-        self._settle: list[Callable[[], None]] = []
+        self._shown = [family for family in self._all if _is_enabled(family.description, gates)]
+        self._flush: list[Callable[[], None]] = []
 
     @property
-    def shown(self) -> list[Description]:
-        """What exists with the given gates."""
+    def shown(self) -> list[MetricDescription]:
+        """The families that are enabled."""
         return [family.description for family in self._shown]
 
     def counter(self, name: str) -> Values:
@@ -47,7 +247,7 @@ class Families:
         return self._gauges[name].values
 
     def read_gauge(self, name: str) -> Gauge:
-        """A gauge that is to be read when it is shown."""
+        """A gauge that is read from a callback."""
         return self._gauges[name]
 
     def histogram(self, name: str) -> Distributions:
@@ -57,30 +257,30 @@ class Families:
         """The one series of a histogram without labels."""
         return self._histograms[name].series[UNLABELLED]
 
-    def settle(self) -> None:
-        """Have counted what others have put aside."""
-        for settle in self._settle:
-            settle()
+    def flush(self) -> None:
+        """Flush all buffers."""
+        for flush in self._flush:
+            flush()
 
-    def before_showing(self, settle: Callable[[], None]) -> None:
-        """Call a function before any figures are read or reset: it may have some put aside."""
-        self._settle.append(settle)
+    def before_collect(self, flush: Callable[[], None]) -> None:
+        """Call a function that flushes a buffer before metrics are collected or reset."""
+        self._flush.append(flush)
 
     def describe(self) -> Iterator[Metric]:
-        """What is shown, without any figures; the registry asks for this."""
+        """The enabled families without series, for the registry."""
         return (family.empty() for family in self._shown)
 
     def collect(self) -> Iterator[Metric]:
-        """What is shown and has at least one series; the registry asks for this."""
-        self.settle()
+        """The enabled families with at least one series, for the registry."""
+        self.flush()
         return (metric for family in self._shown if (metric := family.filled()).samples)
 
     def reset(self) -> None:
-        """Let everything with labels start anew; what has none goes on, and so do gauges."""
-        self.settle()
+        """Reset families with labels, except for gauges."""
+        self.flush()
         for family in self._all:
             family.reset()
 
 
-def _exists(described: Description, gates: FeatureGates) -> bool:
+def _is_enabled(described: MetricDescription, gates: FeatureGates) -> bool:
     return described.gate is None or gates[described.gate]

@@ -1,4 +1,4 @@
-"""What can be set about metrics: which are not shown, and which label values are."""
+"""Options of metrics: disabled ones, and allow-lists for label values."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,10 +9,11 @@ import msgspec
 import yaml
 from prometheus_client.samples import Sample
 
-from stowplan.api.fielderrors import Path, invalid, quote
+from stowplan.api.fielderrors import Path, invalid
+from stowplan.gocompat.quoting import quote
 
 UNEXPECTED: Final = "unexpected"
-"""What a label says instead of a value that is not allowed."""
+"""The value of a label that replaces disallowed ones."""
 
 _METRIC: Final = "[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL: Final = "[a-zA-Z_][a-zA-Z0-9_]*"
@@ -25,7 +26,7 @@ _KEYS: Final = (
 )
 
 Allowed = Mapping[str, frozenset[str]]
-"""The values that labels of one family may show, by label."""
+"""The allowed values of a family's labels, by label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class MetricsOptions:
     allowed_labels_manifest: str = ""
 
     def problems(self, minor: int) -> list[str]:
-        """What is wrong with the options of a scheduler of version 1.`minor`."""
+        """Validation errors, for a scheduler of version 1.`minor`."""
         return [
             *_hidden_problems(self.show_hidden_for_version, minor),
             *_disabled_problems(self.disabled),
@@ -53,7 +54,7 @@ class MetricsOptions:
         ]
 
     def visibility(self) -> "Visibility":
-        """What the options come to. Raises OSError or ValueError if the manifest cannot be read."""
+        """The parsed options. Raises OSError or ValueError if the manifest cannot be read."""
         listed: Mapping[str, str] = self.allowed_labels or {}
         if self.allowed_labels is None and self.allowed_labels_manifest:
             listed = _read_manifest(self.allowed_labels_manifest)
@@ -79,8 +80,8 @@ class MetricsOptions:
 
 @dataclass(slots=True)
 class Visibility:
-    """What is shown, and how. `unexpected` is how often a value that is not allowed was found when the
-    figures were last shown."""
+    """Which metrics and label values are exposed. `unexpected` counts the disallowed values of the last
+    collection."""
 
     disabled: frozenset[str] = frozenset()
     allowed: Mapping[str, Allowed] = field(default_factory=dict)
@@ -88,17 +89,17 @@ class Visibility:
     _found: int = 0
 
     def begin(self) -> None:
-        """The figures are going to be shown."""
+        """A collection begins."""
         self._found = 0
 
     def end(self) -> None:
-        """The figures have been shown."""
+        """A collection ended."""
         self.unexpected = self._found
 
     def folded(self, samples: Iterable[Sample], kind: str, allowed: Allowed) -> list[Sample]:
-        """Samples with the values that are not allowed added up under one.
+        """Samples with disallowed label values merged into one series.
 
-        Counters and buckets may be added up at any time, so nothing is looked at while it is counted.
+        Counters and buckets can be summed at any time, so allow-lists cost nothing while counting.
         """
         merged: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         for sample in samples:

@@ -1,7 +1,7 @@
-"""What every pod asks for and may use at most, for /metrics/resources.
+"""Resource requests and limits of every pod, for /metrics/resources.
 
-There are several series for each pod of the cluster, so the text is made piece by piece while it is sent, and
-pods alike in what they ask for are added up once.
+There are several series for each pod of the cluster, so the text is generated in chunks while it is sent, and
+pods with the same resources are summed up once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,8 +22,7 @@ from stowplan.api.resources import (
     pod_limits,
     pod_requests,
 )
-from stowplan.metrics.exposition import escaped, help_and_type
-from stowplan.metrics.figures import number_text
+from stowplan.metrics.exposition import escaped, help_and_type, number_text
 
 LIMIT: Final = "kube_pod_resource_limit"
 REQUEST: Final = "kube_pod_resource_request"
@@ -35,28 +34,28 @@ _HELP: Final = {
 _BYTES: Final = frozenset({MEMORY, EPHEMERAL_STORAGE, "storage"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _AT_ONCE: Final = 200
-"""Pods for which text is made before others get a turn."""
+"""Pods per chunk."""
 
 _encode = msgspec.msgpack.Encoder().encode
-Figures = list[tuple[str, str, str]]
+Quantities = list[tuple[str, str, str]]
 """Resource, unit and amount."""
 
 
 class PodResources:
-    """The text of what all pods ask for. `pods` are those the scheduler knows at that moment."""
+    """The metrics of all pods in the scheduler's cache."""
 
     def __init__(self, pods: Callable[[], Iterable[Pod]]) -> None:
         self._pods = pods
 
     def pieces(self) -> Iterator[bytes]:
-        """The text in pieces that take little time each. What changes meanwhile may be told or not."""
+        """The text in chunks. Changes during the iteration may be seen or not."""
         pods = list(self._pods())
         yield from _family(LIMIT, pods, _limits)
         yield from _family(REQUEST, pods, _requests)
 
 
 def _family(name: str, pods: Iterable[Pod], amounts: Callable[[Pod], Amounts]) -> Iterator[bytes]:
-    known: dict[bytes, Figures] = {}
+    known: dict[bytes, Quantities] = {}
     head = help_and_type(name, _HELP[name], "gauge")
     remaining = iter(pods)
     while some := list(islice(remaining, _AT_ONCE)):
@@ -69,21 +68,21 @@ def _family(name: str, pods: Iterable[Pod], amounts: Callable[[Pod], Amounts]) -
 
 
 def _lines(
-    name: str, pod: Pod, amounts: Callable[[Pod], Amounts], known: dict[bytes, Figures]
+    name: str, pod: Pod, amounts: Callable[[Pod], Amounts], known: dict[bytes, Quantities]
 ) -> Iterator[str]:
     spec = pod.spec
     if spec.node_name and pod.status.phase in _FINISHED:
         return
     key = _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
-    figures = known.get(key)
-    if figures is None:
-        figures = known[key] = _figures(amounts(pod))
-    if not figures:
+    quantities = known.get(key)
+    if quantities is None:
+        quantities = known[key] = _quantities(amounts(pod))
+    if not quantities:
         return
     priority = "" if spec.priority is None else spec.priority
     where = f'namespace="{pod.metadata.namespace}",node="{spec.node_name}",pod="{pod.metadata.name}"'
     scheduler = escaped(spec.scheduler_name)
-    for resource, unit, amount in figures:
+    for resource, unit, amount in quantities:
         yield (
             f'{name}{{{where},priority="{priority}",resource="{escaped(resource)}",'
             f'scheduler="{scheduler}",unit="{unit}"}} {amount}\n'
@@ -98,8 +97,8 @@ def _requests(pod: Pod) -> Amounts:
     return pod_requests(pod, use_status=False)
 
 
-def _figures(amounts: Amounts) -> Figures:
-    """Amounts that are not zero, in the order of their names."""
+def _quantities(amounts: Amounts) -> Quantities:
+    """Amounts other than zero, sorted by name."""
     return [
         (resource, _unit(resource), number_text(float(Decimal(amount.mantissa).scaleb(amount.scale))))
         for resource, amount in sorted(amounts.items())

@@ -1,31 +1,36 @@
-"""What a scheduler process shows beside its scheduling, and everything together."""
+"""The metrics of a process: build, REST client requests, authentication and authorization, health checks."""
 
 import platform
+import resource
 import sys
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.registry import Collector
 
 import stowplan
-from stowplan.framework.gates import GATES, FeatureGates, Stage
-from stowplan.metrics.access import AccessMetrics
-from stowplan.metrics.accumulators import UNLABELLED, Labels
-from stowplan.metrics.delimited import delimited
-from stowplan.metrics.exposition import exposition
-from stowplan.metrics.families import Families
+from stowplan.framework.gates import DEFAULT_GATES, GATES, FeatureGates, Stage
+from stowplan.metrics.catalogue import HEALTH, PROCESS
+from stowplan.metrics.exposition import delimited, exposition
+from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.options import MetricsOptions
-from stowplan.metrics.processcatalogue import PROCESS
-from stowplan.metrics.requests import RequestMetrics
 from stowplan.metrics.scheduling import SchedulerMetrics
-from stowplan.metrics.system import network_bytes, virtual_memory_limit
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
+_UNLIMITED: Final = float(2**64)
+_NETSTAT: Final = Path("/proc/self/net/netstat")
+
+_NAMED_USERS: Final = frozenset(
+    {"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
+)
+"""The only users that are counted by name; others are too many, and names may be private."""
+
 
 class Build(NamedTuple):
-    """Which version this is, and of which Kubernetes version it behaves like."""
+    """Version of this program, and the Kubernetes version it implements."""
 
     kubernetes: str = "v1.36.4"
     version: str = stowplan.__version__
@@ -39,7 +44,7 @@ class Build(NamedTuple):
 
     @property
     def labels(self) -> Labels:
-        """The label values of `kubernetes_build_info`; the language stands where Go's version does."""
+        """The label values of `kubernetes_build_info`, with Python's version as go_version."""
         major, minor = self.major_minor
         python = ".".join(map(str, sys.version_info[:3]))
         machine = platform.machine()
@@ -57,7 +62,7 @@ class Build(NamedTuple):
 
 
 class ProcessMetrics:
-    """The metrics of a process. There is one for its whole life; schedulers in it may come and go.
+    """The metrics of a process, which may run several schedulers one after the other.
 
     Raises OSError or ValueError if the options name a file that cannot be read.
     """
@@ -82,28 +87,33 @@ class ProcessMetrics:
         self.requests = RequestMetrics(families, timer)
         self.access = AccessMetrics(families)
         self._show_facts(gates, build or Build())
-        families.before_showing(self._count)
+        families.before_collect(self._count)
 
     def show(self, scheduling: SchedulerMetrics) -> None:
-        """Show a scheduler's metrics from now on, instead of another's."""
+        """Expose the metrics of a scheduler, instead of the last one's."""
         self._scheduling = scheduling
 
+    def watch_servers(self, reachable: Callable[[], Mapping[str, bool]]) -> None:
+        """Read from `reachable` which API servers can be reached, by address."""
+        gauge = self._families.read_gauge("apiserver_reachable")
+        gauge.read_series_from(lambda: {(server,): int(there) for server, there in reachable().items()})
+
     def watch_election(self, name: str, leads: Callable[[], bool], slow_paths: Callable[[], int]) -> None:
-        """Whom to ask about an election: does this process lead, and how often was the lease read first?"""
+        """Callbacks of leader election: whether this process leads, and its slow-path acquisitions."""
         status = self._families.read_gauge("leader_election_master_status")
         status.read_series_from(lambda: {(name,): int(leads())})
         self._slow_paths = (name, slow_paths)
 
     def text(self) -> bytes:
-        """Everything in Prometheus's text format."""
+        """All metrics in the text format."""
         return exposition(self._collectors(), self._visibility)
 
     def delimited(self) -> bytes:
-        """Everything as protobuf messages."""
+        """All metrics as delimited protobuf messages."""
         return delimited(self._collectors(), self._visibility)
 
     def reset(self) -> None:
-        """Let figures with labels start anew, as `SchedulerMetrics.reset` does."""
+        """Reset metrics with labels, as `SchedulerMetrics.reset` does."""
         self._families.reset()
         if self._scheduling is not None:
             self._scheduling.reset()
@@ -130,7 +140,7 @@ class ProcessMetrics:
         )
 
     def _count(self) -> None:
-        """Bring counters up to date that somebody else knows the value of."""
+        """Update counters that are kept elsewhere."""
         families = self._families
         described = list(families.shown)
         if self._scheduling is not None:
@@ -151,5 +161,202 @@ class ProcessMetrics:
 
 
 def _stage(stage: Stage) -> str:
-    """A gate's stage as the metric names it: features that are there for good have none."""
+    """The stage label of a feature gate; empty for GA."""
     return "" if stage is Stage.GA else stage.upper()
+
+
+def virtual_memory_limit() -> float:
+    """The limit of virtual memory in bytes; unlimited is 2⁶⁴, as in Go."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return _UNLIMITED if soft == resource.RLIM_INFINITY else float(soft)
+
+
+def network_bytes(netstat: Path = _NETSTAT) -> tuple[int, int] | None:
+    """Bytes received and sent in the process's network namespace, None if unknown."""
+    try:
+        lines = netstat.read_text().splitlines()
+    except OSError:
+        return None
+    for names, values in zip(lines[::2], lines[1::2], strict=False):
+        if names.startswith("IpExt:"):
+            found = dict(zip(names.split()[1:], values.split()[1:], strict=False))
+            return int(found.get("InOctets", 0)), int(found.get("OutOctets", 0))
+    return None
+
+
+# Requests to API servers
+
+
+class _Codes(dict[int, str]):
+    """Status codes as label values."""
+
+    def __missing__(self, status: int) -> str:
+        made = self[status] = str(status)
+        return made
+
+
+_CODES: Final = _Codes({0: "<error>"})
+
+
+class RequestMetrics:
+    """REST client requests of a process."""
+
+    def __init__(self, families: Families, timer: Callable[[], float]) -> None:
+        self.timer = timer
+        self.sent = families.counter("rest_client_requests_total")
+        self.repeated = families.counter("rest_client_request_retries_total")
+        self.seconds = families.histogram("rest_client_request_duration_seconds")
+        self.held = families.histogram("rest_client_rate_limiter_duration_seconds")
+        self.request_sizes = families.histogram("rest_client_request_size_bytes")
+        self.response_sizes = families.histogram("rest_client_response_size_bytes")
+
+    def to(self, host: str) -> "HostRequests":
+        """The metrics of requests to a host, such as `127.0.0.1:6443`."""
+        return HostRequests(self, host)
+
+
+class HostRequests:
+    """Requests to one server. Two of these methods are called for every write."""
+
+    __slots__ = (
+        "_held",
+        "_host",
+        "_repeated",
+        "_request_sizes",
+        "_response_sizes",
+        "_seconds",
+        "_sent",
+        "timer",
+    )
+
+    def __init__(self, metrics: RequestMetrics, host: str) -> None:
+        self._host = host
+        self.timer = metrics.timer
+        self._sent = metrics.sent
+        self._repeated = metrics.repeated
+        self._seconds = metrics.seconds
+        self._held = metrics.held
+        self._request_sizes = metrics.request_sizes
+        self._response_sizes = metrics.response_sizes
+
+    def answered(self, method: str, status: int, held: float, size: int, again: bool) -> None:
+        """A request got a response, or none (status 0); `again` if it was a retry."""
+        host = self._host
+        code = _CODES[status]
+        self._sent[code, method, host] += 1
+        labels = (method, host)
+        self._held[labels].observe(held)
+        self._request_sizes[labels].observe(size)
+        if again:
+            self._repeated[code, method, host] += 1
+
+    def ended(self, method: str, seconds: float, size: int) -> None:
+        """A request with all its retries ended."""
+        labels = (method, self._host)
+        self._seconds[labels].observe(seconds)
+        self._response_sizes[labels].observe(size)
+
+    def streaming(self, status: int) -> None:
+        """A watch was started or refused, or got no response (status 0)."""
+        self._sent[_CODES[status], "GET", self._host] += 1
+
+
+# Authentication and authorization on the secure port
+
+
+class AccessMetrics:
+    """Authentication and authorization of requests, with kube-scheduler's label values."""
+
+    def __init__(self, families: Families) -> None:
+        self._users = families.counter("authenticated_user_requests")
+        self._authenticated = families.counter("authentication_attempts")
+        self._authenticating = families.histogram("authentication_duration_seconds")
+        self._authorized = families.counter("authorization_attempts_total")
+        self._authorizing = families.histogram("authorization_duration_seconds")
+        self._lookups = families.counter("authentication_token_cache_request_total")
+        self._looking_up = families.histogram("authentication_token_cache_request_duration_seconds")
+        self._fetched = families.counter("authentication_token_cache_fetch_total")
+        self._fetching = families.gauge("authentication_token_cache_active_fetch_count")
+        self._token_reviews = families.counter("apiserver_delegated_authn_request_total")
+        self._token_reviewing = families.histogram("apiserver_delegated_authn_request_duration_seconds")
+        self._access_reviews = families.counter("apiserver_delegated_authz_request_total")
+        self._access_reviewing = families.histogram("apiserver_delegated_authz_request_duration_seconds")
+        self._certificates = families.distribution("apiserver_client_certificate_expiration_seconds")
+
+    def authenticated(self, result: str, seconds: float, username: str = "") -> None:
+        """The authenticator's result: `success` with a name, `failure` or `error`."""
+        self._authenticated[result,] += 1
+        self._authenticating[result,].observe(seconds)
+        if username:
+            self._users[_username_label(username),] += 1
+
+    def authorized(self, result: str, seconds: float) -> None:
+        """The authorizer's result: `allowed`, `denied`, `no-opinion` or `error`."""
+        self._authorized[result,] += 1
+        self._authorizing[result,].observe(seconds)
+
+    def looked_up(self, hit: bool, seconds: float) -> None:
+        """A token was looked up in the cache."""
+        labels = ("hit" if hit else "miss",)
+        self._lookups[labels] += 1
+        self._looking_up[labels].observe(seconds)
+
+    def fetched(self, good: bool) -> None:
+        """A TokenReview ended; `good` if the token is valid."""
+        self._fetched["ok" if good else "error",] += 1
+
+    def fetching(self, status: str, change: int) -> None:
+        """The number of TokenReviews `in_flight`, or of requests `blocked` by them, changed."""
+        self._fetching[status,] += change
+
+    def token_reviewed(self, code: str, seconds: float) -> None:
+        """The status code of a TokenReview, `<error>` without a response."""
+        self._token_reviews[code,] += 1
+        self._token_reviewing[code,].observe(seconds)
+
+    def access_reviewed(self, code: str, seconds: float) -> None:
+        """The status code of a SubjectAccessReview, `<error>` without a response."""
+        self._access_reviews[code,] += 1
+        self._access_reviewing[code,].observe(seconds)
+
+    def certificate_shown(self, good_for: float) -> None:
+        """A client certificate was verified that expires in so many seconds."""
+        self._certificates.observe(good_for)
+
+
+def _username_label(username: str) -> str:
+    if username in _NAMED_USERS:
+        return username
+    return "email_id" if "@" in username else "other"
+
+
+# Health checks, for /metrics/slis
+
+
+class HealthMetrics:
+    """Health checks by name and page. `started` is in seconds since 1970."""
+
+    def __init__(self, started: float) -> None:
+        families = Families(DEFAULT_GATES, HEALTH)
+        self._registry = CollectorRegistry()
+        self._registry.register(families)
+        self._families = families
+        self._last = families.gauge("kubernetes_healthcheck")
+        self._all = families.counter("kubernetes_healthchecks_total")
+        families.read_gauge("process_start_time_seconds").read_series_from(lambda: {UNLABELLED: started})
+
+    def checked(self, name: str, page: str, passed: bool) -> None:
+        """A check of a page (`healthz`, `livez`, `readyz`) ended."""
+        self._last[name, page] = int(passed)
+        self._all[name, page, "success" if passed else "error"] += 1
+
+    def text(self) -> bytes:
+        return exposition([self._registry])
+
+    def delimited(self) -> bytes:
+        return delimited([self._registry])
+
+    def reset(self) -> None:
+        """Reset; a check is exposed again when it next runs."""
+        self._last.clear()
+        self._families.reset()

@@ -1,4 +1,4 @@
-"""What is counted and timed while pods are scheduled: the one object that everybody tells."""
+"""The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
@@ -6,42 +6,102 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from stowplan.framework.events import ClusterEvent
 from stowplan.framework.gates import FeatureGates
-from stowplan.metrics.accumulators import UNLABELLED
-from stowplan.metrics.description import Description
-from stowplan.metrics.evaluations import Evaluations, Tally
+from stowplan.framework.hintmap import Answer
+from stowplan.framework.status import Status
+from stowplan.metrics.buffers import BoundPods, BufferedHistogram, Evaluations, Tally
+from stowplan.metrics.catalogue import MetricDescription
 from stowplan.metrics.exposition import exposition
-from stowplan.metrics.families import Families
-from stowplan.metrics.gathering import BoundPods, Gathering
+from stowplan.metrics.families import UNLABELLED, Families
 from stowplan.metrics.legacy import LegacyMetrics
-from stowplan.metrics.optional import (
-    AsyncCallMetrics,
-    BatchMetrics,
-    DeviceMetrics,
-    PodGroupMetrics,
-    VolumeMetrics,
-)
-from stowplan.metrics.queueing import QueueMetrics
-from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE
+from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, QueueInstrument
+from stowplan.queue.queued import QueuedPod
+
+SAMPLED_SHARE: Final = 0.1
+"""The share of scheduling cycles and PreEnqueue runs in which every plugin is timed."""
+
+PRE_ENQUEUE: Final = "PreEnqueue"
 
 UNSCHEDULABLE_RESULT: Final = "unschedulable"
 ERROR: Final = "error"
-"""Results of an attempt that did not end with a bound pod."""
+"""Results of scheduling attempts without a bound pod."""
 
 BINDING: Final = "binding"
 PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
-"""Operations that run beside the scheduling of pods and have no name of their own."""
+"""Values of the label `operation`."""
 
 _QUEUES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
 _CACHED: Final = ("nodes", "pods", "assumed_pods")
 
+SUCCESS: Final = "success"
+FAILURE: Final = "failure"
+
+
+class QueueMetrics(QueueInstrument):
+    """The metrics of the scheduling queue.
+
+    A run of PreEnqueue plugins always has the status Success, as in kube-scheduler.
+    """
+
+    def __init__(self, families: Families, timer: Callable[[], float], rng: Random) -> None:
+        self._timer = timer
+        self._random = rng.random
+        self._incoming = families.counter("queue_incoming_pods_total")
+        self._rejected = families.gauge("unschedulable_pods")
+        self._in_flight = families.read_gauge("inflight_events")
+        self._hints = families.histogram("queueing_hint_execution_duration_seconds")
+        self.points = families.histogram("framework_extension_point_duration_seconds")
+        self._plugins = families.histogram("plugin_execution_duration_seconds")
+        self._asked_at = self._plugin_asked_at = self._hint_asked_at = 0.0
+        self._event: ClusterEvent | None = None
+        self._event_label = ""
+
+    def sampled(self) -> bool:
+        """Whether to time every plugin this time."""
+        return self._random() < SAMPLED_SHARE
+
+    def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
+        self._incoming[queue, event] += 1
+
+    def rejected(self, plugin: str, profile: str, change: int) -> None:
+        self._rejected[plugin, profile] += change
+
+    def in_flight(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._in_flight.read_from(counts)
+
+    def before_hint(self, plugin: str, event: ClusterEvent) -> None:
+        self._hint_asked_at = self._timer()
+
+    def after_hint(self, plugin: str, event: ClusterEvent, answer: Answer) -> None:
+        seconds = self._timer() - self._hint_asked_at
+        if event is not self._event:
+            self._event = event
+            self._event_label = event.label
+        self._hints[plugin, self._event_label, answer.label].observe(seconds)
+
+    def before_pre_enqueue(self, queued: QueuedPod) -> bool:
+        self._asked_at = self._timer()
+        return self._random() < SAMPLED_SHARE
+
+    def before_plugin(self, plugin: str) -> None:
+        self._plugin_asked_at = self._timer()
+
+    def after_plugin(self, plugin: str, status: Status) -> None:
+        seconds = self._timer() - self._plugin_asked_at
+        self._plugins[plugin, PRE_ENQUEUE, status.code.label].observe(seconds)
+
+    def after_pre_enqueue(self, queued: QueuedPod) -> None:
+        seconds = self._timer() - self._asked_at
+        self.points[PRE_ENQUEUE, "Success", queued.profile].observe(seconds)
+
 
 class SchedulerMetrics(QueueMetrics):
-    """All metrics of one scheduler, and an instrument for its queue.
+    """All metrics of one scheduler.
 
-    `timer` gives seconds; it is asked for what the queue does, all other durations come from the callers.
-    `rng` decides which runs of PreEnqueue plugins are sampled. Others may add their collectors to `registry`.
-    With `legacy` everything is shown under the names of 1.9 to 1.18, too.
+    `timer` gives seconds and times what the queue does; all other durations come from the callers. `rng`
+    samples runs of PreEnqueue plugins. Collectors may be added to `registry`. With `legacy` everything is
+    exposed under the names of 1.9 to 1.18 as well.
     """
 
     def __init__(
@@ -58,27 +118,28 @@ class SchedulerMetrics(QueueMetrics):
         self.async_calls = AsyncCallMetrics(families)
         self.pod_groups = PodGroupMetrics(families)
         self._attempts = families.counter("schedule_attempts_total")
+        self._unexpected = families.counter("unexpected_errors_total")
         self._attempt_seconds = families.histogram("scheduling_attempt_duration_seconds")
-        searches = Gathering(families.histogram("scheduling_algorithm_duration_seconds"))
+        searches = BufferedHistogram(families.histogram("scheduling_algorithm_duration_seconds"))
         self.algorithm = searches.into(UNLABELLED)
-        """A node was looked for, found or not, in so many seconds. Counted like what `taker` gives is."""
+        """Observes the duration of the scheduling algorithm; buffered like `taker`."""
         self.handling = families.histogram("event_handling_duration_seconds")
-        """What `event_handled` counts; for who does it with every pod."""
+        """The series of `event_handled`, for hot code."""
         self._preemptions = families.counter("preemption_attempts_total")
         self._victims = families.distribution("preemption_victims")
         self._preemption_runs = families.counter("preemption_goroutines_execution_total")
         self._preemption_seconds = families.histogram("preemption_goroutines_duration_seconds")
         bound = BoundPods(families)
         self.bound = bound.put
-        self._took = Gathering(self.points)
+        self._took = BufferedHistogram(self.points)
         self._permit_waits = families.histogram("permit_wait_duration_seconds")
         self.at_work = families.gauge("goroutines")
-        """What `goroutines` counts; for who does it with every pod."""
+        """The series of `goroutines`, for hot code."""
         self._evaluated = families.counter("plugin_evaluation_total")
         self._evaluations = Evaluations(self._evaluated)
-        self._put_aside = (searches, self._took)
-        for put_aside in (bound, *self._put_aside, self._evaluations):
-            families.before_showing(put_aside.settle)
+        self._buffers = (searches, self._took)
+        for buffer in (bound, *self._buffers, self._evaluations):
+            families.before_collect(buffer.flush)
         self.watch_queue(lambda: dict.fromkeys(_QUEUES, 0))
         self.watch_cache(lambda: dict.fromkeys(_CACHED, 0))
         self._legacy = LegacyMetrics(families, gates, timer) if legacy else None
@@ -86,90 +147,193 @@ class SchedulerMetrics(QueueMetrics):
             self.registry.register(self._legacy)
 
     def watch_queue(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Whom to ask how many pods wait: `active`, `backoff`, `unschedulable` and `gated` ones."""
+        """Read pending pods from a callback: `active`, `backoff`, `unschedulable` and `gated`."""
         self._families.read_gauge("pending_pods").read_from(counts)
 
     def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
-        """Whom to ask how many `nodes`, `pods` and `assumed_pods` are known."""
+        """Read the cache size from a callback: `nodes`, `pods` and `assumed_pods`."""
         self._families.read_gauge("cache_size").read_from(sizes)
 
+    def unexpected(self, source: str) -> None:
+        """An exception that nobody expected was caught."""
+        self._unexpected[source,] += 1
+
+    def problem(self, message: str) -> None:
+        self.unexpected("queue")
+
     def attempt(self, result: str, profile: str, seconds: float) -> None:
-        """An attempt to place a pod is over: `unschedulable` or `error`; see `bound` for all others."""
+        """A scheduling attempt ended `unschedulable` or with an `error`; `bound` counts the others."""
         labels = (result, profile)
         self._attempts[labels] += 1
         self._attempt_seconds[labels].observe(seconds)
 
     def event_handled(self, label: str, seconds: float) -> None:
-        """A change of the cluster was taken in; `label` is that of the event."""
+        """A cluster event was handled; `label` is the event's."""
         self.handling[label,].observe(seconds)
 
     def preemption_attempted(self) -> None:
-        """A pod that fits nowhere asks whether others should make room."""
+        """Preemption was attempted."""
         self._preemptions[UNLABELLED] += 1
 
     def preempted(self, victims: int) -> None:
-        """So many pods have to go."""
+        """Preemption selected so many victims."""
         self._victims.observe(victims)
 
     def preemption_executed(self, result: str, seconds: float) -> None:
-        """The victims were told to go; kube-scheduler always says `success`, after no time."""
+        """The victims were deleted; kube-scheduler always reports `success` and no duration."""
         labels = (result,)
         self._preemption_runs[labels] += 1
         self._preemption_seconds[labels].observe(seconds)
 
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
-        """All plugins of an extension point were run: `PreFilter`, ...; the status is a code's label."""
+        """All plugins of an extension point were run; `status` is a code's label."""
         self.points[point, status, profile].observe(seconds)
 
     def taker(self, point: str, status: str, profile: str) -> Callable[[float], None]:
-        """Who takes what `point` would, kept by those who go through extension points with every pod.
+        """The function that observes what `point` would, buffered, for hot code.
 
-        They have it counted (`settle`) every `gathering.ENOUGH` pods.
+        The caller flushes it every `buffers.BUFFER_SIZE` pods.
         """
         return self._took.into((point, status, profile))
 
-    def settle(self) -> None:
-        """Count what was put aside while nodes were looked for."""
-        for gathered in self._put_aside:
-            gathered.settle()
+    def flush(self) -> None:
+        """Count what was buffered in scheduling cycles."""
+        for buffer in self._buffers:
+            buffer.flush()
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """One plugin was run at an extension point; to be told in the cycles that are sampled."""
+        """A plugin was run at an extension point of a sampled cycle."""
         self._plugins[plugin, point, status].observe(seconds)
 
     def evaluated(self, plugin: str, point: str, profile: str, times: int = 1) -> None:
-        """A plugin was asked at PreFilter, Filter, PreScore or Score and did not skip."""
+        """A plugin was run at PreFilter, Filter, PreScore or Score and did not skip."""
         self._evaluated[plugin, point, profile] += times
 
     def evaluations(self, profile: str, pairs: Iterable[tuple[str, str]]) -> Tally:
-        """A tally for a bundle of (plugin, extension point) that are always asked together.
+        """A tally for a group of (plugin, extension point) that are always run together.
 
-        Each is shown from now on, if only as 0: kube-scheduler shows all plugins of its profiles at once.
+        Each exists from now on, if only as 0, as in kube-scheduler.
         """
         return self._evaluations.tally(profile, pairs)
 
     def permit_waited(self, result: str, seconds: float) -> None:
-        """A pod waited for a permission; the result is a code's label."""
+        """A pod waited at Permit; the result is a code's label."""
         self._permit_waits[result,].observe(seconds)
 
     def goroutines(self, operation: str, change: int) -> None:
-        """So many tasks more or fewer work on something, such as `binding`."""
+        """The number of tasks of an operation, such as `binding`, changed."""
         self.at_work[operation,] += change
 
     @property
-    def shown(self) -> list[Description]:
-        """The families there are."""
+    def shown(self) -> list[MetricDescription]:
+        """The families that are enabled."""
         return self._families.shown if self._legacy is None else self._families.shown + self._legacy.shown
 
     def text(self) -> bytes:
-        """Everything in the registry in Prometheus's text format."""
+        """All metrics in the text format."""
         return exposition([self.registry])
 
     def reset(self) -> None:
-        """Let figures with labels start anew.
-
-        As in kube-scheduler those without labels go on. Gauges tell what is there now, so they go on, too.
-        """
+        """Reset metrics with labels, except for gauges, as kube-scheduler does."""
         if self._legacy is not None:
             self._legacy.reset()
         self._families.reset()
+
+
+# Metrics of optional features
+
+
+class BatchMetrics:
+    """Opportunistic batching: reuse of the last pod's node ranking."""
+
+    def __init__(self, families: Families) -> None:
+        self._attempts = families.counter("batch_attempts_total")
+        self._flushes = families.counter("batch_cache_flushed_total")
+        self._asked = families.histogram("get_node_hint_duration_seconds")
+        self._stored = families.histogram("store_schedule_results_duration_seconds")
+
+    def attempted(self, profile: str, result: str) -> None:
+        """The result of a batched attempt: `no_hint`, `hint_used` or `hint_not_used`."""
+        self._attempts[profile, result] += 1
+
+    def flushed(self, profile: str, reason: str) -> None:
+        """The batch was flushed because of `pod_failed`, `expired`, ..."""
+        self._flushes[profile, reason] += 1
+
+    def asked(self, hinted: bool, profile: str, seconds: float) -> None:
+        """A node hint was looked up."""
+        self._asked["hint" if hinted else "no_hint", profile].observe(seconds)
+
+    def stored(self, profile: str, seconds: float) -> None:
+        """The results of an attempt were stored."""
+        self._stored[profile,].observe(seconds)
+
+
+class DeviceMetrics:
+    """Dynamic resource allocation."""
+
+    def __init__(self, families: Families) -> None:
+        self._created = families.counter("resourceclaim_creates_total")
+        self._allocations = families.counter("dra_bindingconditions_allocations_total")
+        self._waits = families.histogram("dra_bindingconditions_wait_duration_seconds")
+
+    def claim_created(self, created: bool) -> None:
+        """The creation of a ResourceClaim succeeded or failed."""
+        self._created[SUCCESS if created else FAILURE,] += 1
+
+    def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""
+        self._waits[profile, driver, status].observe(seconds)
+
+    def allocated(self, profile: str, driver: str, status: str) -> None:
+        """A device with binding conditions was allocated."""
+        self._allocations[profile, driver, status] += 1
+
+
+class VolumeMetrics:
+    """Volume binding."""
+
+    def __init__(self, families: Families) -> None:
+        self._failures = families.counter("volume_scheduling_stage_error_total")
+
+    def failed(self, operation: str) -> None:
+        """A stage failed: `predicate`, `assume` or `bind`."""
+        self._failures[operation,] += 1
+
+
+class AsyncCallMetrics:
+    """Asynchronous API calls."""
+
+    def __init__(self, families: Families) -> None:
+        self._calls = families.counter("async_api_call_execution_total")
+        self._seconds = families.histogram("async_api_call_execution_duration_seconds")
+        self._pending = families.gauge("pending_async_api_calls")
+
+    def executed(self, call_type: str, result: str, seconds: float) -> None:
+        """A call (`pod_status_patch`, `pod_binding`) ended: `success` or `error`."""
+        labels = (call_type, result)
+        self._calls[labels] += 1
+        self._seconds[labels].observe(seconds)
+
+    def pending(self, call_type: str, change: int) -> None:
+        """The number of pending calls changed."""
+        self._pending[call_type,] += change
+
+
+class PodGroupMetrics:
+    """Pod groups."""
+
+    def __init__(self, families: Families) -> None:
+        self._attempts = families.counter("podgroup_schedule_attempts_total")
+        self._attempt_seconds = families.histogram("podgroup_scheduling_attempt_duration_seconds")
+        self._algorithm = families.distribution("podgroup_scheduling_algorithm_duration_seconds")
+
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        """An attempt ended: `scheduled`, `unschedulable`, `waiting_on_preemption` or `error`."""
+        labels = (result, profile)
+        self._attempts[labels] += 1
+        self._attempt_seconds[labels].observe(seconds)
+
+    def algorithm(self, seconds: float) -> None:
+        """The scheduling algorithm ran for a group."""
+        self._algorithm.observe(seconds)

@@ -7,13 +7,13 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from stowplan.api.int64 import MAX_INT64
 from stowplan.api.resources import is_scalar
 from stowplan.cluster.columns import CPU, MEMORY, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.plugin import MAX_NODE_SCORE, Scores
+from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.args import ScoringStrategy, UtilizationShapePoint
 from stowplan.plugins.args.node_resources_fit import LEAST_ALLOCATED, MOST_ALLOCATED
 from stowplan.plugins.args.shape import MAX_SHAPE_SCORE

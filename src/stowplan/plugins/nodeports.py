@@ -4,8 +4,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from stowplan.api.pod import Pod
-from stowplan.api.ports import conflicts, host_ports
+from stowplan.api.pod import Pod, conflicts, host_ports
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stowplan.api.csitopology import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
+from stowplan.api.csitranslation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.cluster.attachable import class_name
 from stowplan.cluster.columns import BoolColumn

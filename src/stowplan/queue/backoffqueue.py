@@ -61,11 +61,15 @@ class BackoffQueue:
         """Take out the first pod that found no node, though its backoff is not over."""
         return self._take_first(self._rejected)
 
-    def take_complete(self, now: float) -> list[QueuedPod]:
-        """Take out the pods whose backoff is over."""
-        found = []
+    def take_complete(self, now: float, limit: int | None = None) -> list[QueuedPod]:
+        """Take out the pods whose backoff is over, at most `limit` of them."""
+        found: list[QueuedPod] = []
         for heap in (self._rejected, self._failed):
-            while (first := heap.peek()) is not None and not self.is_backing_off(first, now):
+            while (
+                len(found) != limit
+                and (first := heap.peek()) is not None
+                and not self.is_backing_off(first, now)
+            ):
                 self._take_first(heap)
                 found.append(first)
         return found

@@ -50,7 +50,7 @@ class QueueInstrument:
         """All of them agreed, or one said no."""
 
     def problem(self, message: str) -> None:
-        """Something that should not happen; the queue goes on."""
+        """Something that should not happen was logged; the queue goes on."""
 
 
 Hook = Callable[..., Any] | None

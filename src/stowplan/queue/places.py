@@ -7,6 +7,7 @@ from stowplan.clock import Clock
 from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
 from stowplan.framework.hintmap import HintMap
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.status import Code
 from stowplan.logs import Journal, Ref
 from stowplan.queue.backoff import Backoff
 from stowplan.queue.backoffqueue import BackoffQueue
@@ -102,7 +103,7 @@ class Places:
                 self._to_gate(queued, event)
             return False
         if queued.first_attempt is None:
-            queued.first_attempt = self._clock.now()
+            queued.first_attempt = self._clock.monotonic()
         self.unschedulable.remove(key)
         self.backoff.remove(key)
         self.active.put(key, queued)
@@ -133,7 +134,7 @@ class Places:
         if strategy is Strategy.SKIP:
             self.to_unschedulable(queued, event)
             return UNSCHEDULABLE
-        backing_off = self.backoff.is_backing_off(queued, self._clock.now())
+        backing_off = self.backoff.is_backing_off(queued, self._clock.monotonic())
         if strategy is Strategy.AFTER_BACKOFF and backing_off:
             return BACKOFF if self.to_backoff(queued, event) else UNSCHEDULABLE
         return ACTIVE if self.to_active(queued, event) else UNSCHEDULABLE
@@ -141,6 +142,8 @@ class Places:
     def _ask_pre_enqueue(self, queued: QueuedPod) -> None:
         rules = self._profiles.get(queued.profile)
         run_pre_enqueue(rules.pre_enqueue if rules else (), queued, self._hooks)
+        if queued.gate is not None and queued.gate.code is Code.ERROR:
+            self.problem(f'running PreEnqueue plugin "{queued.gating_plugin}"', queued, queued.gate.message)
         if queued.gate is not None and self._journal.shows(4):
             self._journal.info(
                 4,
@@ -149,6 +152,13 @@ class Places:
                 plugin=queued.gating_plugin,
                 status=queued.gate.message,
             )
+
+    def problem(self, message: str, queued: QueuedPod, error: str = "") -> None:
+        """Log and count what should not happen; the queue goes on."""
+        values = {"err": error} if error else {}
+        self._journal.problem(message, pod=Ref(queued.key), **values)
+        if self._hooks.problem is not None:
+            self._hooks.problem(message)
 
     def _to_gate(self, queued: QueuedPod, event: str) -> None:
         queued.flushed = False

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.queue.instrument import Hooks
 from stowplan.queue.queued import QueuedPod
 
@@ -40,8 +40,6 @@ def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) 
 def _gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:
     if hooks.rejected is not None and plugin not in queued.rejectors:
         hooks.rejected(plugin, queued.profile, 1)
-    if hooks.problem is not None and status.code is Code.ERROR:
-        hooks.problem(f'running PreEnqueue plugin "{plugin}" for pod {queued.key}: {status.message}')
     queued.unschedulable_plugins |= {plugin}
     queued.gating_plugin = plugin
     queued.gate = status.by(plugin)

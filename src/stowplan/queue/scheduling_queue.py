@@ -2,8 +2,8 @@
 
 A pod is in exactly one place: *active* (ready), *backing off* after a failure, *unschedulable* (waiting for
 an event that may help it, or gated: not to be tried yet), or *in flight* (taken out and being tried). The
-queue waits for nothing and reads no clock but the one it is given; `next_deadline` says when the host should
-call `flush_backoff` and `flush_unschedulable` again.
+queue waits for nothing and reads no clock but the one it is given; the scheduler calls `flush_backoff` and
+`flush_unschedulable` from time to time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -153,7 +153,7 @@ class SchedulingQueue:
 
     def add(self, pod: Pod) -> None:
         """Take in a new pod."""
-        self._places.to_active(QueuedPod(self._info(pod), self._clock.now()), UNSCHEDULED_POD_ADD.label)
+        self._places.to_active(QueuedPod(self._info(pod), self._clock.monotonic()), UNSCHEDULED_POD_ADD.label)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Take in a pod's new state.
@@ -168,7 +168,7 @@ class SchedulingQueue:
         places = self._places
         queued = places.get(new.key)
         if queued is None:
-            fresh = QueuedPod(self._info(new), self._clock.now())
+            fresh = QueuedPod(self._info(new), self._clock.monotonic())
             places.to_active(fresh, UNSCHEDULED_POD_UPDATE.label)
             return
         queued.become(self._info(new))
@@ -265,21 +265,24 @@ class SchedulingQueue:
             if not self._activate(pod) and pod.metadata.uid in self.in_flight:
                 self.in_flight.record((FORCE_ACTIVATE,), None, pod)
 
-    def flush_backoff(self) -> None:
-        """Make pods ready whose backoff is over."""
-        for queued in self._places.backoff.take_complete(self._clock.now()):
+    def flush_backoff(self, limit: int | None = None) -> bool:
+        """Make pods ready whose backoff is over, at most `limit` of them; whether there may be more."""
+        complete = self._places.backoff.take_complete(self._clock.monotonic(), limit)
+        for queued in complete:
             self._places.to_active(queued, BACKOFF_COMPLETE, from_backoff=True)
+        return len(complete) == limit
 
-    def flush_unschedulable(self) -> None:
-        """Try pods again that have waited for an event long enough."""
-        now = self._clock.now()
-        due = self._places.unschedulable.take_due(now)
+    def flush_unschedulable(self, limit: int | None = None) -> bool:
+        """Requeue pods that have waited for an event too long, at most `limit`; whether there may be more."""
+        now = self._clock.monotonic()
+        due = self._places.unschedulable.take_due(now, limit)
         for queued in due:
             queued.flushed = True
             queued.flushed_at = now
             self._waker.move(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT)
         if due:
             self.in_flight.record((UNSCHEDULABLE_TIMEOUT,), None, None)
+        return len(due) == limit
 
     def next_deadline(self) -> float | None:
         """The earliest time at which a flush has something to do, None if nothing waits for time to pass."""
@@ -296,10 +299,7 @@ class SchedulingQueue:
         """A pod goes into flight. False if it is there already, which makes this one superfluous."""
         queued.attempts += 1
         if not self.in_flight.begin(queued.uid):
-            if self._hooks.problem is not None:
-                self._hooks.problem(
-                    f"the same pod is tracked in multiple places in the scheduler: {queued.key}"
-                )
+            self._places.problem("the same pod is tracked in multiple places in the scheduler", queued)
             return False
         self.cycle += 1
         if queued.unschedulable_plugins or queued.pending_plugins:
@@ -320,7 +320,7 @@ class SchedulingQueue:
             queued.consecutive_errors = 0
         else:
             queued.consecutive_errors += 1
-        queued.timestamp = self._clock.now()
+        queued.timestamp = self._clock.monotonic()
         queued.backoff_until = None
         queued.flushed = False
         queued.flushed_at = None

@@ -111,10 +111,10 @@ class UnschedulablePods:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def take_due(self, now: float) -> list[QueuedPod]:
-        """The pods that have waited long enough. They stay until they are put or removed."""
-        found = []
-        while (due := self.next_due()) is not None and due < now:
+    def take_due(self, now: float, limit: int | None = None) -> list[QueuedPod]:
+        """The pods that have waited long enough, at most `limit`. They stay until they are put or removed."""
+        found: list[QueuedPod] = []
+        while len(found) != limit and (due := self.next_due()) is not None and due < now:
             found.append(heappop(self._due)[2])
         return found
 

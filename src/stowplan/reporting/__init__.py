@@ -1,15 +1,15 @@
-"""What the scheduler writes about pods: events, conditions and promised nodes."""
+"""What the scheduler writes about pods: events, conditions and nominated nodes."""
 
-from stowplan.reporting.event import NORMAL, WARNING, reference
+from stowplan.reporting.events import NORMAL, WARNING, EventRecorder, reference
 from stowplan.reporting.podstatus import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     failure_patch,
+    is_replaced,
     nomination_patch,
     patch_status,
     victim_patch,
 )
-from stowplan.reporting.recorder import EventRecorder
 
 __all__ = [
     "NORMAL",
@@ -18,6 +18,7 @@ __all__ = [
     "WARNING",
     "EventRecorder",
     "failure_patch",
+    "is_replaced",
     "nomination_patch",
     "patch_status",
     "reference",

@@ -1,4 +1,4 @@
-"""A bounded queue of things to be written, and the tasks that write them."""
+"""A bounded queue of writes, and the tasks that carry them out."""
 
 import asyncio
 from collections import deque
@@ -8,10 +8,10 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 LIMIT: Final = 1000
-"""How much may wait to be written."""
+"""Writes that may be queued."""
 
 WRITERS: Final = 64
-"""How many writes may be under way."""
+"""Writes that may be in flight."""
 
 
 class Outbox(Generic[T]):

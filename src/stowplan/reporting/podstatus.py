@@ -1,7 +1,7 @@
-"""What the scheduler says in a pod's status, as strategic merge patches.
+"""Patches of a pod's status (strategic merge patches).
 
-A patch holds the difference between the status as it is and as it shall be, and nothing else: a condition
-that exists is patched by the keys that change, and nothing is written where nothing changes.
+A patch has only the difference between the current and the wanted status: of an existing condition only the
+keys that change, and without changes there is no patch.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ import random
 from typing import Any, Final
 
 from stowplan.api.catalogue import PODS
+from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod, PodCondition
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Writer
 
 POD_SCHEDULED: Final = "PodScheduled"
@@ -21,9 +21,9 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 
-FIRST_PAUSE: Final = 0.01
-PAUSE_FACTOR: Final = 5.0
-PAUSE_JITTER: Final = 0.1
+INITIAL_BACKOFF: Final = 0.01
+BACKOFF_FACTOR: Final = 5.0
+BACKOFF_JITTER: Final = 0.1
 TRIES: Final = 4
 
 _RETRIED: Final = {"InternalError": 500, "ServiceUnavailable": 503, "Conflict": 409}
@@ -33,9 +33,9 @@ _NAMELESS: Final = ("", "Unknown")
 def failure_patch(
     pod: Pod, *, reason: str, message: str, now: float, nominated_node: str | None = None
 ) -> Json | None:
-    """Why a pod could not be placed. None if its status says so already.
+    """The PodScheduled=False condition of a pod; None if the status has it already.
 
-    `nominated_node` is the node the pod shall be promised, "" to take a promise back, None to leave it.
+    `nominated_node` is the nomination to set, "" to clear it, None to leave it.
     """
     wanted = PodCondition(
         type=POD_SCHEDULED,
@@ -48,7 +48,7 @@ def failure_patch(
 
 
 def victim_patch(pod: Pod, *, scheduler_name: str, now: float) -> Json | None:
-    """That a pod has to make room for a more important one; written before it is deleted."""
+    """The DisruptionTarget condition of a preemption victim, written before it is deleted."""
     wanted = PodCondition(
         type=DISRUPTION_TARGET,
         status="True",
@@ -60,10 +60,9 @@ def victim_patch(pod: Pod, *, scheduler_name: str, now: float) -> Json | None:
 
 
 def nomination_patch(pod: Pod, nominated_node: str) -> Json | None:
-    """The node a pod is promised, and no condition; "" takes a promise back.
+    """The nominated node alone; "" clears it.
 
-    Others shall know where a pod is going when its binding takes long, and that a pod of lower priority
-    can no longer count on its place.
+    Written before a binding cycle that takes long, and to clear lower nominations after a preemption.
     """
     nomination = _nomination(pod, nominated_node)
     return {"status": nomination} if nomination else None
@@ -72,27 +71,38 @@ def nomination_patch(pod: Pod, nominated_node: str) -> Json | None:
 async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random.Random) -> None:
     """Write a patch of a pod's status; None is nothing to write.
 
-    It is tried again at once and for less than half a second where another try may help: the patch says the
-    same however often it comes. Raises the last `ApiError`.
+    The pod's uid is a precondition, so that a pod created under the same name since is left alone (see
+    `is_replaced`). Retriable errors are retried for less than half a second; the patch is idempotent. Raises
+    the last `ApiError`.
     """
     if patch is None:
         return
-    pause = FIRST_PAUSE
+    patch = {"metadata": {"uid": pod.metadata.uid}, **patch}
+    delay = INITIAL_BACKOFF
     for attempt in range(1, TRIES + 1):
         try:
             await client.patch(
                 PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
             )
         except ApiError as error:
-            if attempt == TRIES or not _may_pass(error):
+            if attempt == TRIES or not _is_retriable(error):
                 raise
         else:
             return
-        await asyncio.sleep(pause * (1 + PAUSE_JITTER * rng.random()))
-        pause *= PAUSE_FACTOR
+        await asyncio.sleep(delay * (1 + BACKOFF_JITTER * rng.random()))
+        delay *= BACKOFF_FACTOR
 
 
-def _may_pass(error: ApiError) -> bool:
+def is_replaced(error: ApiError) -> bool:
+    """Whether a write was refused because another object has the name by now."""
+    if error.is_conflict:
+        return "precondition" in error.message.lower()
+    return error.code == 422 and "metadata.uid" in error.message
+
+
+def _is_retriable(error: ApiError) -> bool:
+    if is_replaced(error):
+        return False
     if error.is_unreachable or error.reason in _RETRIED:
         return True
     return error.reason in _NAMELESS and error.code in _RETRIED.values()
@@ -101,7 +111,7 @@ def _may_pass(error: ApiError) -> bool:
 def _patch(pod: Pod, wanted: PodCondition, now: float, nominated_node: str | None) -> Json | None:
     nomination = _nomination(pod, nominated_node)
     existing = next((held for held in pod.status.conditions if held.type == wanted.type), None)
-    if existing is not None and _says_the_same(existing, wanted) and not nomination:
+    if existing is not None and _is_same(existing, wanted) and not nomination:
         return None
     status = {**_conditions(pod, existing, wanted, now), **nomination}
     return {"status": status} if status else None
@@ -113,8 +123,8 @@ def _nomination(pod: Pod, nominated_node: str | None) -> Json:
     return {"nominatedNodeName": nominated_node or None}
 
 
-def _says_the_same(existing: PodCondition, wanted: PodCondition) -> bool:
-    """Whether a condition need not be written. The generation it was observed at is no reason to."""
+def _is_same(existing: PodCondition, wanted: PodCondition) -> bool:
+    """Whether two conditions are equal but for times and observedGeneration."""
     return (
         existing.status == wanted.status
         and existing.reason == wanted.reason
@@ -124,7 +134,7 @@ def _says_the_same(existing: PodCondition, wanted: PodCondition) -> bool:
 
 
 def _conditions(pod: Pod, existing: PodCondition | None, wanted: PodCondition, now: float) -> Json:
-    """The part of the patch that turns the existing condition into the wanted one."""
+    """The part of the patch that changes the existing condition into the wanted one."""
     kept = existing is not None and existing.status == wanted.status
     since = existing.last_transition_time if existing is not None and kept else timestamp(now)
     full = {**_data(wanted), "lastTransitionTime": since}
@@ -140,7 +150,7 @@ def _conditions(pod: Pod, existing: PodCondition | None, wanted: PodCondition, n
 
 
 def _data(condition: PodCondition) -> Json:
-    """A condition as it is written: times also if they are unset, other things only if they say something."""
+    """A condition as JSON: times even if unset, other fields only if not empty."""
     optional = {
         "reason": condition.reason,
         "message": condition.message,

@@ -1,4 +1,4 @@
-"""Finding the API server: by kubeconfig, by address, or as a pod of its cluster."""
+"""Where the API server is: kubeconfig, --master, or the in-cluster configuration."""
 
 import os
 from collections.abc import Mapping
@@ -8,26 +8,29 @@ from typing import Any, Final
 
 import yaml
 
-from stowplan.api.fielderrors import aggregate, quote
+from stowplan.api.fielderrors import aggregate
 from stowplan.client.http import AccessError, Server, in_cluster, load_kubeconfig
 from stowplan.client.http.settings import Address
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
 from stowplan.config.types import ClientConnection
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import WARNING, Journal
 
-_NOTHING: Final = (
+_NO_CONFIGURATION: Final = (
     "invalid configuration: no configuration has been provided, "
     "try setting KUBERNETES_MASTER environment variable"
 )
 _POD_VARIABLES: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
-_NO_POD: Final = f"unable to load in-cluster configuration, {' and '.join(_POD_VARIABLES)} must be defined"
+_NOT_IN_CLUSTER: Final = (
+    f"unable to load in-cluster configuration, {' and '.join(_POD_VARIABLES)} must be defined"
+)
 _DEFAULT_QPS: Final = 5.0
 _DEFAULT_BURST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How the API server is reached, and how hard it may be used. Negative `qps`: as hard as possible."""
+    """Address and rate limits of the API server's clients. Negative `qps`: no limit."""
 
     kubeconfig: str = ""
     master: str = ""
@@ -38,7 +41,7 @@ class ClientSettings:
 
 
 def client_settings(connection: ClientConnection, master: str) -> ClientSettings:
-    """The settings of a configuration; 0 stands for the small limits of Kubernetes clients.
+    """The settings of a configuration; 0 means client-go's default limits.
 
     Raises ConfigError.
     """
@@ -61,11 +64,11 @@ def client_settings(connection: ClientConnection, master: str) -> ClientSettings
 def find_server(
     kubeconfig: str, master: str, journal: Journal, environ: Mapping[str, str] = os.environ
 ) -> Server:
-    """The server that is meant. Raises ConfigError, one line."""
+    """The API server. Raises ConfigError, one line."""
     if kubeconfig:
-        return _by_kubeconfig(kubeconfig, master)
+        return _server_of_kubeconfig(kubeconfig, master)
     if master:
-        return _by_address(master)
+        return _server_at(master)
     journal.plain(
         WARNING,
         "Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work.",
@@ -73,28 +76,28 @@ def find_server(
     try:
         return in_cluster(environ)
     except AccessError as error:
-        reason = str(error) if all(environ.get(name) for name in _POD_VARIABLES) else _NO_POD
+        reason = str(error) if all(environ.get(name) for name in _POD_VARIABLES) else _NOT_IN_CLUSTER
         journal.plain(WARNING, f"error creating inClusterConfig, falling back to default config: {reason}")
-        raise ConfigError("client", _NOTHING) from None
+        raise ConfigError("client", _NO_CONFIGURATION) from None
 
 
-def _by_address(master: str) -> Server:
+def _server_at(master: str) -> Server:
     try:
         return Server(Address.parse(master))
     except ValueError as error:
         raise ConfigError("client", f"invalid configuration: --master: {error}") from None
 
 
-def _by_kubeconfig(path: str, master: str) -> Server:
+def _server_of_kubeconfig(path: str, master: str) -> Server:
     try:
         os.stat(path)
     except OSError as error:
         raise ConfigError("client", f"stat {path}: {(error.strerror or str(error)).lower()}") from None
-    contents = _contents(path)
+    contents = _load_yaml(path)
     if not any(contents.get(part) for part in ("clusters", "contexts", "users", "current-context")):
         if master:
-            return _by_address(master)
-        raise ConfigError("client", _NOTHING)
+            return _server_at(master)
+        raise ConfigError("client", _NO_CONFIGURATION)
     current = contents.get("current-context")
     if current and current not in _names(contents.get("contexts")):
         problems = [f"context was not found for specified context: {current}"]
@@ -108,7 +111,7 @@ def _by_kubeconfig(path: str, master: str) -> Server:
 
 
 def _names(entries: object) -> list[object]:
-    """The names in a section."""
+    """The names in a section of a kubeconfig."""
     return (
         [entry.get("name") for entry in entries if isinstance(entry, dict)]
         if isinstance(entries, list)
@@ -116,8 +119,8 @@ def _names(entries: object) -> list[object]:
     )
 
 
-def _contents(path: str) -> Mapping[str, Any]:
-    """A kubeconfig as plain data, for the mistakes that are told in Kubernetes' own words."""
+def _load_yaml(path: str) -> Mapping[str, Any]:
+    """A kubeconfig as plain data, to report errors in client-go's words."""
     try:
         data = yaml.safe_load(Path(path).read_text("utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

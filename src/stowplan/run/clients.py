@@ -1,19 +1,33 @@
 """The clients of a process: one for each purpose, with limits of its own, all of one server."""
 
+import asyncio
 import random
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from platform import machine
 
 from stowplan import __version__
-from stowplan.api.durations import Duration
-from stowplan.client.http import AccessError, HttpClient, Server, in_cluster, load_kubeconfig
+from stowplan.client.http import (
+    AccessError,
+    HttpClient,
+    Observer,
+    Server,
+    ServerAvailability,
+    in_cluster,
+    load_kubeconfig,
+)
 from stowplan.clock import Clock
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
+from stowplan.gocompat.durations import Duration
+from stowplan.logs import Journal
 from stowplan.metrics import RequestMetrics
 from stowplan.run.access import ClientSettings
 from stowplan.run.version import MACHINES, VERSION
+
+DELEGATED_QPS = 200.0
+DELEGATED_BURST = 400
+"""Questions about callers are not to wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +35,8 @@ class Clients:
     """Makes clients. The server knows them by their user agents, which end with what they are for.
 
     Every client has limits of its own, so that a thousand events do not keep a pod from being bound, and
-    nothing keeps the lease from being renewed. With `streams` what exists is told by a watch, not by a list.
+    nothing keeps the lease from being renewed. Whether a server can be reached is found out once for all its
+    clients. With `streams` what exists is told by a watch, not by a list.
     """
 
     server: Server
@@ -30,11 +45,42 @@ class Clients:
     rng: random.Random
     environ: Mapping[str, str]
     requests: RequestMetrics
+    journal: Journal
     streams: bool = True
+    counted_by: asyncio.AbstractEventLoop | None = None
+    """The loop that counts requests, if clients are used in the loop of another thread."""
+    _servers: dict[str, ServerAvailability] = field(default_factory=dict)
 
-    def client(self, purpose: str = "", *, timeout: Duration | None = None) -> HttpClient:
-        """A client of the server the scheduler works for. Raises ConfigError."""
-        return self._made(self.server, self.settings.qps, self.settings.burst, purpose, timeout)
+    def for_thread(self, rng: random.Random) -> "Clients":
+        """The same for the event loop of another thread.
+
+        It finds out for itself whether servers can be reached, as it must not depend on this loop, and leaves
+        it to this one to log that.
+        """
+        return replace(self, rng=rng, journal=Journal(), counted_by=asyncio.get_running_loop(), _servers={})
+
+    def client(
+        self,
+        purpose: str = "",
+        *,
+        timeout: Duration | None = None,
+        patient: bool = False,
+        may_repeat: Callable[[], bool] = lambda: True,
+    ) -> HttpClient:
+        """A client of the server the scheduler works for. Raises ConfigError.
+
+        For `patient` and `may_repeat` see `HttpClient`.
+        """
+        settings = self.settings
+        return self._made(
+            self.server,
+            settings.qps,
+            settings.burst,
+            purpose,
+            timeout,
+            patient=patient,
+            may_repeat=may_repeat,
+        )
 
     def delegate(self, kubeconfig: str) -> HttpClient | None:
         """A client to ask who somebody is and what they may do; None where nobody is to be asked.
@@ -50,8 +96,29 @@ class Clients:
             raise ConfigError("client", f"failed to get delegated kubeconfig: {error}") from None
         return self._made(server, DELEGATED_QPS, DELEGATED_BURST, "", None)
 
+    def availability(self, server: Server) -> ServerAvailability:
+        """Whether a server can be reached, as all clients made here know it."""
+        address = str(server.address)
+        if address not in self._servers:
+            self._servers[address] = ServerAvailability(
+                random.Random(self.rng.getrandbits(64)), self.journal, address
+            )
+        return self._servers[address]
+
+    def reachable(self) -> dict[str, bool]:
+        """Which servers can be reached, by their addresses."""
+        return {address: one.is_reachable for address, one in self._servers.items()}
+
     def _made(
-        self, server: Server, qps: float, burst: int, purpose: str, timeout: Duration | None
+        self,
+        server: Server,
+        qps: float,
+        burst: int,
+        purpose: str,
+        timeout: Duration | None,
+        *,
+        patient: bool = False,
+        may_repeat: Callable[[], bool] = lambda: True,
     ) -> HttpClient:
         try:
             return HttpClient(
@@ -64,15 +131,39 @@ class Clients:
                 timeout=timeout,
                 streams=self.streams,
                 environ=self.environ,
-                observer=self.requests.to(server.address.authority),
+                observer=self._observer(server),
+                availability=self.availability(server),
+                patient=patient,
+                may_repeat=may_repeat,
             )
         except AccessError as error:
             raise ConfigError("client", str(error)) from None
 
+    def _observer(self, server: Server) -> Observer:
+        observer = self.requests.to(server.address.authority)
+        return observer if self.counted_by is None else _ThreadObserver(observer, self.counted_by)
 
-DELEGATED_QPS = 200.0
-DELEGATED_BURST = 400
-"""Questions about callers are not to wait for each other."""
+
+class _ThreadObserver:
+    """Passes what is counted in one thread on to the thread that counts: metrics have no locks."""
+
+    def __init__(self, observer: Observer, loop: asyncio.AbstractEventLoop) -> None:
+        self._observer = observer
+        self._loop = loop
+        self.timer = observer.timer
+
+    def answered(self, method: str, status: int, held: float, size: int, again: bool) -> None:
+        self._pass_on(self._observer.answered, method, status, held, size, again)
+
+    def ended(self, method: str, seconds: float, size: int) -> None:
+        self._pass_on(self._observer.ended, method, seconds, size)
+
+    def streaming(self, status: int) -> None:
+        self._pass_on(self._observer.streaming, status)
+
+    def _pass_on(self, tell: Callable[..., None], *values: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(tell, *values)
 
 
 def user_agent(purpose: str = "") -> str:

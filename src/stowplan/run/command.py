@@ -1,7 +1,6 @@
 """`stowplan run` from its arguments to its exit code.
 
-What can be answered from the arguments alone (help, version, mistakes) is answered before anything of the
-scheduler is loaded.
+What the arguments alone decide (help, version, mistakes) is done before anything of the scheduler is loaded.
 """
 
 import os
@@ -10,16 +9,29 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.parser import FlagError, Parsed, parse
 from stowplan.run.flags.table import GROUPS
-from stowplan.run.flags.usage import PROGRAM, help_text, usage_text
 from stowplan.run.version import version_answer
 
 if TYPE_CHECKING:
     from stowplan.logs import LogSettings, ProcessJournal
     from stowplan.logs.streams import Write
     from stowplan.run.starting import Run
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from stowplan.run.flags.parser import Flag, Group
+
+PROGRAM: Final = "stowplan run"
+_DESCRIPTION: Final = (
+    "stowplan run takes kube-scheduler's place on a cluster: it watches pods that have no node yet and binds",
+    "each to the best one. It reads the same configuration file and the same flags, holds the same lease and",
+    "serves the same pages; several instances, or several schedulers under different names, get along.",
+)
+_INDENT: Final = 16
+_NARROW: Final = 24
 
 
 def main(
@@ -30,7 +42,7 @@ def main(
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
 ) -> int:
-    """The exit code: 0 if all went well, 1 for every mistake."""
+    """The exit code: 0 for success, 1 for every error."""
     log = None if stderr is None else _writer(stderr)
     stdout, stderr = stdout or sys.stdout, stderr or sys.stderr
     try:
@@ -60,7 +72,7 @@ def _refuse_arguments(parsed: Parsed) -> None:
 
 
 def _writer(stream: TextIO) -> "Write":
-    """A way for the log to write to a stream that is not the process's own."""
+    """Has the log write to another stream than the process's stderr."""
 
     def write(data: bytes) -> None:
         stream.write(data.decode())
@@ -95,5 +107,65 @@ def _start(
 
 
 def _width(stream: TextIO) -> int:
-    """The width of a terminal; 0 where there is none."""
+    """The width of the terminal; 0 without one."""
     return shutil.get_terminal_size().columns if stream.isatty() else 0
+
+
+# Help
+
+
+def help_text(groups: Iterable[Group], width: int = 0) -> str:
+    """The output of --help."""
+    about = (
+        "\n".join(_DESCRIPTION) if not width else textwrap.fill(" ".join(_DESCRIPTION), max(width, _NARROW))
+    )
+    return f"{about}\n\n{usage_text(groups, width)}"
+
+
+def usage_text(groups: Iterable[Group], width: int = 0) -> str:
+    """All flags by group. Width 0: no wrapping, descriptions beside the flags."""
+    parts = [f"Usage:\n  {PROGRAM} [flags]\n"]
+    for group in groups:
+        shown = (flag for flag in group.flags if not flag.deprecated)
+        flags = sorted(shown, key=lambda flag: flag.name)
+        lines = _wrapped(flags, width) if width > _NARROW else _side_by_side(flags)
+        parts.append(f"{group.heading}:\n\n" + "".join(f"{line}\n" for line in lines))
+    return "\n".join(parts)
+
+
+def _side_by_side(flags: list[Flag]) -> Iterator[str]:
+    starts = [_flag_column(flag) for flag in flags]
+    column = max(map(len, starts)) + 3
+    for flag, start in zip(flags, starts, strict=True):
+        first, *others = _description(flag).split("\n")
+        yield f"{start:<{column}}{first}"
+        for line in others:
+            yield " " * column + line
+
+
+def _wrapped(flags: list[Flag], width: int) -> Iterator[str]:
+    """On a terminal the description goes below its flag."""
+    room = max(width - _INDENT, _NARROW)
+    for flag in flags:
+        yield _flag_column(flag)
+        for line in _description(flag).split("\n"):
+            for part in textwrap.wrap(line, room, break_on_hyphens=False) or [""]:
+                yield " " * _INDENT + part
+
+
+def _flag_column(flag: Flag) -> str:
+    letter = f"  -{flag.shorthand}, " if flag.shorthand else " " * 6
+    kind = f" {flag.kind.name}" if flag.kind.name else ""
+    implied = f"[={flag.kind.implied}]" if flag.kind.implied and flag.kind.name else ""
+    return f"{letter}--{flag.name}{kind}{implied}"
+
+
+def _description(flag: Flag) -> str:
+    """The help of a flag with its default, and why it has no effect if so."""
+    text = flag.help
+    if flag.ignored:
+        text += f" Accepted without effect: {flag.ignored}."
+    default = flag.kind.show(flag.default)
+    if default not in flag.kind.zeros:
+        text += f" (default {quote(default) if flag.kind.quoted else default})"
+    return text

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from stowplan.serving.stamps import FileStamps
+from stowplan.client.http.certfiles import FileStamps
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at the files."""

@@ -56,6 +56,10 @@ class Life:
             known.cancel()
 
     def begin_scheduling(self) -> None:
+        """Schedule from now on, for the first time or again."""
+        if self.is_scheduling:
+            return
+        self._ending = None
         self.scheduler.begin_scheduling()
         self.is_scheduling = True
 
@@ -64,7 +68,7 @@ class Life:
 
         Whoever calls this while it is being done waits for the same end.
         """
-        if self._ending is None:
+        if self._ending is None or (self._ending.done() and self.is_scheduling):
             self._ending = asyncio.create_task(self._end_scheduling(grace), name="end of scheduling")
         await asyncio.shield(self._ending)
 
@@ -84,8 +88,11 @@ class Life:
     async def _end_scheduling(self, grace: float) -> None:
         if not self.is_scheduling or self.task.done():
             return
-        for pod in await self.scheduler.end_scheduling(grace):
+        unbound = await self.scheduler.end_scheduling(grace)
+        for pod in unbound.given_up:
             self._journal.info(0, "Binding was given up because the scheduler is stopping", pod=pod)
+        for pod in unbound.unknown:
+            self._journal.info(0, "Outcome of binding is unknown because the scheduler is stopping", pod=pod)
         self.is_scheduling = False
 
     async def _live(self) -> None:

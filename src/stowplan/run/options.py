@@ -1,4 +1,4 @@
-"""Everything a command line and a configuration file come to, checked."""
+"""The checked result of all flags and the configuration file."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -6,45 +6,51 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stowplan.api.fielderrors import aggregate
+from stowplan.api.quantity import value_of
 from stowplan.config import ConfigError, LoadedConfig
 from stowplan.config.types import LeaderElection, SchedulerConfig
-from stowplan.logs import LogSettings
+from stowplan.gocompat.quoting import quote
+from stowplan.logs import LogSettings, Routing
+from stowplan.logs.settings import JSON
 from stowplan.metrics.options import MetricsOptions
 from stowplan.run.access import ClientSettings, client_settings
-from stowplan.run.configuring import configuration
-from stowplan.run.emulation import emulation_problems
+from stowplan.run.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.run.flags.parser import Parsed
-from stowplan.run.gates import ProcessGates, useless_gates
-from stowplan.run.legacyoptions import ConfigMapRef, legacy_problems, legacy_warnings
-from stowplan.run.recordoptions import metrics_options
-from stowplan.run.servingoptions import (
-    authentication_settings,
-    authorization_settings,
-    serving_problems,
-    serving_settings,
-    serving_warnings,
-)
+from stowplan.run.flags.values import ModuleLevel, NamedPair
+from stowplan.run.gates import ProcessGates, emulation_problems, gates_without_effect
 from stowplan.run.version import MINOR, VERSION
-from stowplan.serving.settings import AuthenticationSettings, AuthorizationSettings, ServingSettings
+from stowplan.serving.settings import (
+    AuthenticationSettings,
+    AuthorizationSettings,
+    RequestHeaderSettings,
+    ServingSettings,
+    SniCertificate,
+)
 
-_FIXED: Final = {
+_READ_AT_START: Final = {
     "clientConnection": "client_connection",
     "leaderElection": "leader_election",
     "enableProfiling": "enable_profiling",
     "delayCacheUntilActive": "delay_cache_until_active",
 }
-"""Fields of the file that are only looked at when the process starts."""
+"""Fields of the file that are only read when the process starts."""
+
+_HIGHEST_PORT: Final = 65535
+_STANDARD_HEADERS: Final = {
+    "requestheader-username-headers": ("X-Remote-User", "header"),
+    "requestheader-group-headers": ("X-Remote-Group", "header"),
+    "requestheader-extra-headers-prefix": ("X-Remote-Extra-", "header prefix"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the process needs to know to start.
+    """All options of the process.
 
-    `loaded` is the configuration; it alone changes when the file is read again. `started` is what it was at
-    the start, which counts for what cannot be changed later: `client`, `election`, `profiling`.
-    `longest_wait` is how many seconds a pod waits for an event at most.
-    `files` are what the configuration was read from; `config_map` has the Policy if that is in the cluster.
-    `flag_values` has every flag by name as text, `warnings` what is not done as asked.
+    `loaded` is the configuration; only it changes on a reload. `started` is the configuration at the start,
+    for what cannot change later: `client`, `election`, `profiling`. `longest_wait` is
+    --pod-max-in-unschedulable-pods-duration in seconds. The configuration was read from `files`, its Policy
+    from `config_map` if that is set. `flag_values` has every flag as text, `warnings` those without effect.
     """
 
     loaded: LoadedConfig
@@ -80,7 +86,7 @@ class Options:
 
 
 def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Options:
-    """Check flags and file, and put together what they say. Raises ConfigError."""
+    """Validate flags and file. Raises ConfigError."""
     metrics = metrics_options(parsed)
     problems = [
         *emulation_problems(parsed.texts("emulated-version"), parsed.texts("min-compatibility-version")),
@@ -120,15 +126,15 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
 
 
 def with_policy(options: Options, policy: str) -> Options:
-    """The options to start with, once the Policy in `config_map` is known. Raises ConfigError."""
+    """The options with the text of the Policy in `config_map`. Raises ConfigError."""
     read = reload(options, policy)
     return dataclasses.replace(read, started=read.loaded.config)
 
 
 def reload(options: Options, policy: str | None = None) -> Options:
-    """The options with the configuration as it is now. Raises ConfigError; the old ones stay good.
+    """The options with the configuration read again. Raises ConfigError.
 
-    If they have a `config_map`, they are only good for being reloaded with the `policy` that is in it.
+    If the result has a `config_map`, it has to be reloaded with the `policy` in it.
     """
     if not options.files and options.config_map is None:
         raise ConfigError("read", "there is no file to read again: the process was started without --config")
@@ -137,18 +143,18 @@ def reload(options: Options, policy: str | None = None) -> Options:
 
 
 def waiting_for_restart(options: Options) -> list[str]:
-    """Fields of the file in force that say something else than at the start, which a reload cannot change."""
+    """Fields of the file that changed since the start and need a restart to take effect."""
     now, then = options.loaded.config, options.started
-    return [name for name, field in _FIXED.items() if getattr(now, field) != getattr(then, field)]
+    return [name for name, field in _READ_AT_START.items() if getattr(now, field) != getattr(then, field)]
 
 
 def _warnings(parsed: Parsed, gates: ProcessGates) -> Iterator[str]:
-    """What was asked for but is not done, or done with a doubt."""
+    """Flags and gates without effect, and unusual values."""
     for flag in parsed.ignored:
         yield f"--{flag.name} has no effect: {flag.ignored}"
     if gates.scheduling["CoordinatedLeaderElection"]:
         yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
-    for name in useless_gates(parsed.value("feature-gates")):
+    for name in gates_without_effect(parsed.value("feature-gates")):
         yield f"--feature-gates: {name} has no effect: it does not concern scheduling"
     content_type = "kube-api-content-type"
     if parsed.given(content_type) and "json" not in parsed.text(content_type):
@@ -159,3 +165,130 @@ def _warnings(parsed: Parsed, gates: ProcessGates) -> Iterator[str]:
                 yield f"--{name} has no effect: with --config the file counts"
     yield from serving_warnings(parsed)
     yield from legacy_warnings(parsed)
+
+
+# Flags of the secure port
+
+
+def serving_settings(parsed: Parsed) -> ServingSettings:
+    pairs: tuple[NamedPair, ...] = parsed.value("tls-sni-cert-key")
+    return ServingSettings(
+        bind_address=parsed.text("bind-address"),
+        port=parsed.number("secure-port"),
+        certificate_folder=parsed.text("cert-dir"),
+        certificate_file=parsed.text("tls-cert-file"),
+        key_file=parsed.text("tls-private-key-file"),
+        cipher_suites=parsed.texts("tls-cipher-suites"),
+        min_version=parsed.text("tls-min-version"),
+        curve_preferences=parsed.value("tls-curve-preferences"),
+        sni_certificates=tuple(SniCertificate(pair.certificate, pair.key, pair.names) for pair in pairs),
+        http2_max_streams=parsed.number("http2-max-streams-per-connection"),
+        disable_http2=parsed.on("disable-http2-serving"),
+        permit_port_sharing=parsed.on("permit-port-sharing"),
+        permit_address_sharing=parsed.on("permit-address-sharing"),
+    )
+
+
+def authentication_settings(parsed: Parsed) -> AuthenticationSettings:
+    return AuthenticationSettings(
+        skip_lookup=parsed.on("authentication-skip-lookup"),
+        tolerate_lookup_failure=parsed.on("authentication-tolerate-lookup-failure"),
+        token_cache_ttl=parsed.duration("authentication-token-webhook-cache-ttl").seconds,
+        client_ca_file=parsed.text("client-ca-file"),
+        request_header=RequestHeaderSettings(
+            client_ca_file=parsed.text("requestheader-client-ca-file"),
+            allowed_names=parsed.texts("requestheader-allowed-names"),
+            username_headers=parsed.texts("requestheader-username-headers"),
+            uid_headers=parsed.texts("requestheader-uid-headers"),
+            group_headers=parsed.texts("requestheader-group-headers"),
+            extra_headers_prefix=parsed.texts("requestheader-extra-headers-prefix"),
+        ),
+    )
+
+
+def authorization_settings(parsed: Parsed) -> AuthorizationSettings:
+    return AuthorizationSettings(
+        always_allow_paths=parsed.texts("authorization-always-allow-paths"),
+        allowed_cache_ttl=parsed.duration("authorization-webhook-cache-authorized-ttl").seconds,
+        denied_cache_ttl=parsed.duration("authorization-webhook-cache-unauthorized-ttl").seconds,
+    )
+
+
+def serving_problems(parsed: Parsed, *, uid_headers: bool) -> Iterator[str]:
+    """Validation errors of these flags. `uid_headers` is the feature gate RemoteRequestHeaderUID."""
+    port = parsed.number("secure-port")
+    if port > _HIGHEST_PORT:
+        yield f"--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+    elif port < 0:
+        yield f"--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+    for name in (*_STANDARD_HEADERS, "requestheader-allowed-names"):
+        yield from _empty_values(name, parsed)
+    given = parsed.texts("requestheader-uid-headers")
+    if not uid_headers:
+        if given:
+            yield '--requestheader-uid-headers requires the "RemoteRequestHeaderUID" feature to be enabled'
+        return
+    yield from _empty_values("requestheader-uid-headers", parsed)
+    if given and not _has_header(given, "X-Remote-Uid"):
+        yield (
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header"
+            " - API aggregation will not work"
+        )
+
+
+def serving_warnings(parsed: Parsed) -> Iterator[str]:
+    """Warnings about these flags."""
+    for name, (standard, what) in _STANDARD_HEADERS.items():
+        if parsed.texts(name) and not _has_header(parsed.texts(name), standard):
+            yield (
+                f"--{name} is set without specifying the standard {standard} {what}"
+                " - API aggregation will not work"
+            )
+
+
+def _empty_values(name: str, parsed: Parsed) -> Iterator[str]:
+    if not all(value.strip() for value in parsed.texts(name)):
+        yield f"empty value in {quote(name)}"
+
+
+def _has_header(headers: tuple[str, ...], wanted: str) -> bool:
+    return any(header.lower() == wanted.lower() for header in headers)
+
+
+# Flags of logs and metrics
+
+
+def log_settings(parsed: Parsed) -> LogSettings:
+    levels: tuple[ModuleLevel, ...] = parsed.value("vmodule")
+    return LogSettings(
+        format=parsed.text("logging-format"),
+        verbosity=parsed.number("v"),
+        vmodule=tuple((level.pattern, level.level) for level in levels),
+        flush_frequency=parsed.duration("log-flush-frequency").seconds,
+        text=_log_routing(parsed, "text"),
+        json=_log_routing(parsed, "json"),
+    )
+
+
+def log_problems(settings: LogSettings, gates: ProcessGates) -> Iterator[str]:
+    """Validation errors of the log flags."""
+    yield from settings.problems(alpha=gates.on("LoggingAlphaOptions"))
+    if settings.format == JSON and not gates.on("LoggingBetaOptions"):
+        yield "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature"
+
+
+def metrics_options(parsed: Parsed) -> MetricsOptions:
+    given = parsed.given("allow-metric-labels")
+    return MetricsOptions(
+        show_hidden_for_version=parsed.text("show-hidden-metrics-for-version"),
+        disabled=parsed.texts("disabled-metrics"),
+        allowed_labels=parsed.value("allow-metric-labels") if given else None,
+        allowed_labels_manifest=parsed.text("allow-metric-labels-manifest"),
+    )
+
+
+def _log_routing(parsed: Parsed, format: str) -> Routing:
+    return Routing(
+        split_stream=parsed.on(f"log-{format}-split-stream"),
+        info_buffer_size=value_of(parsed.text(f"log-{format}-info-buffer-size")),
+    )

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, build
 from stowplan.config.dump import dump_yaml
-from stowplan.config.errors import describe_os_error
 from stowplan.framework.errors import ProfileError
 from stowplan.framework.framework import Framework
 from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.framework.registry import Registry
+from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Journal
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.registry import in_tree_registry
@@ -52,5 +52,5 @@ def write_config(prepared: Prepared, path: str, journal: Journal) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(prepared.text)
     except OSError as error:
-        raise ConfigError("write", describe_os_error(error, path)) from None
+        raise ConfigError("write", path_error(error, path)) from None
     journal.info(0, "Wrote configuration", file=path)

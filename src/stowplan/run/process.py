@@ -5,29 +5,30 @@ import os
 import random
 import signal
 import socket
+import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from stowplan.config.errors import ConfigError
-from stowplan.election import ElectionHealth, Elector, LeaseLostError
-from stowplan.extenders.build import extenders_for
+from stowplan.config.load import ConfigError
+from stowplan.election import ElectionHealth, ElectionThread, LeaseLostError
+from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients
-from stowplan.run.electing import set_up_election
+from stowplan.run.configuration import read_policy
+from stowplan.run.electing import election_thread
 from stowplan.run.following import follow
 from stowplan.run.life import Life
 from stowplan.run.options import Options, reload, waiting_for_restart
-from stowplan.run.policymap import read_policy
 from stowplan.run.preparing import Prepared, prepare
 from stowplan.run.serving import Port
 from stowplan.run.starting import Launch
 from stowplan.run.strays import strays_caught
 from stowplan.scheduler import CacheCorruptedError, Scheduler, Settings
-from stowplan.scheduler.garbage import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.serving import ServingError
 
 GRACE: Final = 3.0
@@ -78,7 +79,7 @@ class Process:
         self.clock = launch.clock
         self.election_health = ElectionHealth()
         self.is_stopping = False
-        self.elector: Elector | None = None
+        self.elector: ElectionThread | None = None
         self._rng = random.Random(random.SystemRandom().getrandbits(128))
         self._hostname = socket.gethostname()
         self.metrics = ProcessMetrics(
@@ -91,8 +92,10 @@ class Process:
             self._rng,
             environ,
             self.metrics.requests,
+            self.journal,
             streams=self.options.gates.on("WatchListClient"),
         )
+        self.metrics.watch_servers(self._clients.reachable)
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._life: Life | None = None
@@ -109,9 +112,9 @@ class Process:
             return False
         return self._life is not None and self._life.is_scheduling
 
-    @property
-    def _leads(self) -> bool:
-        return self.elector is not None and self.elector.is_leader
+    def _may_write(self) -> bool:
+        """Whether this process may act on the cluster at this moment."""
+        return self.elector is None or self.elector.is_leader
 
     @property
     def life(self) -> Life | None:
@@ -142,8 +145,10 @@ class Process:
         """From the first word to the last; the exit code. Raises ConfigError."""
         self.journal.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
         async with AsyncExitStack() as stack:
-            self._main = await stack.enter_async_context(self._clients.client("scheduler"))
-            self._events = await stack.enter_async_context(self._clients.client("scheduler"))
+            self._main = await stack.enter_async_context(
+                self._clients.client("scheduler", patient=True, may_repeat=self._may_write)
+            )
+            self._events = await stack.enter_async_context(self._clients.client("scheduler", patient=True))
             await self._take_part_in_election(stack)
             port = Port(self, self._clients)
             try:
@@ -173,8 +178,11 @@ class Process:
             return await self._give_up()
         except CacheCorruptedError as error:
             return await self._leave_it_to_others(error)
+        except Exception as error:  # noqa: BLE001 - logged with its traceback, and the end of the process
+            return await self._crash(error)
         finally:
             self.is_stopping = True
+            await self._release()
             for task in (course, stopped, following):
                 task.cancel()
             await asyncio.gather(course, stopped, following, return_exceptions=True)
@@ -192,15 +200,39 @@ class Process:
         if self.elector is None:
             await self._schedule()
             return
-        holding = asyncio.create_task(self.elector.hold(), name="lease")
+        while True:
+            try:
+                await self._lead(self.elector)
+            except LeaseLostError as lost:
+                if not lost.may_return:
+                    raise
+            await self._stand_by()
+            await self._unless_it_dies(self.elector.acquire(again=True))
+
+    async def _lead(self, elector: ElectionThread) -> NoReturn:
+        """Schedule for as long as the lease is ours. Raises `LeaseLostError`, and what ends it all."""
+        holding = asyncio.create_task(elector.hold(), name="lease")
         working = asyncio.create_task(self._schedule(), name="leader")
         try:
             await asyncio.wait({holding, working}, return_when=asyncio.FIRST_COMPLETED)
             await (holding if holding.done() else working)
+            raise AssertionError("neither ends by itself")
         finally:
             holding.cancel()
             working.cancel()
             await asyncio.gather(holding, working, return_exceptions=True)
+
+    async def _stand_by(self) -> None:
+        """The lease ran out because the API server could not be reached: keep the cache, and wait.
+
+        What is assumed but not bound is undone. Whoever leads next, this process or another, starts from what
+        the API server says.
+        """
+        self.journal.warning(
+            "Lost the lease while the API server is unreachable, taking part in the election again"
+        )
+        if self._life is not None:
+            await self._life.end_scheduling(0)
 
     async def _learn(self) -> None:
         """Come back when the scheduler of now knows the cluster; a reload may put another in its place."""
@@ -254,7 +286,7 @@ class Process:
         await asyncio.gather(course, return_exceptions=True)
         if self.elector is None:
             return WITHOUT_ELECTION
-        await self.elector.release(RELEASED_WITHIN)
+        await self._release()
         return TERMINATED
 
     async def _give_up(self) -> Ending:
@@ -262,15 +294,13 @@ class Process:
         self.is_stopping = True
         if self._life is not None:
             await self._life.end_scheduling(0)
-        assert self.elector is not None
-        await self.elector.release(RELEASED_WITHIN)
+        await self._release()
         return LOST
 
     async def _leave_it_to_others(self, error: CacheCorruptedError) -> Ending:
         """What is believed here is wrong. Whoever leads next learns the cluster from scratch."""
         self.is_stopping = True
-        if self.elector is not None:
-            await self.elector.release(RELEASED_WITHIN)
+        await self._release()
         why = str(error)
         return Ending(
             1,
@@ -278,6 +308,34 @@ class Process:
                 "Scheduler cache is corrupted and can badly affect scheduling decisions", err=why
             ),
         )
+
+    async def _crash(self, error: Exception) -> Ending:
+        """Something failed that nobody expected to: another instance may do better, or a new start."""
+        self.is_stopping = True
+        await self._stop_scheduling()
+        await self._release()
+        stack = "".join(traceback.format_exception(error))
+        why = f"{type(error).__name__}: {error}"
+        return Ending(
+            1, lambda journal: journal.problem("Unexpected error, exiting", err=why, stacktrace=stack)
+        )
+
+    async def _stop_scheduling(self) -> None:
+        """End scheduling at once, as far as a scheduler that has failed can do that."""
+        if self._life is None:
+            return
+        try:
+            async with asyncio.timeout(RELEASED_WITHIN):
+                await self._life.end_scheduling(0)
+        except Exception as error:  # noqa: BLE001 - it has failed before
+            self.journal.problem(
+                "Scheduling was not ended in good order", err=f"{type(error).__name__}: {error}"
+            )
+
+    async def _release(self) -> None:
+        """Give the lease back, whatever this process ends for. Once it is given back this does nothing."""
+        if self.elector is not None:
+            await self.elector.release(RELEASED_WITHIN)
 
     # Parts
 
@@ -300,7 +358,7 @@ class Process:
             extenders=extenders_for(prepared.built),
             journal=self.journal,
             events=self._events,
-            may_schedule=None if self.elector is None else lambda: self._leads,
+            may_schedule=None if self.elector is None else self._may_write,
         )
         life = Life(scheduler, self.journal)
         life.begin()
@@ -311,18 +369,18 @@ class Process:
         if not self.options.election.leader_elect:
             return
         component = self.prepared.built.profiles[0].scheduler_name
-        self.elector = elector = await set_up_election(
-            stack,
+        thread = election_thread(
             self._clients,
             self.options.election,
             announced_by=component,
-            announced_with=self._main,
             hostname=self._hostname,
             clock=self.clock,
             rng=self._rng,
             journal=self.journal,
             announcements_within=RELEASED_WITHIN,
         )
+        self.elector = await stack.enter_async_context(thread)
+        elector = thread.elector
         self.election_health.watch(elector)
         self.metrics.watch_election(
             elector.name, lambda: bool(elector.master_status), lambda: elector.slow_paths
@@ -344,7 +402,7 @@ class Process:
         except ConfigError as error:
             self.journal.problem("Configuration was not reloaded, the old one stays in force", err=str(error))
             return
-        for note in options.loaded.heritage.notes:
+        for note in options.loaded.legacy.notes:
             self.journal.warning(note)
         for field in waiting_for_restart(options):
             self.journal.warning("A change takes effect only when the process starts anew", field=field)

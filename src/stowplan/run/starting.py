@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stowplan.api.fielderrors import aggregate, quote
+from stowplan.api.fielderrors import aggregate
 from stowplan.client.http import Server
 from stowplan.clock import Clock
-from stowplan.config.errors import ConfigError
+from stowplan.config.load import ConfigError
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal, LogSettings, ProcessJournal
 from stowplan.run.access import find_server
+from stowplan.run.configuration import policy_at_start
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.gates import ProcessGates, read_gates
-from stowplan.run.options import Options, options_from, with_policy
-from stowplan.run.policymap import policy_at_start
+from stowplan.run.options import Options, log_problems, log_settings, options_from, with_policy
 from stowplan.run.preparing import Prepared, prepare, write_config
-from stowplan.run.recordoptions import log_problems, log_settings
 from stowplan.run.version import version_answer
 
 OpenJournal = Callable[[LogSettings], ProcessJournal]
@@ -92,7 +92,7 @@ def _launch(
     server = find_server(options.client.kubeconfig, options.client.master, journal, environ)
     if options.config_map is not None:
         options = with_policy(options, policy_at_start(server, options.config_map, clock, environ))
-    for note in options.loaded.heritage.notes:
+    for note in options.loaded.legacy.notes:
         journal.warning(note)
     prepared = prepare(options)
     if journal.shows(2):

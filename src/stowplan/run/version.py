@@ -1,4 +1,4 @@
-"""Which kube-scheduler this one stands in for, as `--version` says it."""
+"""The Kubernetes version of this scheduler, and the output of `--version`."""
 
 import platform
 import sys
@@ -9,18 +9,18 @@ from stowplan import __version__
 KUBERNETES: Final = "1.36.4"
 VERSION: Final = f"v{KUBERNETES}+stowplan.{__version__}"
 MINOR: Final = (1, 36)
-"""The version whose behaviour this is."""
+"""The Kubernetes version whose behaviour is implemented."""
 
 MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def version_answer(asked: str) -> str:
-    """What to print for a value of `--version`; nothing if nobody asked."""
+    """The output of `--version=<asked>`, empty if none was requested."""
     return {"true": f"Kubernetes {VERSION}", "raw": _everything()}.get(asked, "")
 
 
 def _everything() -> str:
-    """Everything known of the build, in the form tools look for."""
+    """The build information, formatted as Go's version.Info."""
     major, minor = MINOR
     fields = {
         "Major": major,

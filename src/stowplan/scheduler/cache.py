@@ -10,6 +10,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.scheduler.node_sampler import NodeSampler
 
 
 class CacheCorruptedError(RuntimeError):
@@ -24,9 +25,12 @@ class Cache:
     what was known of them before stays.
     """
 
-    def __init__(self, table: ClusterTable, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, table: ClusterTable, report: Callable[[str], None], sampler: NodeSampler | None = None
+    ) -> None:
         self.table = table
         self._report = report
+        self._sampler = NodeSampler(table) if sampler is None else sampler
         self._assumed: dict[str, str] = {}
         self.skipped = 0
 
@@ -107,10 +111,13 @@ class Cache:
             self.table.put_node(node)
         except QuantityError as error:
             self.skip(f"node {node.name}: {error}")
+        if self.table.row_of(node.name) is not None:
+            self._sampler.put(node)
 
     def remove_node(self, node: Node) -> None:
         if self.table.row_of(node.name) is not None:
             self.table.remove_node(node.name)
+        self._sampler.remove(node)
 
     def put(self, obj: Object) -> None:
         """Any other object is there, or changed."""

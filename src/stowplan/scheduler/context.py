@@ -1,14 +1,18 @@
 """What the parts of a scheduler share."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from stowplan.api.pod import Pod
 from stowplan.client import Client
 from stowplan.clock import Clock
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender
 from stowplan.framework.framework import Framework
 from stowplan.framework.lifecycle import Lifecycle
@@ -17,12 +21,14 @@ from stowplan.framework.points import Point
 from stowplan.framework.waiting import WaitingPods
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
+from stowplan.queue.queued import QueuedPod
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.decisions import LastDecisions
-from stowplan.scheduler.prebinding import PreBindingPods
-from stowplan.scheduler.standstill import StandStill
+
+SLICE: Final = 0.01
+"""Seconds that the scheduling loop may work before everybody else gets a turn of the event loop."""
 
 
 class Profile:
@@ -35,15 +41,25 @@ class Profile:
         self.post_filters: Sequence[Plugin] = framework.at(Point.POST_FILTER)
 
 
+class SchedulingObserver:
+    """Hooks for who looks over a scheduler's shoulder, as tests of invariants do. Override what you need."""
+
+    def popped(self, queued: QueuedPod) -> None:
+        """A pod was taken from the queue; its scheduling cycle has not begun."""
+
+    def assuming(self, pod: PodInfo, node: str) -> None:
+        """A node was chosen for a pod; the cache does not have it there yet."""
+
+
 class Tasks:
-    """Work that goes on beside the scheduling of pods. What fails unexpectedly ends the scheduler."""
+    """Work that goes on beside the scheduling loop. What fails unexpectedly ends the scheduler."""
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
         self._running: dict[asyncio.Task[None], bool] = {}
 
     def __len__(self) -> int:
-        """How many are under way."""
+        """How many are running."""
         return len(self._running)
 
     def begin(self, group: asyncio.TaskGroup) -> None:
@@ -53,7 +69,7 @@ class Tasks:
     def start(
         self, work: Coroutine[Any, Any, None], name: str, *, lasting: bool = False
     ) -> "asyncio.Task[None]":
-        """Begin something. What is `lasting` goes on until it is cancelled; all else ends by itself."""
+        """Start a task. One that is `lasting` runs until it is cancelled; all others end by themselves."""
         if self._group is None:
             work.close()
             raise RuntimeError("the scheduler is not running")
@@ -63,23 +79,88 @@ class Tasks:
         return task
 
     async def settled(self) -> None:
-        """Come back when everything that ends by itself has ended."""
-        while under_way := [task for task, lasting in self._running.items() if not lasting]:
-            await asyncio.wait(under_way)
+        """Wait for everything that ends by itself."""
+        while unfinished := [task for task, lasting in self._running.items() if not lasting]:
+            await asyncio.wait(unfinished)
 
     def stop(self) -> None:
-        """End all of them, and take no more."""
+        """Cancel all of them, and accept no more."""
         self._group = None
         for task in self._running:
             task.cancel()
+
+
+class TableFreeze:
+    """Keeps the table unchanged while a scheduling cycle waits, for an extender or to let others run.
+
+    A scheduling cycle looks at the live table. As long as it does not wait nothing can change under it; when
+    it has to, everything that would change the table waits for its end.
+    """
+
+    def __init__(self) -> None:
+        self.held = False
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._released: asyncio.Event | None = None
+
+    def defer(self, change: Callable[[], None]) -> None:
+        """Make a change as soon as the table is released, in order."""
+        self._deferred.append(change)
+
+    async def free(self) -> None:
+        """Wait until the table is released."""
+        while self.held:
+            if self._released is None:
+                self._released = asyncio.Event()
+            await self._released.wait()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Freeze the table for as long as the block takes. Does nothing within another such block."""
+        if self.held:
+            yield
+            return
+        self.held = True
+        try:
+            yield
+        finally:
+            self.held = False
+            released, self._released = self._released, None
+            try:
+                while self._deferred:
+                    self._deferred.popleft()()
+            finally:
+                if released is not None:
+                    released.set()
+
+
+class TimeSlice:
+    """Says when a long computation has to let others run. Virtual time stands still meanwhile: then never."""
+
+    def __init__(self, seconds: float = SLICE) -> None:
+        self._seconds = seconds
+        self._end = 0.0
+
+    def begin(self) -> None:
+        self._end = asyncio.get_running_loop().time() + self._seconds
+
+    @property
+    def is_over(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._end
+
+    async def pause_if_over(self) -> None:
+        """Let others run if it is time for that."""
+        if self.is_over:
+            await asyncio.sleep(0)
+            self.begin()
 
 
 @dataclass(slots=True)
 class Context:
     """The parts of one scheduler, as the others need them.
 
-    `find` gives a pod as the API server last told of it, by `namespace/name`. `timer` measures how long
-    things take; `clock` says what time it is. `stir` says that a pod may have become ready.
+    `find` gives a pod as the informer last saw it, by `namespace/name`. `timer` measures how long things
+    take; `clock` says what time it is. `wake` says that a pod may have become ready. `may_schedule` says
+    whether pods may be scheduled and bound at this moment: not if another instance may lead by now.
     """
 
     client: Client
@@ -94,13 +175,26 @@ class Context:
     journal: Journal
     decisions: LastDecisions
     find: Callable[[str], Pod | None]
-    stir: Callable[[], None]
+    wake: Callable[[], None]
+    may_schedule: Callable[[], bool] = lambda: True
     extenders: Sequence[Extender] = ()
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    still: StandStill = field(default_factory=StandStill)
-    pre_binding: PreBindingPods = field(default_factory=PreBindingPods)
+    observer: SchedulingObserver | None = None
+    freeze: TableFreeze = field(default_factory=TableFreeze)
+    slice: TimeSlice = field(default_factory=TimeSlice)
     tasks: Tasks = field(default_factory=Tasks)
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod in the name of its profile."""
         self.recorder.event(pod, type, reason, action, note, pod.spec.scheduler_name)
+
+    def unexpected(self, message: str, error: BaseException, *, source: str, **values: object) -> None:
+        """Log an exception nobody expected, with its traceback, and count it. The scheduler goes on."""
+        self.metrics.unexpected(source)
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        self.journal.problem(message, err=describe(error), traceback=trace, **values)
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    return f"{type(error).__name__}: {error}"

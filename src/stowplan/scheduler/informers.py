@@ -1,18 +1,211 @@
-"""What a scheduler watches: a reflector for each kind of objects."""
+"""Informers: what a scheduler watches, for whom, and what suffers without it; a reflector per resource."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from stowplan.api.fieldselector import FieldTerm
-from stowplan.api.meta import Object
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource as Served
+from stowplan.api.devices import DeviceClass
+from stowplan.api.meta import AnyObject, Namespace, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.requests import EVERY_OBJECT, Selection
+from stowplan.api.requests import EVERY_OBJECT, FieldTerm, Selection
+from stowplan.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from stowplan.api.workloads import (
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 from stowplan.client import Reader, Reflector
 from stowplan.clock import Clock
-from stowplan.scheduler.news import News, NodeNews, OtherNews, PodNews
-from stowplan.scheduler.watched import NODES, PODS, Watched
+from stowplan.framework.events import Action, Resource
+from stowplan.framework.framework import Framework
+from stowplan.plugins.args.pod_topology_spread import SYSTEM_DEFAULTING, PodTopologySpreadArgs
+from stowplan.scheduler.event_handlers import (
+    Dispatcher,
+    NodeEventHandler,
+    ObjectEventHandler,
+    PodEventHandler,
+)
+
+
+class Watched(NamedTuple):
+    """A kind of object: where it is served, as what it is read, and what events call it ("" if nothing).
+
+    `without` says what suffers if the server forbids or lacks it; "" means that nothing goes without it.
+    `needed_by` are the plugins that look it up; empty if it is watched in any case.
+    """
+
+    served: Served
+    cls: type[Object]
+    event: str = ""
+    without: str = ""
+    needed_by: frozenset[str] = frozenset()
+
+
+PODS: Final = Watched(catalogue.PODS, Pod, Resource.POD)
+NODES: Final = Watched(catalogue.NODES, Node, Resource.NODE)
+
+_SPREADING: Final = frozenset(["PodTopologySpread", "SelectorSpread", "ServiceAffinity"])
+_LIMITS: Final = frozenset(
+    [
+        "NodeVolumeLimits",
+        "MaxEBSVolumeCount",
+        "MaxGCEPDVolumeCount",
+        "MaxAzureDiskVolumeCount",
+        "MaxCinderVolumeCount",
+    ]
+)
+_BINDING: Final = frozenset(["VolumeBinding"])
+_VOLUMES: Final = _BINDING | _LIMITS | {"VolumeZone"}
+_UNSPREAD: Final = "pods are not spread by default as members of theirs"
+_CLAIMLESS: Final = "pods with volume claims wait"
+_DEVICELESS: Final = "pods with resource claims wait"
+_UNHEARD: Final = "plugins that registered for it hear nothing of it"
+
+AROUND_PODS: Final = (
+    Watched(
+        catalogue.NAMESPACES,
+        Namespace,
+        without="namespace selectors of pod affinity select no namespace by its labels",
+    ),
+    Watched(catalogue.SERVICES, Service, without=_UNSPREAD, needed_by=_SPREADING),
+    Watched(
+        catalogue.REPLICATION_CONTROLLERS, ReplicationController, without=_UNSPREAD, needed_by=_SPREADING
+    ),
+    Watched(catalogue.REPLICA_SETS, ReplicaSet, without=_UNSPREAD, needed_by=_SPREADING),
+    Watched(catalogue.STATEFUL_SETS, StatefulSet, without=_UNSPREAD, needed_by=_SPREADING),
+    Watched(
+        catalogue.POD_DISRUPTION_BUDGETS,
+        PodDisruptionBudget,
+        without="preemption does not spare pods that a budget protects",
+        needed_by=frozenset(["DefaultPreemption"]),
+    ),
+)
+STORAGE: Final = (
+    Watched(catalogue.PERSISTENT_VOLUMES, PersistentVolume, Resource.PERSISTENT_VOLUME, _CLAIMLESS, _VOLUMES),
+    Watched(
+        catalogue.PERSISTENT_VOLUME_CLAIMS,
+        PersistentVolumeClaim,
+        Resource.PERSISTENT_VOLUME_CLAIM,
+        _CLAIMLESS,
+        _VOLUMES | {"VolumeRestrictions"},
+    ),
+    Watched(
+        catalogue.STORAGE_CLASSES,
+        StorageClass,
+        Resource.STORAGE_CLASS,
+        "pods with unbound claims of a storage class wait",
+        _VOLUMES,
+    ),
+    Watched(
+        catalogue.CSI_NODES,
+        CSINode,
+        Resource.CSI_NODE,
+        "limits of attached volumes are not kept",
+    ),
+    Watched(
+        catalogue.CSI_DRIVERS,
+        CSIDriver,
+        Resource.CSI_DRIVER,
+        "storage capacity is not looked at",
+        _BINDING | _LIMITS,
+    ),
+    Watched(
+        catalogue.CSI_STORAGE_CAPACITIES,
+        CSIStorageCapacity,
+        Resource.CSI_STORAGE_CAPACITY,
+        "nothing is provisioned by drivers that publish their capacity",
+        _BINDING,
+    ),
+    Watched(
+        catalogue.VOLUME_ATTACHMENTS,
+        VolumeAttachment,
+        Resource.VOLUME_ATTACHMENT,
+        "volumes that are attached to a node without a pod there do not count for its limits",
+        _LIMITS,
+    ),
+)
+DEVICES: Final = (
+    Watched(catalogue.RESOURCE_CLAIMS, AnyObject, Resource.RESOURCE_CLAIM, _DEVICELESS),
+    Watched(catalogue.RESOURCE_SLICES, AnyObject, Resource.RESOURCE_SLICE, _DEVICELESS),
+    Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS),
+)
+POD_GROUPS: Final = Watched(
+    catalogue.POD_GROUPS, AnyObject, Resource.POD_GROUP, "pods of groups are scheduled one by one"
+)
+
+_BUILT_IN: Final = frozenset(Resource)
+
+
+def kinds_to_watch(
+    events: Mapping[str, Action], plugins: Collection[str], *, groups: bool = False
+) -> list[Watched]:
+    """The kinds to watch beside pods and nodes: what these plugins look up, and what they registered for.
+
+    Kinds that are not built in are named `<plural>.<version>.<group>`. Raises ValueError
+    for other names.
+    """
+    offered = [*AROUND_PODS, *STORAGE, *DEVICES, *([POD_GROUPS] if groups else [])]
+    kinds = [
+        kind
+        for kind in offered
+        if not kind.needed_by or kind.event in events or not kind.needed_by.isdisjoint(plugins)
+    ]
+    known = {kind.served.dotted: place for place, kind in enumerate(kinds)}
+    for name in events:
+        if name in _BUILT_IN:
+            continue
+        served = custom_resource(name)
+        place = known.get(served.dotted)
+        if place is None:
+            place = known[served.dotted] = len(kinds)
+            kinds.append(next((one for one in offered if one.served == served), _custom(served, name)))
+        if not kinds[place].event:
+            kinds[place] = kinds[place]._replace(event=name)
+    return kinds
+
+
+def plugins_that_look_around(frameworks: Iterable[Framework]) -> set[str]:
+    """The plugins of all profiles, but of PodTopologySpread only those with constraints by default."""
+    found: set[str] = set()
+    for framework in frameworks:
+        for name, plugin in framework.plugins.items():
+            args = plugin.args
+            if (
+                isinstance(args, PodTopologySpreadArgs)
+                and args.defaulting_type != SYSTEM_DEFAULTING
+                and not args.default_constraints
+            ):
+                continue
+            found.add(name)
+    return found
+
+
+def custom_resource(name: str) -> Served:
+    """The resource that `<plural>.<version>.<group>` names, `<plural>.<version>.` in the core group."""
+    parts = name.split(".", 2)
+    if len(parts) != 3 or not parts[0] or not parts[1]:
+        raise ValueError(f"event resource {name!r}: expected <plural>.<version>.<group>")
+    plural, version, group = parts
+    found = next((known for known in catalogue.BUILT_IN if known.dotted == name), None)
+    return found or Served(group, version, plural, "", custom=True)
+
+
+def _custom(served: Served, name: str) -> Watched:
+    return Watched(served, AnyObject, name, _UNHEARD)
+
 
 UNFINISHED: Final = Selection(
     fields=tuple(FieldTerm("status.phase", phase, equal=False) for phase in ("Succeeded", "Failed"))
@@ -29,7 +222,7 @@ class Informers:
     def __init__(
         self,
         reader: Reader,
-        news: News,
+        dispatcher: Dispatcher,
         kinds: Iterable[Watched],
         *,
         clock: Clock,
@@ -37,7 +230,7 @@ class Informers:
         report: Callable[[str], None],
         inform: Callable[[str], None] = lambda text: None,
     ) -> None:
-        stream = bool(getattr(reader, "streams", False))
+        stream = reader.streams
 
         def reflector(kind: Watched, handler: Any, selection: Selection = EVERY_OBJECT) -> Reflector[Any]:
             return Reflector(
@@ -54,9 +247,9 @@ class Informers:
                 inform=inform,
             )
 
-        self.pods: Reflector[Pod] = reflector(PODS, PodNews(news), UNFINISHED)
-        self.nodes: Reflector[Node] = reflector(NODES, NodeNews(news))
-        by_kind = [(kind, reflector(kind, OtherNews(news, kind.event))) for kind in kinds]
+        self.pods: Reflector[Pod] = reflector(PODS, PodEventHandler(dispatcher), UNFINISHED)
+        self.nodes: Reflector[Node] = reflector(NODES, NodeEventHandler(dispatcher))
+        by_kind = [(kind, reflector(kind, ObjectEventHandler(dispatcher, kind.event))) for kind in kinds]
         self.others = [one for _, one in by_kind]
         self._by_event: dict[str, Reflector[Any]] = {
             PODS.event: self.pods,

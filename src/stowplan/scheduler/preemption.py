@@ -1,11 +1,12 @@
-"""Making room: having victims go, in the background, while the pod they go for stays out of the queue."""
+"""Preemption carried out: victims are deleted in the background; the preemptor stays out of the queue."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
+from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender, ExtenderError
@@ -17,14 +18,19 @@ from stowplan.framework.status import error
 from stowplan.logs import Ref
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.plugins.defaultpreemption.plugin import PREFIX
-from stowplan.reporting import NORMAL, nomination_patch, patch_status, victim_patch
-from stowplan.scheduler.context import Context
+from stowplan.reporting import NORMAL, is_replaced, nomination_patch, patch_status, victim_patch
+from stowplan.scheduler.binding_cycle import PreBindingPods
+from stowplan.scheduler.context import Context, TimeSlice
 
 PLUGIN: Final = DefaultPreemption.name
 
 
 async def post_filter_with_extenders(
-    plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, extenders: Sequence[Extender]
+    plugins: Iterable[Plugin],
+    cycle: Cycle,
+    pod: PodInfo,
+    extenders: Sequence[Extender],
+    time_slice: TimeSlice | None = None,
 ) -> PostFilterResult:
     """Ask PostFilter plugins in order, extenders having their say about whom preemption makes go.
 
@@ -32,13 +38,27 @@ async def post_filter_with_extenders(
     """
     asked = PostFilterRound()
     for plugin in plugins:
-        answer = ask_post_filter(plugin, cycle, pod)
+        answer = await _driven(ask_post_filter(plugin, cycle, pod), time_slice)
         if isinstance(plugin, DefaultPreemption) and answer.candidates:
             answer = await _after_extenders(plugin, extenders, cycle, pod, answer)
         result = asked.take(plugin, answer)
         if result is not None:
             return result
     return asked.end()
+
+
+async def _driven(
+    steps: Generator[None, None, PostFilterResult], time_slice: TimeSlice | None
+) -> PostFilterResult:
+    """Run a search to its end, letting others run between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: PostFilterResult = end.value
+            return result
+        if time_slice is not None:
+            await time_slice.pause_if_over()
 
 
 async def _after_extenders(
@@ -69,24 +89,25 @@ async def _after_extenders(
 
 
 class Preemption:
-    """Carries out what the preemption plugins of all profiles decide.
+    """Carries out what PostFilter plugins decide.
 
-    Per victim: it is marked as a target of disruption, deleted, and an event tells of it. A victim that is
-    not bound yet just does not get its node. All but the last victim go at the same time; the last one
-    follows, and its going is what lets the preemptor try again.
+    Each victim is marked as a disruption target and deleted, and an event says so. A victim that is not bound
+    yet just does not get its node. All but the last victim are deleted at the same time; the last one
+    follows, and its deletion is what lets the preemptor be scheduled again.
     """
 
-    def __init__(self, context: Context, *, asynchronous: bool = True) -> None:
+    def __init__(self, context: Context, pre_binding: PreBindingPods, *, asynchronous: bool = True) -> None:
         self._context = context
+        self._pre_binding = pre_binding
         self._asynchronous = asynchronous
 
-    async def make_room(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
-        """Have the victims go. Those already going need no telling."""
+    async def prepare(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Delete the victims, but for those that are being deleted already."""
         context = self._context
         staying = [victim for victim in victims if not victim.is_terminating]
         for victim in victims:
             if victim.is_terminating:
-                self._tell(
+                self._log(
                     "Victim Pod is already being deleted, skipping the API call for it",
                     preemptor,
                     node=node,
@@ -95,45 +116,60 @@ class Preemption:
         if not staying:
             return
         context.metrics.preempted(len(victims))
-        evicting = self._evict(preemptor, node, staying)
+        deleting = self._delete_victims(preemptor, node, staying)
         if self._asynchronous:
             gate = self._gate(preemptor)
             if gate is not None:
                 gate.under_way[preemptor.metadata.uid] = None
-            self._tell(
+            self._log(
                 "Start the preemption asynchronously",
                 preemptor,
                 node=node,
                 numVictims=len(victims),
                 numVictimsToDelete=len(staying),
             )
-            context.tasks.start(evicting, "preemption")
+            context.tasks.start(deleting, "preemption")
         else:
-            await evicting
+            await deleting
 
-    async def _evict(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
-        context, uid = self._context, preemptor.metadata.uid
+    async def _delete_victims(self, preemptor: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Delete victims; if anything goes wrong the preemptor is scheduled again."""
+        context = self._context
         gate = self._gate(preemptor)
+        succeeded = False
+        try:
+            succeeded = await self._delete_in_order(preemptor, node, victims, gate)
+        except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
+            about = Ref(preemptor.key)
+            context.unexpected("Preemption failed", cause, source="preemption", preemptor=about, node=node)
+        finally:
+            if gate is not None:
+                gate.under_way.pop(preemptor.metadata.uid, None)
+        context.metrics.preemption_executed("success", 0.0)
+        if not succeeded:
+            context.queue.activate((preemptor,))
+        context.wake()
+
+    async def _delete_in_order(
+        self, preemptor: Pod, node: str, victims: Sequence[Pod], gate: DefaultPreemption | None
+    ) -> bool:
+        """Clear lower nominations, delete all victims but the last, then the last; whether all went well."""
+        uid = preemptor.metadata.uid
         cleared = await self._clear_nominations(preemptor, node)
         *others, last = victims
-        gone = await asyncio.gather(*(self._preempt(preemptor, node, victim) for victim in others))
-        succeeded = all(gone)
+        deleted = await asyncio.gather(*(self._preempt(preemptor, node, victim) for victim in others))
+        succeeded = all(deleted)
         if succeeded:
             if gate is not None and uid in gate.under_way:
                 gate.under_way[uid] = last
             succeeded = await self._preempt(preemptor, node, last)
-        if gate is not None:
-            gate.under_way.pop(uid, None)
-        context.metrics.preemption_executed("success", 0.0)
         if self._asynchronous:
             result = "success" if succeeded else "error"
-            self._tell("Async Preemption finished completely", preemptor, node=node, result=result)
-        if not (succeeded and cleared):
-            context.queue.activate((preemptor,))
-        context.stir()
+            self._log("Async Preemption finished completely", preemptor, node=node, result=result)
+        return succeeded and cleared
 
     async def _clear_nominations(self, preemptor: Pod, node: str) -> bool:
-        """Take back promises of the node to less important pods: they find another one the sooner."""
+        """Clear nominations of lower priority pods to the node: they find another one the sooner."""
         context = self._context
         lower = [
             info.pod
@@ -154,18 +190,18 @@ class Preemption:
         return succeeded
 
     async def _preempt(self, preemptor: Pod, node: str, victim: Pod) -> bool:
-        """Have one victim go; False if that failed. One that is gone already is as good."""
+        """Preempt one victim; False if that failed. One that is gone already is as good."""
         context = self._context
         note = f"Preempted by pod {preemptor.metadata.uid} on node {node}"
-        if self._stop_in_memory(preemptor, node, victim):
+        if self._preempt_in_memory(preemptor, node, victim):
             note += " (in kube-scheduler memory)."
         else:
             try:
                 await self._delete(preemptor, node, victim)
             except ApiError as failure:
-                if failure.is_not_found:
+                if failure.is_not_found or is_replaced(failure):
                     gone = Ref(victim.key)
-                    self._tell("Victim Pod is already deleted", preemptor, victim=gone, node=node)
+                    self._log("Victim Pod is already deleted", preemptor, victim=gone, node=node)
                     return True
                 context.journal.problem(
                     "Tried to preempted pod", pod=Ref(victim.key), preemptor=Ref(preemptor.key), err=failure
@@ -181,35 +217,37 @@ class Preemption:
         )
         return True
 
-    def _stop_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
-        """Have a victim give up its place that is not bound to it yet."""
+    def _preempt_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
+        """Have a victim give up its node that is not bound to it yet."""
         context, uid = self._context, victim.metadata.uid
         waiting = context.waiting.get(uid)
         about = Ref(victim.key)
         if waiting is not None:
             stopped = waiting.preempt(PLUGIN, "preempted")
             if stopped:
-                self._tell("Preemptor preempted a waiting pod", preemptor, waitingPod=about, node=node)
+                self._log("Preemptor preempted a waiting pod", preemptor, waitingPod=about, node=node)
             return stopped
-        stopped = context.pre_binding.cancel(uid, f"preempted by {PLUGIN}")
+        stopped = self._pre_binding.cancel(uid, f"preempted by {PLUGIN}")
         if stopped:
-            self._tell("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
+            self._log("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
         return stopped
 
     async def _delete(self, preemptor: Pod, node: str, victim: Pod) -> None:
+        """Mark and delete a victim, and nobody else: not a pod that was created under its name since."""
         context = self._context
         patch = victim_patch(victim, scheduler_name=preemptor.spec.scheduler_name, now=context.clock.now())
         await patch_status(context.client, victim, patch, context.rng)
-        await context.client.delete(PODS, victim.namespace, victim.name)
+        exactly = DeleteOptions(uid=victim.metadata.uid)
+        await context.client.delete(PODS, victim.namespace, victim.name, exactly)
         about = Ref(victim.key)
-        self._tell("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
+        self._log("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
 
-    def _tell(self, message: str, preemptor: Pod, **values: object) -> None:
+    def _log(self, message: str, preemptor: Pod, **values: object) -> None:
         if self._context.journal.shows(2):
             self._context.journal.info(2, message, preemptor=Ref(preemptor.key), **values)
 
     def _gate(self, preemptor: Pod) -> DefaultPreemption | None:
-        """The plugin that keeps the pod out of the queue while its victims are being told to go."""
+        """The plugin that keeps the preemptor out of the queue while its victims are being deleted."""
         profile = self._context.profiles.get(preemptor.spec.scheduler_name)
         plugin = None if profile is None else profile.framework.plugins.get(PLUGIN)
         return plugin if isinstance(plugin, DefaultPreemption) else None

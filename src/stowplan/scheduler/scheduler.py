@@ -20,32 +20,32 @@ from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.build import queue_for, rules_of
 from stowplan.reporting import EventRecorder
-from stowplan.scheduler.algorithm import Algorithm
-from stowplan.scheduler.attempt import SchedulingCycle
-from stowplan.scheduler.binding import BindingCycle
+from stowplan.scheduler.binding_cycle import BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache
-from stowplan.scheduler.context import Context, Profile
+from stowplan.scheduler.context import Context, Profile, SchedulingObserver
+from stowplan.scheduler.cycle_log import log_plugins, reflector_values
 from stowplan.scheduler.debugger import Debugger
-from stowplan.scheduler.decisions import LastDecisions
-from stowplan.scheduler.explaining import Explainer
-from stowplan.scheduler.failure import FailureHandling
-from stowplan.scheduler.informers import Informers
-from stowplan.scheduler.news import News
+from stowplan.scheduler.decisions import Explainer, LastDecisions
+from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
+from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.informers import Informers, kinds_to_watch, plugins_that_look_around
+from stowplan.scheduler.metrics_probe import ProfileProbe
+from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption
-from stowplan.scheduler.probes import ProfileProbe
-from stowplan.scheduler.sampler import Sampler
+from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
-from stowplan.scheduler.telling import reflector_values, tell_plugins
-from stowplan.scheduler.watched import kinds_to_watch, plugins_that_look_around
 
 FLUSH_BACKOFF_EVERY: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY: Final = 30.0
 
-ASK_AGAIN_AFTER: Final = 0.1
-"""Seconds until whoever may not schedule asks again."""
+NOT_LEADING_PAUSE: Final = 0.1
+"""Seconds until an instance that may not schedule asks again."""
 
-BREATH: Final = 8
-"""After so many pods in a row everybody else gets a turn: news are taken in, pods are bound."""
+PODS_IN_A_ROW: Final = 8
+"""After so many pods, or when the time slice is over, everybody else gets a turn of the event loop."""
+
+FLUSHED_AT_ONCE: Final = 500
+"""How many pods are flushed before everybody else gets a turn."""
 
 
 class Scheduler:
@@ -54,8 +54,8 @@ class Scheduler:
     `clock` says what time it is and `rng` is all the chance there is: with the same of both, the same client
     and the same news a run repeats itself. `timer` measures durations for metrics (default: the clock).
     `events` is the client to write events with, if they shall not share the limits of everything else.
-    `may_schedule` is asked every few attempts: where it says no, as when somebody else leads by now, pods
-    stay in the queue.
+    `may_schedule` is asked before every scheduling cycle and before every binding: where it says no, as when
+    another instance may lead by now, pods stay in the queue. `observer` is told of every cycle and decision.
     """
 
     def __init__(
@@ -70,16 +70,17 @@ class Scheduler:
         journal: Journal | None = None,
         events: Writer | None = None,
         may_schedule: Callable[[], bool] | None = None,
+        observer: SchedulingObserver | None = None,
     ) -> None:
         self.settings = settings
         gates = settings.gates
         journal = Journal() if journal is None else journal
-        timer = clock.now if timer is None else timer
+        timer = clock.monotonic if timer is None else timer
         table = ClusterTable()
         metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
-        self._may_schedule = may_schedule
+        self._ending = False
         self.waiting = WaitingPods()
         self._services = _Services(self, client, clock, journal)
         frameworks = [
@@ -95,12 +96,13 @@ class Scheduler:
             for profile in settings.config.profiles
         ]
         config = settings.config.config
+        sampler = NodeSampler(table, journal)
         self.context = context = Context(
             client=client,
             clock=clock,
             timer=timer,
             rng=Random(rng.getrandbits(64)),
-            cache=Cache(table, journal.problem),
+            cache=Cache(table, journal.problem, sampler),
             queue=queue_for(
                 frameworks,
                 clock,
@@ -125,17 +127,18 @@ class Scheduler:
             journal=journal,
             decisions=LastDecisions(settings.kept_decisions),
             find=self.pod,
-            stir=self._woken.set,
+            wake=self._woken.set,
+            may_schedule=may_schedule or (lambda: True),
             extenders=extenders,
+            observer=observer,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
         metrics.watch_queue(context.queue.counts)
         metrics.watch_cache(context.cache.sizes)
-        sampler = Sampler(table, journal)
         watched = self._events_of_interest(frameworks)
         self.informers = Informers(
             client,
-            News(context, sampler, watched, gates),
+            Dispatcher(context, EventHandlers.of(context, watched, gates)),
             kinds_to_watch(watched, plugins_that_look_around(frameworks), groups=gates["GenericWorkload"]),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
@@ -144,12 +147,12 @@ class Scheduler:
         )
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
-        failures = FailureHandling(context)
+        failures = FailureHandler(context)
         self._binding = BindingCycle(context, failures, announcing=gates["NominatedNodeNameForExpectation"])
         self._cycle = SchedulingCycle(
             context,
-            Algorithm(sampler, extenders, Random(rng.getrandbits(64)), journal, timer),
-            Preemption(context, asynchronous=gates["SchedulerAsyncPreemption"]),
+            NodeFinder(sampler, extenders, Random(rng.getrandbits(64)), journal, timer),
+            Preemption(context, self._binding.pre_binding, asynchronous=gates["SchedulerAsyncPreemption"]),
             failures,
             self._binding,
         )
@@ -157,7 +160,7 @@ class Scheduler:
             if isinstance(framework.probe, ProfileProbe):
                 framework.probe.show_all(framework)
             if journal.shows(2):
-                tell_plugins(journal, framework)
+                log_plugins(journal, framework)
 
     # Running
 
@@ -168,7 +171,7 @@ class Scheduler:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Scheduler"]:
-        """Run for as long as the block takes. Entered when the cluster is known and scheduling begins."""
+        """Run for as long as the block takes; entered once the caches have synced and scheduling begins."""
         async with self.watching():
             await self.synced()
             self.begin_scheduling()
@@ -177,7 +180,7 @@ class Scheduler:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator["Scheduler"]:
-        """Follow the cluster for as long as the block takes; `begin_scheduling` is up to the caller.
+        """Keep the caches in sync for as long as the block takes; `begin_scheduling` is up to the caller.
 
         Raises what must not be survived, as `CacheCorruptedError`.
         """
@@ -212,7 +215,7 @@ class Scheduler:
             journal.info(3, "Stopping reflector", resyncPeriod="0s", **about)
 
     async def synced(self) -> None:
-        """Come back when the cluster is known: everything that exists has been heard of."""
+        """Wait until the caches have synced."""
         await self.informers.synced()
         journal = self.context.journal
         for reflector in self.informers.all if journal.shows(2) else ():
@@ -221,66 +224,84 @@ class Scheduler:
         journal.info(3, "Handlers synced")
 
     def begin_scheduling(self) -> None:
-        """Place pods from now on. The cluster must be known: see `synced`."""
+        """Schedule pods from now on, also after `end_scheduling`. The caches must have synced."""
         tasks = self.context.tasks
-        tasks.start(self._binding.run(), "binding", lasting=True)
+        self._ending = False
         self._loops = [
             tasks.start(self._flush_backoff(), "backoff flush", lasting=True),
             tasks.start(self._flush_unschedulable(), "unschedulable flush", lasting=True),
             tasks.start(self._schedule(), "scheduling", lasting=True),
         ]
 
-    async def end_scheduling(self, grace: float) -> list[str]:
-        """Place no more pods. What is under way has so many seconds to end; then it is undone.
+    async def end_scheduling(self, grace: float) -> Unbound:
+        """Schedule no more pods. Bindings have so many seconds to finish; then they are given up.
 
-        Returns the pods that had a node and did not get it after all. Watching goes on.
+        Returns the pods that were assigned to nodes and are not bound. Watching goes on.
         """
-        for loop in self._loops:
+        self._ending = True
+        self._woken.set()
+        flushes, scheduling = self._loops[:-1], self._loops[-1:]
+        for loop in flushes:
             loop.cancel()
-        undone: list[str] = []
         try:
             async with asyncio.timeout(grace):
                 await asyncio.gather(*self._loops, return_exceptions=True)
                 await self._binding.finished()
-                undone += await self._binding.undo()
+                left = await self._binding.give_up()
                 await self.context.tasks.settled()
                 await self.context.recorder.drain()
         except TimeoutError:
-            undone += await self._binding.undo()
-        return undone
+            for loop in scheduling:
+                loop.cancel()
+            await asyncio.gather(*scheduling, return_exceptions=True)
+            left = await self._binding.give_up()
+        self._loops = []
+        return left
 
     async def _schedule(self) -> None:
-        queue, cycle, woken = self.context.queue, self._cycle, self._woken
-        may_schedule = self._may_schedule
+        """The scheduling loop: pop a pod, run its scheduling cycle; now and then let everybody else run."""
+        context, cycle, woken = self.context, self._cycle, self._woken
+        queue, observer = context.queue, context.observer
+        time_slice, may_schedule = context.slice, context.may_schedule
         in_a_row = 0
-        while True:
-            if not in_a_row and may_schedule is not None and not may_schedule():
-                await asyncio.sleep(ASK_AGAIN_AFTER)
+        time_slice.begin()
+        while not self._ending:
+            if not may_schedule():
+                await asyncio.sleep(NOT_LEADING_PAUSE)
                 continue
             queued = queue.pop()
             if queued is None:
-                in_a_row = 0
                 woken.clear()
                 await woken.wait()
-                continue
-            await cycle.run(queued)
-            in_a_row += 1
-            if in_a_row >= BREATH:
                 in_a_row = 0
+                time_slice.begin()
+                continue
+            if observer is not None:
+                observer.popped(queued)
+            await cycle.schedule_one(queued)
+            in_a_row += 1
+            if in_a_row >= PODS_IN_A_ROW or time_slice.is_over:
                 await asyncio.sleep(0)
+                in_a_row = 0
+                time_slice.begin()
 
     async def _flush_backoff(self) -> None:
-        """Whole seconds are when backoffs end."""
+        """Make pods ready whose backoff is over. Backoffs end at whole seconds."""
         clock = self.context.clock
         while True:
-            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.now() % FLUSH_BACKOFF_EVERY)
-            self.context.queue.flush_backoff()
+            await asyncio.sleep(FLUSH_BACKOFF_EVERY - clock.monotonic() % FLUSH_BACKOFF_EVERY)
+            while self.context.queue.flush_backoff(FLUSHED_AT_ONCE):
+                self._woken.set()
+                await asyncio.sleep(0)
             self._woken.set()
 
     async def _flush_unschedulable(self) -> None:
+        """Requeue pods that have waited for an event too long."""
         while True:
             await asyncio.sleep(FLUSH_UNSCHEDULABLE_EVERY)
-            self.context.queue.flush_unschedulable()
+            while self.context.queue.flush_unschedulable(FLUSHED_AT_ONCE):
+                self._woken.set()
+                await asyncio.sleep(0)
             self._woken.set()
 
     def _stop(self) -> None:
@@ -327,7 +348,7 @@ class _Services:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         self._scheduler.context.queue.activate(pods)
-        self._scheduler.context.stir()
+        self._scheduler.context.wake()
 
     def pod(self, key: str) -> Pod | None:
         return self._scheduler.pod(key)

@@ -1,17 +1,17 @@
-"""The secure port: who may ask, and what is answered there.
+"""The secure port: HTTPS pages with delegated authentication and authorization.
 
-`SecureServer` takes pages by path and puts them behind HTTPS, authentication and authorization, both
-delegated to the API server as kube-scheduler does. `pages/` has the pages themselves.
+`SecureServer` serves pages by path. Requests pass a filter chain (`filters`) that has the API server
+authenticate and authorize them, as kube-scheduler does. `pages/` has the pages.
 """
 
-from stowplan.serving.errors import ServingError
-from stowplan.serving.limits import Limits
-from stowplan.serving.routing import Page, Pages
+from stowplan.serving.filters import Page, Pages
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,
+    Limits,
     RequestHeaderSettings,
+    ServingError,
     ServingSettings,
     SniCertificate,
 )

@@ -1,4 +1,4 @@
-"""What somebody may see: some groups and paths always, the rest if the API server agrees."""
+"""Authorization: some groups and paths are always allowed, the rest is delegated to SubjectAccessReviews."""
 
 import random
 from collections.abc import Sequence
@@ -11,26 +11,29 @@ from stowplan.api.requests import Json
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.logs import Journal
-from stowplan.serving.errors import ServingError
-from stowplan.serving.observer import UNOBSERVED, AccessObserver
-from stowplan.serving.remembered import Remembered
-from stowplan.serving.reviews import ACCESS_REVIEWS, Reviewer
-from stowplan.serving.settings import AuthorizationSettings
-from stowplan.serving.users import User
+from stowplan.serving.clientcertificates import User
+from stowplan.serving.reviews import (
+    SUBJECT_ACCESS_REVIEWS,
+    UNOBSERVED,
+    AccessObserver,
+    ReviewCache,
+    ReviewClient,
+)
+from stowplan.serving.settings import AuthorizationSettings, ServingError
 
-_CAPACITY: Final = 8192
+_CACHE_SIZE: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether somebody may, and why not if there is something to say about it."""
+class AccessDecision:
+    """Whether a request is allowed, and the API server's reason."""
 
     allowed: bool
     reason: str = ""
 
 
 class AllowedPaths:
-    """Paths that everybody may see; with a `*` at the end, all that begin like it."""
+    """Paths that need no authorization; one that ends in `*` is a prefix."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         bare = [path.removeprefix("/") for path in paths]
@@ -46,7 +49,7 @@ class AllowedPaths:
 
 
 class Authorizer:
-    """Decides about requests; without a writer nobody gets past what is always allowed."""
+    """Authorizes requests. Without a writer only what is always allowed is."""
 
     def __init__(
         self,
@@ -61,8 +64,8 @@ class Authorizer:
         self._settings = settings
         self._groups = frozenset(settings.always_allow_groups)
         self._paths = AllowedPaths(settings.always_allow_paths)
-        self._reviewer = None if writer is None else Reviewer(writer, rng, clock, observer.access_reviewed)
-        self._known: Remembered[Verdict] = Remembered(clock, _CAPACITY)
+        self._client = None if writer is None else ReviewClient(writer, rng, clock, observer.access_reviewed)
+        self._cache: ReviewCache[AccessDecision] = ReviewCache(clock, _CACHE_SIZE)
         if writer is None:
             journal.warning(
                 "No authorization-kubeconfig provided,"
@@ -72,29 +75,27 @@ class Authorizer:
     def always_allows(self, path: str) -> bool:
         return path in self._paths
 
-    async def verdict(self, user: User, verb: str, path: str) -> Verdict:
-        """Raises `ReviewError` if the API server does not say."""
+    async def authorize(self, user: User, verb: str, path: str) -> AccessDecision:
+        """Raises `ReviewError` if the API server gives no usable answer."""
         if not self._groups.isdisjoint(user.groups) or path in self._paths:
-            return Verdict(True)
-        if self._reviewer is None:
-            return Verdict(False)
+            return AccessDecision(True)
+        if self._client is None:
+            return AccessDecision(False)
         spec = _spec(user, verb, path)
-        reviewer = self._reviewer
-        return await self._known.get(
-            msgspec.json.encode(spec), lambda: _review(reviewer, spec), self._seconds_to_keep
-        )
+        client = self._client
+        return await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)
 
-    def forget(self) -> None:
-        self._known.forget()
+    def clear(self) -> None:
+        self._cache.clear()
 
-    def _seconds_to_keep(self, verdict: Verdict) -> float:
-        return self._settings.allowed_cache_ttl if verdict.allowed else self._settings.denied_cache_ttl
+    def _ttl(self, decision: AccessDecision) -> float:
+        return self._settings.allowed_cache_ttl if decision.allowed else self._settings.denied_cache_ttl
 
 
-async def _review(reviewer: Reviewer, spec: Json) -> Verdict:
-    status = await reviewer.ask(ACCESS_REVIEWS, spec, {"allowed": False})
+async def _review(client: ReviewClient, spec: Json) -> AccessDecision:
+    status = await client.create(SUBJECT_ACCESS_REVIEWS, spec, {"allowed": False})
     allowed = status.get("allowed") is True and not status.get("denied")
-    return Verdict(allowed, str(status.get("reason") or ""))
+    return AccessDecision(allowed, str(status.get("reason") or ""))
 
 
 def _spec(user: User, verb: str, path: str) -> Json:

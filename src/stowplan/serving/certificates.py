@@ -1,31 +1,168 @@
-"""Which certificate the port shows: read from files, kept up to date, or made up at the start."""
+"""Serving certificates: read from files, or generated at startup."""
 
+import ipaddress
+import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from stowplan.client.http.certfiles import load_key_pair
 from stowplan.clock import Clock
 from stowplan.logs import Journal
-from stowplan.serving.errors import ServingError
-from stowplan.serving.selfsigned import Certificate, with_authority
-from stowplan.serving.settings import ServingSettings
+from stowplan.serving.settings import ServingError, ServingSettings
+
+LIFETIME: Final = timedelta(days=365)
+_RSA_BITS: Final = 2048
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 PAIR_NAME: Final = "kube-scheduler"
-"""What the files in `--cert-dir` are called; the name that kube-scheduler looks for."""
+"""Base name of the files in `--cert-dir`."""
 
 _HOST: Final = "localhost"
 _LOOPBACK: Final = "127.0.0.1"
 
 
+# Generated certificates
+
+
+class Certificate(NamedTuple):
+    """A certificate with its intermediates, and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def context(self) -> ssl.SSLContext:
+        """A server-side context. Raises `ssl.SSLError` if the key does not match."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["http/1.1"])
+        load_key_pair(context, self.certificate, self.key)
+        return context
+
+    def write(self, certificate_file: Path, key_file: Path) -> None:
+        """Write both to disk, the key readable by the owner only."""
+        for path, data, mode in ((certificate_file, self.certificate, 0o644), (key_file, self.key, 0o600)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+                file.write(data)
+
+
+def self_signed(name: str, hosts: Sequence[str], now: float) -> Certificate:
+    """A new self-signed certificate for these names and addresses."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _named(name)
+    built = (
+        _builder(subject, subject, key, now)
+        .add_extension(x509.SubjectAlternativeName(subject_alternative_names(hosts)), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Certificate(_certificate_pem(built), _key_pem(key))
+
+
+def signed_by_new_ca(host: str, hosts: Sequence[str], now: float) -> Certificate:
+    """A new certificate for these names and addresses, signed by a CA that is generated with it.
+
+    Both are named after host and time, as kube-scheduler's are. The keys are RSA, which some TLS 1.2 cipher
+    suites need.
+    """
+    ca_key = rsa.generate_private_key(65537, _RSA_BITS)
+    ca_name = _named(f"{host}-ca@{int(now)}")
+    identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
+    ca = (
+        _builder(ca_name, ca_name, ca_key, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=True, enciphers_keys=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    key = rsa.generate_private_key(65537, _RSA_BITS)
+    built = (
+        _builder(_named(f"{host}@{int(now)}"), ca_name, key, now)
+        .add_extension(_usage(enciphers_keys=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
+        )
+        .add_extension(x509.SubjectAlternativeName(subject_alternative_names(hosts)), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    return Certificate(_certificate_pem(built) + _certificate_pem(ca), _key_pem(key))
+
+
+def subject_alternative_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
+    """Names and addresses as subject alternative names, each once."""
+    names: list[x509.GeneralName] = []
+    for host in dict.fromkeys(hosts):
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            names.append(x509.DNSName(host))
+    return names
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey, now: float) -> x509.CertificateBuilder:
+    begin = datetime.fromtimestamp(int(now), UTC) - timedelta(hours=1)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + LIFETIME)
+    )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _usage(*, signs_certificates: bool = False, enciphers_keys: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        key_encipherment=enciphers_keys,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _certificate_pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+# Certificates of the secure port
+
+
 @dataclass(frozen=True, slots=True)
 class NamedCertificate:
-    """A certificate and the server names it is shown for; explicit names go before its own."""
+    """A certificate and its server names. Explicit names take precedence over the certificate's own."""
 
     certificate: Certificate
     names: tuple[str, ...]
@@ -34,14 +171,14 @@ class NamedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The certificate for everybody, and those for certain names."""
+    """The default certificate, and those for SNI."""
 
     default: Certificate
     named: tuple[NamedCertificate, ...] = ()
 
 
 class CertificateSource:
-    """Reads the certificates, and again whenever somebody asks. What cannot be used raises `ServingError`."""
+    """Loads the certificates the settings name. Raises `ServingError` for unusable ones."""
 
     def __init__(self, settings: ServingSettings, clock: Clock, journal: Journal) -> None:
         self._settings = settings
@@ -55,7 +192,7 @@ class CertificateSource:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files it reads."""
+        """The files that are read."""
         sni = (
             file
             for pair in self._settings.sni_certificates
@@ -65,22 +202,22 @@ class CertificateSource:
 
     def read(self) -> Certificates:
         named = tuple(
-            self._named(_pair(sni.certificate_file, sni.key_file, "--tls-sni-cert-key"), sni.names)
+            self._named(_read_pair(sni.certificate_file, sni.key_file, "--tls-sni-cert-key"), sni.names)
             for sni in self._settings.sni_certificates
         )
-        default = self._generated or _pair(*self._files, "--tls-cert-file")
+        default = self._generated or _read_pair(*self._files, "--tls-cert-file")
         return Certificates(default, named)
 
     @staticmethod
     def _named(certificate: Certificate, names: Sequence[str]) -> NamedCertificate:
-        own = names or _own_names(certificate)
+        own = names or _certificate_names(certificate)
         return NamedCertificate(certificate, tuple(name.lower() for name in own), bool(names))
 
     def _generate(self, clock: Clock, journal: Journal) -> None:
         folder = self._settings.certificate_folder
-        hosts = _hosts(self._settings.bind_address)
+        hosts = _certificate_hosts(self._settings.bind_address)
         if not folder:
-            self._generated = with_authority(_HOST, hosts, clock.now())
+            self._generated = signed_by_new_ca(_HOST, hosts, clock.now())
             journal.plain(0, "Generated self-signed cert in-memory")
             return
         certificate, key = (Path(folder, f"{PAIR_NAME}.{ending}") for ending in ("crt", "key"))
@@ -91,22 +228,22 @@ class CertificateSource:
             missing = key if certificate.exists() else certificate
             raise ServingError(f"--cert-dir: {missing} is missing, but the other of the two is there")
         try:
-            with_authority(_HOST, hosts, clock.now()).write(certificate, key)
+            signed_by_new_ca(_HOST, hosts, clock.now()).write(certificate, key)
         except OSError as error:
             raise ServingError(f"--cert-dir: cannot write {error.filename}: {error.strerror}") from None
         journal.plain(0, f"Generated self-signed cert ({certificate}, {key})")
 
 
 def subject_of(certificate: Certificate) -> str:
-    """Whom a certificate is for, for logs."""
+    """The subject of a certificate, for logs."""
     return x509.load_pem_x509_certificate(certificate.certificate).subject.rfc4514_string()
 
 
-def _hosts(bind: str) -> list[str]:
+def _certificate_hosts(bind: str) -> list[str]:
     return [_HOST, _LOOPBACK] if ip_address(bind).is_unspecified else [_HOST, _LOOPBACK, bind]
 
 
-def _pair(certificate_file: str, key_file: str, flag: str) -> Certificate:
+def _read_pair(certificate_file: str, key_file: str, flag: str) -> Certificate:
     try:
         pair = Certificate(Path(certificate_file).read_bytes(), Path(key_file).read_bytes())
         pair.context()
@@ -122,8 +259,8 @@ def _pair(certificate_file: str, key_file: str, flag: str) -> Certificate:
     return pair
 
 
-def _own_names(certificate: Certificate) -> list[str]:
-    """The names a certificate was made out to; addresses are no server names."""
+def _certificate_names(certificate: Certificate) -> list[str]:
+    """The DNS names of a certificate; IP addresses are no server names."""
     parsed = x509.load_pem_x509_certificate(certificate.certificate)
     names = [str(one.value) for one in parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     try:

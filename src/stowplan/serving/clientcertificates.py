@@ -1,82 +1,125 @@
-"""Certificates that clients show: who vouches for them, and whom they name.
+"""Client certificates: verification, the user a certificate names, and front proxies.
 
-The handshake has checked them already, against all authorities known at its time. Here they are checked again
-for each request, against the authorities of the moment and of the purpose: who may speak for others must be
-vouched for by another authority than everybody else.
+The handshake has verified them against all CAs known at its time. Here they are verified again for each
+request, against the current CAs of one purpose: a front proxy must be signed by another CA than users.
 """
 
 import hashlib
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from multidict import CIMultiDictProxy
 
-from stowplan.serving.users import CredentialsError, User
+from stowplan.serving.settings import RequestHeaderSettings
+
+ANONYMOUS: Final = "system:anonymous"
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 UID_OID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
-_MOST_IN_CHAIN: Final = 5
-_ACCEPTED_USES: Final = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+_MAX_CHAIN_LENGTH: Final = 5
+_CLIENT_KEY_USAGES: Final = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+
+Headers = CIMultiDictProxy[str]
+
+
+# Users
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """The user a request was authenticated as."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def with_authenticated_group(self) -> "User":
+        """The user as a member of system:authenticated."""
+        if self.name == ANONYMOUS or AUTHENTICATED in self.groups or UNAUTHENTICATED in self.groups:
+            return self
+        return User(self.name, self.uid, (*self.groups, AUTHENTICATED), self.extra)
+
+
+ANONYMOUS_USER: Final = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
+"""The user of a request without credentials."""
+
+
+class CredentialsError(Exception):
+    """Invalid credentials: the response is 401."""
+
+
+def valid_utf8(text: str) -> str:
+    """The text of a header with invalid UTF-8 replaced, so that it can be put into a review."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# x509 certificates
 
 
 def presented_chain(connection: ssl.SSLObject | None) -> tuple[x509.Certificate, ...]:
-    """What the client at the other end showed, its own certificate first; empty if it showed nothing."""
+    """The client's certificates, the leaf first; empty if it presented none."""
     leaf = None if connection is None else connection.getpeercert(binary_form=True)
     if connection is None or leaf is None:
         return ()
-    further = [der for der in _sent_along(connection) if der != leaf]
-    return tuple(map(x509.load_der_x509_certificate, [leaf, *further][:_MOST_IN_CHAIN]))
+    further = [der for der in _unverified_chain(connection) if der != leaf]
+    return tuple(map(x509.load_der_x509_certificate, [leaf, *further][:_MAX_CHAIN_LENGTH]))
 
 
-def _sent_along(connection: ssl.SSLObject) -> list[bytes]:
-    """The certificates behind the client's own. Before Python 3.13 only the inner object tells them."""
-    told: Callable[[], Sequence[bytes]] | None = getattr(connection, "get_unverified_chain", None)
-    if told is not None:
-        return list(told())
+def _unverified_chain(connection: ssl.SSLObject) -> list[bytes]:
+    """All certificates the client sent. Before Python 3.13 only the inner object has them."""
+    public: Callable[[], Sequence[bytes]] | None = getattr(connection, "get_unverified_chain", None)
+    if public is not None:
+        return list(public())
     inner: Callable[[], Sequence[Any] | None] | None
     inner = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)
     found = () if inner is None else inner() or ()
     return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in found]
 
 
-class Authorities:
-    """Certificates that are trusted to vouch for clients."""
+class CertPool:
+    """CA certificates that are trusted to sign client certificates."""
 
     def __init__(self, certificates: Iterable[x509.Certificate]) -> None:
         self._trusted = tuple(certificates)
 
     def verify(self, chain: Sequence[x509.Certificate], now: float) -> None:
-        """Raises `CredentialsError` unless a way leads from the client's certificate to a trusted one."""
+        """Raises `CredentialsError` unless a chain leads from the leaf to a trusted certificate."""
         moment = datetime.fromtimestamp(now, UTC)
-        if not self._leads_to_trust(chain[0], chain[1:], moment, 0):
+        if not self._has_trusted_chain(chain[0], chain[1:], moment, 0):
             name = chain[0].subject.rfc4514_string()
             raise CredentialsError(f"verifying certificate {name} failed: no authority vouches for it now")
 
-    def _leads_to_trust(
+    def _has_trusted_chain(
         self, certificate: x509.Certificate, others: Sequence[x509.Certificate], moment: datetime, below: int
     ) -> bool:
-        """`below` is how many authorities stand between this certificate and the client's own."""
+        """`below` is the number of intermediates between this certificate and the leaf."""
         if not _is_valid(certificate, moment) or not _is_for_clients(certificate):
             return False
         if certificate in self._trusted:
             return True
-        if any(_vouches(issuer, certificate, moment) for issuer in self._trusted):
+        if any(_is_valid_issuer(issuer, certificate, moment) for issuer in self._trusted):
             return True
-        return below < _MOST_IN_CHAIN and any(
-            _may_vouch(issuer, below)
+        return below < _MAX_CHAIN_LENGTH and any(
+            _may_be_intermediate(issuer, below)
             and _is_signed_by(certificate, issuer)
-            and self._leads_to_trust(issuer, [one for one in others if one != issuer], moment, below + 1)
+            and self._has_trusted_chain(issuer, [one for one in others if one != issuer], moment, below + 1)
             for issuer in others
         )
 
 
-def user_of(certificate: x509.Certificate) -> User | None:
-    """Whom a certificate names: the common name, with organizations as groups; None if it names nobody."""
+def user_from_certificate(certificate: x509.Certificate) -> User | None:
+    """The user: the common name, with organizations as groups; None without a common name."""
     names = _attributes(certificate, NameOID.COMMON_NAME)
     if not names or not names[-1]:
         return None
@@ -114,15 +157,15 @@ def _is_for_clients(certificate: x509.Certificate) -> bool:
         return True
     except ValueError:
         return False
-    return any(use in uses for use in _ACCEPTED_USES)
+    return any(use in uses for use in _CLIENT_KEY_USAGES)
 
 
-def _vouches(issuer: x509.Certificate, certificate: x509.Certificate, moment: datetime) -> bool:
+def _is_valid_issuer(issuer: x509.Certificate, certificate: x509.Certificate, moment: datetime) -> bool:
     return _is_valid(issuer, moment) and _is_signed_by(certificate, issuer)
 
 
-def _may_vouch(issuer: x509.Certificate, below: int) -> bool:
-    """Whether a certificate that is not trusted by itself may stand between."""
+def _may_be_intermediate(issuer: x509.Certificate, below: int) -> bool:
+    """Whether a certificate may sign others: CA constraints and path length."""
     try:
         constraints = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
     except (x509.ExtensionNotFound, ValueError):
@@ -136,3 +179,49 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
+
+
+# Request headers of a front proxy
+
+
+class RequestHeaderAuthenticator:
+    """Authenticates by the headers of a front proxy with a valid client certificate."""
+
+    def __init__(self, pool: CertPool, settings: RequestHeaderSettings) -> None:
+        self._pool = pool
+        self._settings = settings
+
+    def user(self, chain: Sequence[x509.Certificate], headers: Headers, now: float) -> User | None:
+        """The user in the headers, if any. Raises `CredentialsError` unless a front proxy sent them."""
+        if not chain:
+            return None
+        self._pool.verify(chain, now)
+        name = common_name(chain[0])
+        if self._settings.allowed_names and name not in self._settings.allowed_names:
+            raise CredentialsError(f"x509: subject with cn={name} is not in the allowed list")
+        user = _first_value(headers, self._settings.username_headers)
+        if not user:
+            return None
+        groups = [
+            valid_utf8(group)
+            for header in self._settings.group_headers
+            for group in headers.getall(header, ())
+            if group
+        ]
+        return User(
+            user, _first_value(headers, self._settings.uid_headers), tuple(groups), self._extra(headers)
+        )
+
+    def _extra(self, headers: Headers) -> dict[str, tuple[str, ...]]:
+        extra: dict[str, tuple[str, ...]] = {}
+        for prefix in self._settings.extra_headers_prefix:
+            for header, value in headers.items():
+                if header.lower().startswith(prefix.lower()):
+                    key = unquote(valid_utf8(header[len(prefix) :].lower()))
+                    extra[key] = (*extra.get(key, ()), valid_utf8(value))
+        return extra
+
+
+def _first_value(headers: Headers, names: Sequence[str]) -> str:
+    values = (headers.getall(name, ("",))[0] for name in names)
+    return valid_utf8(next((value for value in values if value), ""))

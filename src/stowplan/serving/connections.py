@@ -1,4 +1,4 @@
-"""Connections: taken in, made secure, watched, and cut off when they only hold a place."""
+"""TCP connections of the secure port: accepted, upgraded to TLS, and closed when they stall."""
 
 import asyncio
 import contextlib
@@ -8,27 +8,96 @@ import ssl
 import sys
 import termios
 from collections.abc import Callable, Iterator
-from typing import Final
+from http import HTTPStatus
+from typing import Any, Final
 
 from aiohttp import web
 
 from stowplan.logs import Journal
-from stowplan.serving.conversation import Conversation
-from stowplan.serving.limits import Limits
+from stowplan.serving.settings import Limits
 
-_HTTP_BEGINNINGS: Final = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
-_PLAIN_ANSWER: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-_GOODBYE: Final = 2.0
-"""Seconds that a client is given to say goodbye to TLS."""
+SERVER: Final = "stowplan"
 
-_BREATH: Final = 0.1
-_HANDSHAKE_ERRORS_AT: Final = 5
+_HANDLER_STARTS_WITHIN: Final = 0.5
+"""Seconds after which a request whose head is complete is certainly being handled."""
+
+_HTTP_METHODS: Final = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
+_PLAIN_HTTP_RESPONSE: Final = (
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+)
+_TLS_SHUTDOWN_TIMEOUT: Final = 2.0
+"""Seconds to wait for the client's close_notify."""
+
+_ACCEPT_RETRY_DELAY: Final = 0.1
+_HANDSHAKE_ERROR_VERBOSITY: Final = 5
+
+
+class ConnectionHandler(web.RequestHandler):
+    """aiohttp's handler of one connection, with two rules added.
+
+    A client that sends more than `max_unread` bytes without completing the head of a request is disconnected:
+    aiohttp limits the size and number of headers, not their sum. Responses to malformed requests tell nothing
+    but the status.
+    """
+
+    __slots__ = ("_close_timer", "_handling", "_max_unread", "_unread")
+
+    def __init__(self, manager: web.Server, *, max_unread: int, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._max_unread = max_unread
+        self._unread = 0
+        self._handling = False
+        self._close_timer: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def handling(self) -> Iterator[None]:
+        """While a request is handled, whatever arrives is its body or the next request."""
+        self._handling = True
+        self._forget_unread()
+        try:
+            yield
+        finally:
+            self._handling = False
+            self._forget_unread()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._handling:
+            return
+        self._unread += len(data)
+        if self._unread > self._max_unread and self._close_timer is None:
+            loop = asyncio.get_running_loop()
+            self._close_timer = loop.call_later(_HANDLER_STARTS_WITHIN, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._forget_unread()
+        super().connection_lost(exc)
+
+    def _forget_unread(self) -> None:
+        self._unread = 0
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+            self._close_timer = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response has begun already")
+        text = f"{status} {HTTPStatus(status).phrase}"
+        answer = web.Response(status=status, text=text, headers={"Server": SERVER})
+        answer.force_close()
+        return answer
 
 
 class Connection:
-    """One connection, with what is needed to see if it moves."""
+    """One connection, and whether it makes progress."""
 
-    def __init__(self, protocol: Conversation, now: float) -> None:
+    def __init__(self, protocol: ConnectionHandler, now: float) -> None:
         self.protocol = protocol
         self.handshake: asyncio.Task[None] | None = None
         self.request: web.BaseRequest | None = None
@@ -37,10 +106,10 @@ class Connection:
         self._unsent_since = now
 
     @property
-    def is_over(self) -> bool:
+    def is_closed(self) -> bool:
         return self.handshake is None and self.protocol.transport is None
 
-    def is_stuck(self, now: float, limits: Limits) -> bool:
+    def is_stalled(self, now: float, limits: Limits) -> bool:
         transport = self.protocol.transport
         if self.handshake is not None or not isinstance(transport, asyncio.WriteTransport):
             return False
@@ -53,7 +122,7 @@ class Connection:
             return now - self.since > limits.idle
         return not self.request.content.is_eof() and now - self.since > limits.request
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         if self.handshake is not None:
             self.handshake.cancel()
         elif isinstance(self.protocol.transport, asyncio.WriteTransport):
@@ -61,16 +130,16 @@ class Connection:
 
 
 class Connections:
-    """Takes connections from a listening socket and hands them to aiohttp.
+    """Accepts connections from a listening socket and hands them to aiohttp.
 
-    TLS begins with whatever `context` gives at that moment for the address that was called. When all places
-    are taken, whoever has been silent for longest has to go.
+    `context` gives the current TLS context for the local address. At the limit the connection that has been
+    idle longest is closed for a new one.
     """
 
     def __init__(
         self,
         listener: socket.socket,
-        factory: Callable[[], Conversation],
+        factory: Callable[[], ConnectionHandler],
         context: Callable[[str], ssl.SSLContext],
         limits: Limits,
         journal: Journal,
@@ -91,7 +160,7 @@ class Connections:
         self._tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._sweep())]
 
     async def stop(self) -> None:
-        """Take in no more, and let go of those that are not secure yet."""
+        """Stop accepting, and abort TLS handshakes."""
         handshakes = [one.handshake for one in self._open.values() if one.handshake is not None]
         for task in (*self._tasks, *handshakes):
             task.cancel()
@@ -100,7 +169,7 @@ class Connections:
 
     @contextlib.contextmanager
     def busy(self, request: web.BaseRequest) -> Iterator[None]:
-        """While this lasts a connection is at work on a request."""
+        """While a request is handled its connection is not idle."""
         connection = self._open.get(request.protocol)
         if connection is None:
             yield
@@ -108,7 +177,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         connection.request, connection.since = request, loop.time()
         try:
-            with connection.protocol.answering():
+            with connection.protocol.handling():
                 yield
         finally:
             connection.request, connection.since = None, loop.time()
@@ -120,47 +189,47 @@ class Connections:
                 client, address = await loop.sock_accept(self._listener)
             except OSError as error:
                 self._journal.problem("Cannot take in a connection", err=str(error))
-                await asyncio.sleep(_BREATH)
+                await asyncio.sleep(_ACCEPT_RETRY_DELAY)
                 continue
             if not self._make_room():
                 client.close()
                 continue
             connection = Connection(self._factory(), loop.time())
             self._open[connection.protocol] = connection
-            connection.handshake = asyncio.create_task(self._admit(client, address, connection))
+            connection.handshake = asyncio.create_task(self._upgrade(client, address, connection))
 
     def _make_room(self) -> bool:
-        self._drop_ended()
+        self._drop_closed()
         if len(self._open) < self._limits.connections:
             return True
         idle = [one for one in self._open.values() if one.request is None]
         if not idle:
             return False
         silent = min(idle, key=lambda one: one.since)
-        silent.cut()
+        silent.abort()
         del self._open[silent.protocol]
         return True
 
-    async def _admit(self, client: socket.socket, address: tuple[str, int], connection: Connection) -> None:
+    async def _upgrade(self, client: socket.socket, address: tuple[str, int], connection: Connection) -> None:
         loop = asyncio.get_running_loop()
         seconds = self._limits.handshake
         try:
             async with asyncio.timeout(seconds):
-                beginning = await _first_bytes(client)
-                if beginning.startswith(_HTTP_BEGINNINGS):
-                    _refuse(client)
+                start = await _peek(client)
+                if start.startswith(_HTTP_METHODS):
+                    _refuse_plain_http(client)
                     return
                 await loop.connect_accepted_socket(
                     lambda: connection.protocol,
                     client,
                     ssl=self._context(client.getsockname()[0]),
                     ssl_handshake_timeout=seconds,
-                    ssl_shutdown_timeout=_GOODBYE,
+                    ssl_shutdown_timeout=_TLS_SHUTDOWN_TIMEOUT,
                 )
         except (OSError, TimeoutError) as error:
-            if self._journal.shows(_HANDSHAKE_ERRORS_AT):
+            if self._journal.shows(_HANDSHAKE_ERROR_VERBOSITY):
                 why = f"http: TLS handshake error from {address[0]}:{address[1]}: {error}"
-                self._journal.info(_HANDSHAKE_ERRORS_AT, why)
+                self._journal.info(_HANDSHAKE_ERROR_VERBOSITY, why)
         finally:
             connection.handshake, connection.since = None, loop.time()
             if connection.protocol.transport is None:
@@ -170,26 +239,26 @@ class Connections:
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self._limits.look)
-            self._drop_ended()
+            await asyncio.sleep(self._limits.sweep_interval)
+            self._drop_closed()
             for connection in list(self._open.values()):
-                if connection.is_stuck(loop.time(), self._limits):
-                    connection.cut()
+                if connection.is_stalled(loop.time(), self._limits):
+                    connection.abort()
 
-    def _drop_ended(self) -> None:
-        for connection in [one for one in self._open.values() if one.is_over]:
+    def _drop_closed(self) -> None:
+        for connection in [one for one in self._open.values() if one.is_closed]:
             del self._open[connection.protocol]
 
 
 def _unacknowledged(transport: asyncio.BaseTransport) -> int:
-    """Bytes that the other side has not taken. What waits above the kernel grows only if these do not go."""
+    """Bytes in the socket's send queue that the client has not acknowledged."""
     connection = transport.get_extra_info("socket")
     number = -1 if connection is None else connection.fileno()
     return 0 if number < 0 else int.from_bytes(fcntl.ioctl(number, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
-async def _first_bytes(client: socket.socket) -> bytes:
-    """What a client says first, without taking it away."""
+async def _peek(client: socket.socket) -> bytes:
+    """The first bytes of a client, left in the socket."""
     client.setblocking(False)
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
@@ -201,8 +270,8 @@ async def _first_bytes(client: socket.socket) -> bytes:
     return client.recv(5, socket.MSG_PEEK)
 
 
-def _refuse(client: socket.socket) -> None:
-    """Tell somebody who does not speak TLS; what they sent is taken first, or they would not hear it."""
+def _refuse_plain_http(client: socket.socket) -> None:
+    """Answer a plain HTTP request. It is read first: closing with unread data would reset the connection."""
     client.recv(1 << 16)
-    client.send(_PLAIN_ANSWER)
+    client.send(_PLAIN_HTTP_RESPONSE)
     client.shutdown(socket.SHUT_WR)

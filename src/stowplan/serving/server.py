@@ -1,53 +1,56 @@
-"""The secure port: HTTPS, who may ask, and the pages behind it."""
+"""The secure port: HTTPS, delegated authentication and authorization, and the pages behind them."""
 
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from ipaddress import ip_address
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from stowplan.client import Client, Writer
+from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock, RealClock
 from stowplan.logs import Journal
-from stowplan.serving.authentication import Authenticator
+from stowplan.serving.authentication import Authenticator, TokenAuthenticator
 from stowplan.serving.authorization import Authorizer
 from stowplan.serving.certificates import Certificates, CertificateSource, subject_of
-from stowplan.serving.connections import Connections
-from stowplan.serving.contexts import Contexts
-from stowplan.serving.conversation import Conversation
-from stowplan.serving.errors import ServingError
-from stowplan.serving.gate import Gate, dress
-from stowplan.serving.limits import Limits
-from stowplan.serving.listening import listen
-from stowplan.serving.observer import UNOBSERVED, AccessObserver
-from stowplan.serving.routing import Pages
-from stowplan.serving.settings import AuthenticationSettings, AuthorizationSettings, ServingSettings
-from stowplan.serving.stamps import FileStamps
-from stowplan.serving.tokens import TokenReviews
-from stowplan.serving.trust import Trust
+from stowplan.serving.clientca import ClientCAs
+from stowplan.serving.connections import ConnectionHandler, Connections
+from stowplan.serving.filters import FilterChain, Pages, set_common_headers
+from stowplan.serving.reviews import UNOBSERVED, AccessObserver
+from stowplan.serving.settings import (
+    AuthenticationSettings,
+    AuthorizationSettings,
+    Limits,
+    ServingError,
+    ServingSettings,
+)
+from stowplan.serving.tls import TLSContexts
 
 RELOAD_EVERY: Final = 1.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 _GRACE: Final = 2.0
-"""Seconds that requests under way are given when the port closes."""
+"""Seconds that requests in flight have to finish when the port closes."""
 
 _SILENT: Final = logging.Logger("stowplan.serving", level=logging.CRITICAL + 1)
-"""Takes what aiohttp says of malformed requests: anybody can send those, and nobody wants to read of each."""
+"""Swallows aiohttp's messages about malformed requests, which anybody can send."""
 
 
 class SecureServer:
-    """Pages behind HTTPS. `async with` begins and ends it; with port 0 it does nothing at all.
+    """Serves pages over HTTPS. `async with` starts and stops it; with port 0 it does nothing.
 
-    Settings that cannot be used raise `ServingError`, here or when it starts. The clients are for asking the
-    API server who somebody is and what they may do; without them tokens mean nothing, and only what is always
-    allowed is answered (and the rest to system:masters, who need a certificate then).
+    Invalid settings raise `ServingError`, here or in `start`. The clients are for TokenReviews and
+    SubjectAccessReviews. Without them bearer tokens are ignored, and beyond the paths that are always allowed
+    only system:masters with a client certificate get a response.
     """
 
     def __init__(
@@ -67,20 +70,22 @@ class SecureServer:
         reload_every: float = RELOAD_EVERY,
     ) -> None:
         clock, rng, journal = clock or RealClock(), rng or random.Random(), journal or Journal()
-        known_by = authentication or AuthenticationSettings()
+        authentication = authentication or AuthenticationSettings()
         self._settings = serving or ServingSettings()
         self._clock = clock
         self._journal = journal
         self._limits = limits or Limits()
         self._reload_every = reload_every
-        self._contexts = Contexts(self._settings, journal)
-        self._trust = Trust(
-            known_by, authentication_client, self._apply, clock=clock, rng=rng, journal=journal
+        self._contexts = TLSContexts(self._settings, journal)
+        self._client_cas = ClientCAs(
+            authentication, authentication_client, self._apply, clock=clock, rng=rng, journal=journal
         )
         self._tokens = (
             None
             if authentication_client is None
-            else TokenReviews(authentication_client, clock, rng, known_by.token_cache_ttl, observer)
+            else TokenAuthenticator(
+                authentication_client, clock, rng, authentication.token_cache_ttl, observer
+            )
         )
         self._authorizer = Authorizer(
             authorization or AuthorizationSettings(),
@@ -90,11 +95,11 @@ class SecureServer:
             journal=journal,
             observer=observer,
         )
-        self._gate = Gate(
+        self._filters = FilterChain(
             pages,
-            Authenticator(self._trust, self._tokens, clock, observer),
+            Authenticator(self._client_cas, self._tokens, clock, observer),
             self._authorizer,
-            most_requests=self._limits.requests,
+            max_in_flight=self._limits.requests,
             clock=clock,
             journal=journal,
             observer=observer,
@@ -125,8 +130,8 @@ class SecureServer:
             return
         listener = listen(self._settings)
         try:
-            await self._prepare()
-            factory = await self._set_up()
+            await self._load()
+            factory = await self._start_http()
         except BaseException:
             listener.close()
             await self.stop()
@@ -141,7 +146,7 @@ class SecureServer:
         self._journal.plain(0, f"Serving securely on {self._address}")
 
     async def stop(self) -> None:
-        """Let requests under way finish, and listen no more."""
+        """Stop listening, and let requests in flight finish."""
         if self._reloading is not None:
             self._reloading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -151,27 +156,27 @@ class SecureServer:
             self._journal.plain(0, f"Stopped listening on {self._address}")
         if self._runner is not None:
             await self._runner.cleanup()
-        await self._trust.stop()
+        await self._client_cas.stop()
         if self._tokens is not None:
-            self._tokens.forget()
-        self._authorizer.forget()
+            self._tokens.clear()
+        self._authorizer.clear()
 
-    async def _prepare(self) -> None:
-        """Find certificates and authorities."""
+    async def _load(self) -> None:
+        """Load certificates and client CAs."""
         self._source = CertificateSource(self._settings, self._clock, self._journal)
         self._stamps = FileStamps(self._source.files)
         self._certificates = self._source.read()
-        await self._trust.start()
+        await self._client_cas.start()
         try:
-            self._contexts.replace(self._certificates, self._trust.pem)
+            self._contexts.replace(self._certificates, self._client_cas.pem)
         except ssl.SSLError as error:
             raise ServingError(f"certificates or authorities cannot be used: {error}") from None
         self._journal.info(2, "Loaded serving cert", certDetail=subject_of(self._certificates.default))
 
-    async def _set_up(self) -> Callable[[], Conversation]:
-        """Everything up to the socket, which is ours: aiohttp could not change certificates under way."""
-        application = web.Application(middlewares=[self._answer], client_max_size=self._limits.body)
-        application.on_response_prepare.append(dress)
+    async def _start_http(self) -> Callable[[], ConnectionHandler]:
+        """The HTTP server without a socket: aiohttp's own could not change certificates while it runs."""
+        application = web.Application(middlewares=[self._handle], client_max_size=self._limits.body)
+        application.on_response_prepare.append(set_common_headers)
         self._runner = web.AppRunner(
             application, handle_signals=False, handler_cancellation=True, shutdown_timeout=_GRACE
         )
@@ -180,9 +185,9 @@ class SecureServer:
         if server is None:
             raise AssertionError("a runner that is set up has a server")
         return partial(
-            Conversation,
+            ConnectionHandler,
             server,
-            most_unread=self._limits.head,
+            max_unread=self._limits.head,
             loop=asyncio.get_running_loop(),
             logger=_SILENT,
             access_log=_SILENT,
@@ -195,18 +200,18 @@ class SecureServer:
         )
 
     @web.middleware
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Stands in front of an application without routes, so nothing is answered but by the gate."""
+    async def _handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The application has no routes: every request goes to the filter chain."""
         if self._connections is None:
-            return await self._gate.answer(request)
+            return await self._filters.handle(request)
         with self._connections.busy(request):
-            return await self._gate.answer(request)
+            return await self._filters.handle(request)
 
     async def _reload(self) -> None:
         while True:
             await asyncio.sleep(self._reload_every)
             self._reread()
-            self._trust.reread()
+            self._client_cas.reread()
 
     def _reread(self) -> None:
         if self._source is None or not self._stamps.changed():
@@ -220,12 +225,40 @@ class SecureServer:
         self._apply()
 
     def _apply(self) -> None:
-        """Let new connections begin with the certificates and authorities of now."""
+        """Use the current certificates and client CAs for new connections."""
         if self._certificates is None:
             return
         try:
-            self._contexts.replace(self._certificates, self._trust.pem)
+            self._contexts.replace(self._certificates, self._client_cas.pem)
         except ssl.SSLError as error:
             self._journal.problem(
                 "Certificates or authorities cannot be used; keeping the last", err=str(error)
             )
+
+
+def listen(settings: ServingSettings) -> socket.socket:
+    """The listening socket. Raises `ServingError` if the address cannot be bound.
+
+    SO_REUSEADDR is always set, as in kube-scheduler; SO_REUSEPORT only with `permit_port_sharing`.
+    """
+    try:
+        address = ip_address(settings.bind_address)
+    except ValueError:
+        raise ServingError(f"--bind-address: expected an IP address, got {settings.bind_address!r}") from None
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    port = 0 if settings.any_free_port else settings.port
+    try:
+        return socket.create_server(
+            (settings.bind_address, port),
+            family=family,
+            backlog=1024,
+            reuse_port=settings.permit_port_sharing,
+            dualstack_ipv6=address.version == 6 and address.is_unspecified,
+        )
+    except OSError as error:
+        host = f"[{address}]" if address.version == 6 else str(address)
+        where = f"{host}:{port}"
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise ServingError(
+            f"failed to create listener: failed to listen on {where}: listen tcp {where}: bind: {why}"
+        ) from None

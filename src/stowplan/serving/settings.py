@@ -1,4 +1,4 @@
-"""What can be set about the secure port. The defaults are those of kube-scheduler's flags."""
+"""Settings of the secure port and its limits. The defaults are those of kube-scheduler's flags."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,9 +8,13 @@ ALWAYS_ALLOWED: Final = ("/healthz", "/readyz", "/livez")
 TTL: Final = 10.0
 
 
+class ServingError(ValueError):
+    """The secure port cannot open: one line that names the setting, file or address at fault."""
+
+
 @dataclass(frozen=True, slots=True)
 class SniCertificate:
-    """A certificate for certain names (`--tls-sni-cert-key`); without names, for those it was made out to."""
+    """A certificate for some server names (`--tls-sni-cert-key`); without names, for its subject's names."""
 
     certificate_file: str
     key_file: str
@@ -19,12 +23,12 @@ class SniCertificate:
 
 @dataclass(frozen=True, slots=True)
 class ServingSettings:
-    """Where to listen, and with which certificate.
+    """The address to listen on, and the certificate.
 
-    Port 0 turns the port off, as the flag says; `any_free_port` listens on one the system picks instead.
+    Port 0 disables the port, as the flag says; `any_free_port` listens on a port the system picks.
     Cipher suites and the lowest version have Go's names (`TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`,
-    `VersionTLS12`), curves the flag's numbers; empty means the default. HTTP/2 is never spoken: the two
-    settings for it are kept to be shown and change nothing.
+    `VersionTLS12`), curves the flag's numbers; empty means the default. HTTP/2 is not supported: its two
+    settings are only shown on /flagz.
     """
 
     bind_address: str = "0.0.0.0"
@@ -49,9 +53,9 @@ class ServingSettings:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaderSettings:
-    """How a proxy in front names the user it speaks for (`--requestheader-*`).
+    """The headers in which a front proxy names the user (`--requestheader-*`).
 
-    Empty `allowed_names` allow every name that the certificate authority vouches for.
+    Empty `allowed_names` allow every common name that the CA has signed.
     """
 
     client_ca_file: str = ""
@@ -64,7 +68,7 @@ class RequestHeaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """How to find out who asks. The kubeconfig itself is for whoever makes the client."""
+    """Delegated authentication. The kubeconfig is not among these: callers pass a client."""
 
     skip_lookup: bool = False
     tolerate_lookup_failure: bool = True
@@ -75,9 +79,33 @@ class AuthenticationSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationSettings:
-    """Who may ask for what. A path that ends in `*` stands for everything that begins like it."""
+    """Delegated authorization. A path that ends in `*` is a prefix."""
 
     always_allow_paths: tuple[str, ...] = ALWAYS_ALLOWED
     always_allow_groups: tuple[str, ...] = ("system:masters",)
     allowed_cache_ttl: float = TTL
     denied_cache_ttl: float = TTL
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits against floods of requests and against slow clients.
+
+    At most `connections` are open and `requests` in flight. A connection has `handshake` seconds for TLS,
+    `idle` seconds between requests, `request` seconds to send one, and is closed if the client has taken
+    nothing of a response for `stalled` seconds; this is checked every `sweep_interval` seconds. `body`,
+    `head`, `line` and `header` are bytes of a request, `headers` is a number.
+    """
+
+    connections: int = 128
+    requests: int = 100
+    handshake: float = 10.0
+    request: float = 32.0
+    idle: float = 90.0
+    stalled: float = 30.0
+    sweep_interval: float = 1.0
+    body: int = 1 << 20
+    head: int = 64 << 10
+    line: int = 8190
+    header: int = 16 << 10
+    headers: int = 64

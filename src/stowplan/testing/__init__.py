@@ -8,8 +8,7 @@
 Builders never change: every method returns a new one, so a half-finished pod can be kept and varied.
 """
 
+from stowplan.testing.builders import NodeBuilder, PodBuilder, node, pod
 from stowplan.testing.clusters import Cluster, cluster
-from stowplan.testing.nodes import NodeBuilder, node
-from stowplan.testing.pods import PodBuilder, pod
 
 __all__ = ["Cluster", "NodeBuilder", "PodBuilder", "cluster", "node", "pod"]

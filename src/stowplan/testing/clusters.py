@@ -21,8 +21,7 @@ from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.testing.nodes import NodeBuilder
-from stowplan.testing.pods import PodBuilder
+from stowplan.testing.builders import NodeBuilder, PodBuilder
 
 AnyNode = Node | NodeBuilder
 AnyPod = Pod | PodBuilder

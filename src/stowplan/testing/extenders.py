@@ -12,8 +12,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.build import BuiltConfig
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.extenders.configured import ConfiguredExtender
-from stowplan.extenders.interface import ExtenderError, Filtered, FindPod
+from stowplan.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
 from stowplan.framework.postfilter import Victims
 from stowplan.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 

@@ -10,16 +10,9 @@ from typing import Any, TypeVar
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.meta import Object
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
-from stowplan.client.interface import Body, Client, Listing, WatchEvent
+from stowplan.client.interface import Body, Client, GeneratorWatch, Listing, Watch, WatchEvent
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
@@ -74,7 +67,7 @@ class FaultyClient(Client):
             )
         )
 
-    async def watch(
+    def watch(
         self,
         resource: Resource,
         cls: type[T],
@@ -83,18 +76,24 @@ class FaultyClient(Client):
         selection: Selection = EVERY_OBJECT,
         since: str = "",
         initial_events: bool = False,
-    ) -> AsyncGenerator[WatchEvent[T], None]:
+    ) -> Watch[T]:
         """The other client's watch until a fault ends it."""
+
+        def begin() -> Watch[T]:
+            return self._client.watch(
+                resource,
+                cls,
+                namespace=namespace,
+                selection=selection,
+                since=since,
+                initial_events=initial_events,
+            )
+
+        return GeneratorWatch(self._events(begin, since))
+
+    async def _events(self, begin: Callable[[], Watch[T]], since: str) -> AsyncGenerator[WatchEvent[T], None]:
         await self._tried(_nothing)
-        watch = self._client.watch(
-            resource,
-            cls,
-            namespace=namespace,
-            selection=selection,
-            since=since,
-            initial_events=initial_events,
-        )
-        async with aclosing(watch) as events:
+        async with aclosing(begin()) as events:
             while True:
                 event = await self._next(events)
                 if event is None or self._strikes(self._faults.cut):

@@ -1,7 +1,9 @@
-"""A network on a bad day: a proxy before an API server that breaks, delays and repeats, by repeatable chance.
+"""A network on a bad day: proxies before an API server.
 
-Unlike `faults`, which makes a client's calls fail, this stands between two real sockets with TLS on both
-sides: what a client does with bytes that stop in the middle of a line is seen only here.
+`MisbehavingProxy` breaks, delays and repeats requests, by repeatable chance. Unlike `faults`, which makes a
+client's calls fail, it stands between two real sockets with TLS on both sides: what a client does with bytes
+that stop in the middle of a line is seen only here. `OutageProxy` passes bytes on as they are, until the
+server is to seem gone.
 """
 
 import asyncio
@@ -14,8 +16,8 @@ from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.apiserver.certificates import Certificate, self_signed
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig
+from stowplan.embedded.apiserver.server import kubeconfig, self_signed
+from stowplan.serving.certificates import Certificate
 
 _LIMIT: Final = 1 << 20
 _BUSY: Final = (
@@ -242,6 +244,110 @@ class MisbehavingProxy:
 
     async def _wait(self) -> None:
         await asyncio.sleep(self._rng.random() * self.faults.delay)
+
+
+class OutageProxy:
+    """Passes bytes on to the server at `port` of this machine, and can make it seem gone in two ways.
+
+    `refuse` closes all connections and lets nobody connect. `vanish` is a half-open network: connections stay
+    established and new ones can be made, but nothing comes through. `restore` lets new connections through;
+    those from before a `vanish` stay dead, as behind a firewall that has lost its state.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._lives = asyncio.Event()
+        self._lives.set()
+        self._age = 0
+        self.port = 0
+        self.accepted = 0
+
+    async def __aenter__(self) -> "OutageProxy":
+        await self._listen()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def refuse(self) -> None:
+        """Be gone as a process that has ended is: connections are reset, new ones refused."""
+        self._close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def vanish(self) -> None:
+        """Be gone without a word."""
+        self._age += 1
+        self._lives.clear()
+
+    async def restore(self) -> None:
+        """Be there again."""
+        self._lives.set()
+        if self._server is None:
+            await self._listen()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        self.accepted += 1
+        try:
+            if self._lives.is_set():
+                with contextlib.suppress(OSError):
+                    await self._forward(_Line(reader, writer))
+            else:
+                await _swallow(reader)
+        except asyncio.CancelledError:
+            writer.transport.abort()
+        finally:
+            writer.close()
+            self._writers.discard(writer)
+            self._tasks.discard(task)
+
+    async def _forward(self, client: _Line) -> None:
+        server = _Line(*await asyncio.open_connection("127.0.0.1", self._target))
+        copies = [
+            asyncio.ensure_future(self._copy(client.reader, server.writer, self._age)),
+            asyncio.ensure_future(self._copy(server.reader, client.writer, self._age)),
+        ]
+        try:
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for copy in copies:
+                copy.cancel()
+            await asyncio.gather(*copies, return_exceptions=True)
+            server.writer.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, age: int) -> None:
+        """Pass bytes on for as long as the connection is not older than the last time all vanished."""
+        while data := await reader.read(1 << 16):
+            if age == self._age:
+                writer.write(data)
+                await writer.drain()
+        if age != self._age:
+            await asyncio.Event().wait()
+
+
+async def _swallow(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(OSError):
+        while await reader.read(1 << 16):
+            continue
 
 
 class _BrokenError(Exception):

@@ -1,7 +1,7 @@
 """A whole cluster in one process: API server, scheduler, controllers and kubelets put together.
 
 * `cluster`: the parts, and what they share
-* `loading`: starting from manifests, or from what `kubectl get -o yaml` wrote of another cluster
+* `manifests`: what to start from, also as `kubectl get -o yaml` prints it of another cluster
 * `progress`: what a person sees while it runs
 * `demo`: a small varied workload, narrated
 """

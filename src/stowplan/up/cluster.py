@@ -8,17 +8,17 @@ from pathlib import Path
 from time import perf_counter
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import ClusterAdmission, furnish
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.everything import crew
-from stowplan.embedded.durable import keep_in
+from stowplan.embedded.controllers.manager import controller_manager
+from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
-from stowplan.extenders.build import extenders_for
+from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.up.loading import Loaded, load_into
+from stowplan.up.manifests import Manifest, create_manifests
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 
@@ -27,20 +27,20 @@ THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 class Plan:
     """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`.
 
-    With a `data_dir` it goes on from what is kept there and keeps everything there.
+    With a `data_dir` it is restored from what is stored there, and stores every change there.
     """
 
     shapes: Sequence[Shape] = THREE_NODES
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
-    loaded: Sequence[Loaded] = ()
+    loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
 
 
 class LocalCluster:
-    """A cluster that runs as long as `running` is entered. `report` is told of what goes wrong."""
+    """A cluster that runs as long as `running` is entered. `report` is called with what goes wrong."""
 
     def __init__(
         self, plan: Plan, *, clock: Clock | None = None, report: Callable[[str], None] = lambda text: None
@@ -49,9 +49,9 @@ class LocalCluster:
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
         self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
-        self._keeper = None if plan.data_dir is None else keep_in(self.store, plan.data_dir)
-        furnish(self.store)
-        load_into(self.store, plan.loaded)
+        self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
+        create_bootstrap_objects(self.store)
+        create_manifests(self.store, plan.loaded)
         self.client = InProcessClient(self.store)
         self.server = ApiServer(
             self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
@@ -64,7 +64,7 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             report=report,
         )
-        self._crew = crew(
+        self._controllers = controller_manager(
             self.client, clock=self.clock, rng=random.Random(rng.getrandbits(64)), report=report
         )
         self.scheduler = Scheduler(
@@ -74,26 +74,26 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             timer=perf_counter,
             extenders=extenders_for(plan.settings.config),
-            journal=Journal(_telling(report)),
+            journal=Journal(_error_sink(report)),
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["LocalCluster"]:
-        """Run for as long as the block takes. Entered when the API is served and scheduling has begun."""
+        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced."""
         async with AsyncExitStack() as stack:
-            if self._keeper is not None:
-                stack.callback(self._keeper.close)
+            if self._log is not None:
+                stack.callback(self._log.close)
             await stack.enter_async_context(self.server)
             await stack.enter_async_context(self.kubelets.running())
-            await stack.enter_async_context(self._crew.running())
+            await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())
             yield self
 
 
-def _telling(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:
-    def tell(level: int, message: str, values: Mapping[str, object]) -> None:
+def _error_sink(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:
+    def log(level: int, message: str, values: Mapping[str, object]) -> None:
         if level < 0:
             shown = " ".join(f"{name}={value}" for name, value in values.items())
             report(f"scheduler: {message} {shown}".rstrip())
 
-    return tell
+    return log

@@ -1,4 +1,4 @@
-"""A small varied workload, told as it happens: what is asked for, where it goes, and why."""
+"""A small varied workload, narrated: what is asked for, where it goes, and why."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ from stowplan.up.cluster import LocalCluster
 
 NAMESPACE: Final = "default"
 PATIENCE: Final = 30.0
-"""Seconds after which a step of the story is told as it stands."""
+"""Seconds after which a step is narrated as it stands."""
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -19,9 +19,9 @@ _IMAGE: Final = "registry.k8s.io/pause:3.10"
 
 
 async def narrate(cluster: LocalCluster) -> AsyncIterator[str]:
-    """Apply the workload step by step; yields what there is to tell."""
+    """Apply the workload step by step; yields the lines of the story."""
     story = _Story(cluster)
-    async for line in story.tell():
+    async for line in story.lines():
         yield line
 
 
@@ -30,7 +30,7 @@ class _Story:
         self._cluster = cluster
         self._store = cluster.store
 
-    async def tell(self) -> AsyncIterator[str]:
+    async def lines(self) -> AsyncIterator[str]:
         yield "Six web servers, evenly over the zones, and a database whose pods avoid each other's nodes:"
         self._store.create(
             DEPLOYMENTS, _deployment("web", 6, cpu="500m", topologySpreadConstraints=[_spread("web")])

@@ -37,17 +37,12 @@ class Progress:
     def __init__(self, store: Store, now: float) -> None:
         self._stages = dict.fromkeys(("pending", "bound", "running", "done"), 0)
         self._nodes = 0
-        self._bound_in_all = 0
+        self._bound_total = 0
         self._readings: deque[tuple[float, int]] = deque([(now, 0)])
         for pod in store.list(PODS).items:
             self._stages[_stage(pod)] += 1
         self._nodes = store.count(NODES)
         self._watchers = [store.watch(PODS, self._pod), store.watch(NODES, self._node)]
-
-    @property
-    def bound_in_all(self) -> int:
-        """How many pods have been bound since the beginning."""
-        return self._bound_in_all
 
     def close(self) -> None:
         for watcher in self._watchers:
@@ -59,8 +54,8 @@ class Progress:
         while len(readings) > 1 and readings[0][0] < now - WINDOW:
             readings.popleft()
         then, before = readings[0]
-        readings.append((now, self._bound_in_all))
-        rate = (self._bound_in_all - before) / (now - then) if now > then else 0.0
+        readings.append((now, self._bound_total))
+        rate = (self._bound_total - before) / (now - then) if now > then else 0.0
         stages = self._stages
         return Counts(
             stages["pending"], stages["bound"], stages["running"], stages["done"], self._nodes, rate
@@ -73,7 +68,7 @@ class Progress:
         if change.type != DELETED:
             self._stages[_stage(change.object)] += 1
             if change.object["spec"].get("nodeName") and before and not before["spec"].get("nodeName"):
-                self._bound_in_all += 1
+                self._bound_total += 1
 
     def _node(self, change: Change) -> None:
         self._nodes += (change.type != DELETED) - (change.previous is not None)

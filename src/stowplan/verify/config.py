@@ -28,7 +28,7 @@ def replay_line(line: Line, report: Report) -> None:
     also has the completed configuration, the plugins per extension point, and the order of the extenders.
     """
     case = line.case()
-    with line.understood():
+    with line.case_errors():
         where = f"{case['name']} ({case['tag']})"
         expected, actual = case["result"], outcome(case["document"])
         _compare(report, VERDICT, where, _verdict(expected), _verdict(actual))

@@ -18,11 +18,12 @@ from stowplan.framework.events import Action, ClusterEvent, Hint, Resource
 from stowplan.framework.framework import Framework
 from stowplan.framework.hintmap import Answer, HintMap, build_hint_map
 from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.waiting import WaitingPods
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.queue.changes import node_events, pod_events
-from stowplan.queue.handlers import Handlers
 from stowplan.queue.queued import QueuedPod
 from stowplan.queue.requeue import worth_requeuing
+from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Difference, Report
 
@@ -50,7 +51,7 @@ def replay(path: str | Path, report: Report) -> None:
 def replay_line(line: Line, report: Report) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
-    with line.understood():
+    with line.case_errors():
         _KINDS[case["kind"]](case, line.family, report)
 
 
@@ -164,50 +165,63 @@ def _described(event: ClusterEvent) -> dict[str, str]:
 
 def _replay_handler(case: Case, family: str, report: Report) -> None:
     assumed = {pod.metadata.uid: pod for pod in (convert(each, Pod) for each in case.get("assumed", ()))}
-    told = _Told()
-    handlers = Handlers(told, (_OURS,), lambda pod: assumed.get(pod.metadata.uid))
+    queue = _RecordingQueue()
+    handlers = EventHandlers(_AssumedPods(assumed), queue, (_OURS,), WaitingPods())
     _handle(handlers, case["op"], _object(case, "old"), _object(case, "new"))
-    _compare(report, family, case["kind"], case, case["calls"], told.calls)
+    _compare(report, family, case["kind"], case, case["calls"], queue.calls)
 
 
-def _handle(handlers: Handlers, op: str, old: Object | None, new: Object | None) -> None:
+def _handle(handlers: EventHandlers, op: str, old: Object | None, new: Object | None) -> None:
     match op, old, new:
         case "add", _, Node():
-            handlers.node_added(new)
+            handlers.add_node(new)
         case "add", _, Pod():
-            handlers.pod_added(new)
+            handlers.add_pod(new)
         case "update", Node(), Node():
-            handlers.node_updated(old, new)
+            handlers.update_node(old, new)
         case "update", Pod(), Pod():
-            handlers.pod_updated(old, new)
+            handlers.update_pod(old, new)
         case "delete" | "delete-unknown", Node(), _:
-            handlers.node_deleted(old)
+            handlers.delete_node(old)
         case "delete", Pod(), _:
-            handlers.pod_deleted(old)
+            handlers.delete_pod(old)
         case "delete-unknown", Pod(), _:
-            handlers.pod_vanished(old)
+            handlers.delete_pod_of_unknown_state(old)
         case _:
             raise ValueError(f"op {op!r} with these objects is not known")
 
 
-class _Told:
-    """A host that notes what it is to do with the queue, in the words of a recording."""
+class _AssumedPods:
+    """A cache that knows assumed pods and nothing else: recordings say nothing of the others."""
+
+    def __init__(self, assumed: Mapping[str, Pod]) -> None:
+        self._assumed = assumed
+
+    def assumed_pod(self, pod: Pod) -> Pod | None:
+        return self._assumed.get(pod.metadata.uid)
+
+    def forget(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def _not_recorded(self, obj: object) -> None:
+        """Nothing is compared."""
+
+    put_node = remove_node = put_pod = remove_pod = put = remove = skip = _not_recorded
+
+
+class _RecordingQueue:
+    """A queue that notes the calls to it, in the words of a recording."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
 
-    def _only_the_table(self, obj: Object) -> None:
-        """Recordings say nothing of the table."""
-
-    put_node = remove_node = put_pod = remove_pod = abandon = _only_the_table
-
-    def add_to_queue(self, pod: Pod) -> None:
+    def add(self, pod: Pod) -> None:
         self.calls.append({"call": "Add", "pod": pod.key})
 
-    def update_in_queue(self, old: Pod, new: Pod) -> None:
+    def update(self, old: Pod, new: Pod) -> None:
         self.calls.append({"call": "Update", "pod": new.key})
 
-    def delete_from_queue(self, pod: Pod) -> None:
+    def delete(self, pod: Pod) -> None:
         self.calls.append({"call": "Delete", "pod": pod.key})
 
     def move_all(

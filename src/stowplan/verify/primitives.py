@@ -10,11 +10,21 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api import labels, nodeselector, ports, quantity, resources, taints
+from stowplan.api import labels, nodeselector, quantity, resources, taints
 from stowplan.api.decode import convert
 from stowplan.api.meta import LabelSelector
 from stowplan.api.node import Node, Taint
-from stowplan.api.pod import NodeSelector, Pod, PreferredSchedulingTerm, Toleration
+from stowplan.api.pod import (
+    HostPort,
+    NodeSelector,
+    Pod,
+    PreferredSchedulingTerm,
+    Toleration,
+    conflicts,
+    declared_host_ports,
+    host_port,
+    host_ports,
+)
 from stowplan.cluster.nodetree import NodeTree, NodeTreeError, zone_key
 from stowplan.framework.sampling import nodes_to_find
 from stowplan.queue.backoff import Backoff
@@ -38,7 +48,7 @@ def replay(path: str | Path, report: Report) -> None:
 def replay_line(line: Line, report: Report) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
-    with line.understood():
+    with line.case_errors():
         difference = check(case)
         if difference is not None:
             difference = replace(difference, where=f"line {line.number}, {difference.where}")
@@ -178,22 +188,22 @@ def _as_text(amounts: resources.Amounts) -> dict[str, str]:
 def _host_ports(case: Case) -> Result:
     used = {port for entry in case["used"] if (port := _host_port(entry))}
     wanted = [_host_port(entry) for entry in case["want"]]
-    clashes = [port is not None and ports.conflicts([port], used) for port in wanted]
+    clashes = [port is not None and conflicts([port], used) for port in wanted]
     return {"conflicts": clashes, "size": len(used)}
 
 
-def _host_port(entry: Mapping[str, Any]) -> ports.HostPort | None:
-    return ports.host_port(entry["protocol"], entry["ip"], entry["port"])
+def _host_port(entry: Mapping[str, Any]) -> HostPort | None:
+    return host_port(entry["protocol"], entry["ip"], entry["port"])
 
 
 def _host_ports_of_pods(case: Case) -> Result:
-    used = [port for pod in case["pods"] for port in ports.host_ports(convert(pod, Pod))]
+    used = [port for pod in case["pods"] for port in host_ports(convert(pod, Pod))]
     pod = convert(case["pod"], Pod)
     return {
-        "fits": not ports.conflicts(ports.host_ports(pod), used),
+        "fits": not conflicts(host_ports(pod), used),
         "hostPorts": [
             {"ip": port.host_ip, "protocol": port.protocol, "port": port.host_port}
-            for port in ports.declared_host_ports(pod)
+            for port in declared_host_ports(pod)
         ],
     }
 

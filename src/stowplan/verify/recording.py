@@ -1,4 +1,4 @@
-"""Reading recordings: JSON lines, gzip-compressed or not, told apart by their first bytes."""
+"""Reading recordings: JSON lines, gzip-compressed or not, recognized by their first bytes."""
 
 import gzip
 import zlib
@@ -42,8 +42,8 @@ class Line:
         return case
 
     @contextmanager
-    def understood(self) -> Iterator[None]:
-        """Turns what goes wrong with a case of the wrong shape into one clear line."""
+    def case_errors(self) -> Iterator[None]:
+        """Turns errors about a case of the wrong shape into one clear line."""
         try:
             yield
         except KeyError as error:

@@ -1,20 +1,26 @@
-"""Replays a recorded scenario: the same cluster, the same pods in the same order, attempt by attempt.
+"""Recorded scenarios and their replay: the same cluster, the same pods in the same order, attempt by attempt.
 
-After each attempt the recorded outcome is put into effect, whatever came out here. So one difference does not
-bring others after it, and pods that need something not built yet still stand where they should.
+A scenario is a cluster, pods to place in order, and what came of each. The same types hold what stowplan
+makes of an attempt, so that the two can be compared. After each attempt the recorded outcome is put into
+effect, whatever came out here: one difference does not bring others after it, and pods that need something
+not built yet still stand where they should.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import takewhile
 from random import Random
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from stowplan.api.decode import DecodeError, decode, decode_any
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster import table
@@ -33,11 +39,10 @@ from stowplan.framework.registry import Registry
 from stowplan.framework.status import Code
 from stowplan.logs import Journal
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.scheduler.algorithm import Algorithm, Found
+from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import post_filter_with_extenders
-from stowplan.scheduler.sampler import Sampler
+from stowplan.scheduler.scheduling_cycle import NodeFinder, ScheduleResult
 from stowplan.testing.extenders import rule_extenders
-from stowplan.verify.scenario import Attempt, Candidate, Preemption, PreFilter, Scenario, Verdict
 
 GATES = FeatureGates({"OpportunisticBatching": False})
 """Recordings were made with every pod evaluated on its own."""
@@ -45,9 +50,139 @@ GATES = FeatureGates({"OpportunisticBatching": False})
 _START = datetime(2025, 6, 1, tzinfo=UTC)
 """When the pod of the first attempt starts to run; each later attempt is a second later."""
 
+NULL = msgspec.Raw(b"null")
+
 
 class ScenarioError(ValueError):
     """A scenario that contradicts itself."""
+
+
+class _Recorded(msgspec.Struct, rename="camel"):
+    """Base of the parts of a recording."""
+
+
+class PreFilter(_Recorded):
+    """All PreFilter plugins together; `node_names` are the only nodes they ask for, if they ask for some."""
+
+    code: str
+    plugin: str
+    reasons: list[str]
+    node_names: list[str] | None
+    skipped: list[str]
+
+
+class Verdict(_Recorded):
+    """Why a node was rejected, and by whom."""
+
+    code: str
+    plugin: str
+    reasons: list[str]
+
+
+class Candidate(_Recorded):
+    """Pods that would have to go for the pod to fit on a node."""
+
+    victims: list[str]
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+
+
+class Preemption(_Recorded):
+    """What the PostFilter plugins came to."""
+
+    code: str
+    nominated_node: str | None
+    victims: list[str]
+    message: str
+    candidates: dict[str, Candidate] | None = None
+    ties: list[str] | None = None
+
+
+class Attempt(_Recorded, kw_only=True):
+    """One attempt to place a pod. An `error` means that a plugin failed and the attempt was given up.
+
+    From `reserve_failure` on it is about reserving and about devices, which is not built.
+    """
+
+    pod: str
+    attempt: int
+    pre_filter: PreFilter
+    via_nominated_node: bool = False
+    rejected: dict[str, Verdict]
+    feasible: list[str]
+    skipped_score: list[str] | None = None
+    scores: dict[str, dict[str, int]] | None = None
+    total: dict[str, int] | None = None
+    best: list[str]
+    assigned: str | None
+    fit_error: str | None
+    error: str | None = None
+    error_nodes: list[str] = []
+    preemption: Preemption | None
+    reserve_failure: Any = None
+    pre_bind_failure: Any = None
+    claims: Any = None
+    claim_status: Any = None
+    node_allocations: Any = None
+    extended_requests: Any = None
+    extended_mappings: Any = None
+    deallocated: Any = None
+
+
+class Scenario(_Recorded, kw_only=True):
+    """Objects of the cluster and pods are kept as text until they are needed."""
+
+    name: str
+    config: msgspec.Raw = NULL
+    objects: list[msgspec.Raw]
+    pods: list[msgspec.Raw]
+    expected: list[Attempt]
+    prebind: bool = False
+
+    def cluster(self) -> list[Object]:
+        """The objects that exist at the start. Raises DecodeError."""
+        found = [_object(f"objects[{index}]", raw) for index, raw in enumerate(self.objects)]
+        return [obj for obj in found if obj is not None]
+
+    def pending(self) -> list[Pod]:
+        """The pods to place, in order. Raises DecodeError."""
+        return [_pod(f"pods[{index}]", raw) for index, raw in enumerate(self.pods)]
+
+    @property
+    def has_extenders(self) -> bool:
+        return self.config != NULL and bool(msgspec.json.decode(self.config, type=_Config).extenders)
+
+
+class _Config(_Recorded):
+    extenders: list[msgspec.Raw] = []
+
+
+_scenarios = msgspec.json.Decoder(Scenario)
+
+
+def decode_scenario(data: bytes) -> Scenario:
+    """Read a line of a recording. Raises DecodeError."""
+    try:
+        return _scenarios.decode(data)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"scenario: {error}") from None
+
+
+def _object(where: str, raw: msgspec.Raw) -> Object | None:
+    with _located(where):
+        return decode_any(bytes(raw))
+
+
+def _pod(where: str, raw: msgspec.Raw) -> Pod:
+    with _located(where):
+        return decode(bytes(raw), Pod)
+
+
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    try:
+        yield
+    except DecodeError as error:
+        raise DecodeError(f"{where}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +200,7 @@ class Replayed:
 
 
 class Replay:
-    """One scenario: the table, a framework per profile, the pods and the nodes promised to them."""
+    """One scenario: the table, a framework per profile, the pending pods and their nominated nodes."""
 
     def __init__(self, scenario: Scenario, registry: Registry | None = None) -> None:
         self._table = table.ClusterTable()
@@ -77,13 +212,13 @@ class Replay:
             for profile in built.profiles
         }
         self._extenders = rule_extenders(built)
-        self._algorithm = Algorithm(Sampler(self._table), self._extenders, Random(0), Journal())
+        self._finder = NodeFinder(NodeSampler(self._table), self._extenders, Random(0), Journal())
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
         self._evaluated: tuple[str, Evaluation] | None = None
-        self._at_work = ""
+        self._active_profile = ""
         self._reserved: dict[str, list[Object]] = {}
-        self._promised = {
+        self._nominated = {
             key: info.pod.status.nominated_node_name
             for key, info in self._pods.items()
             if info.pod.status.nominated_node_name
@@ -95,7 +230,7 @@ class Replay:
         """Try to place the pod of a recorded attempt."""
         framework = self._framework(self._pod(expected.pod))
         try:
-            return self._told(expected, framework, self._find(expected.pod))
+            return self._result(expected, framework, self._find(expected.pod))
         except NotBuiltError as error:
             return Replayed(None, error.plugin)
         except PluginError as error:
@@ -110,28 +245,26 @@ class Replay:
         """
         return self._find(key).evaluation
 
-    def _find(self, key: str) -> Found:
+    def _find(self, key: str) -> ScheduleResult:
         info = self._pod(key)
-        promised = self._promised.get(key)
-        nominated_row = None if promised is None else self._table.row_of(promised)
+        nominated = self._nominated.get(key)
+        nominated_row = None if nominated is None else self._table.row_of(nominated)
         self._evaluated = None
-        self._recall(info.spec.scheduler_name)
+        self._switch_profile(info.spec.scheduler_name)
         framework, nominations = self._framework(info), self._nominations()
         if self._extenders:
-            found = asyncio.run(
-                self._algorithm.find_with_extenders(framework, info, nominations, nominated_row)
-            )
+            found = asyncio.run(self._finder.find_with_extenders(framework, info, nominations, nominated_row))
         else:
-            found = self._algorithm.find(framework, info, nominations, nominated_row)
+            found = self._finder.find(framework, info, nominations, nominated_row)
         self._evaluated = key, found.evaluation
         return found
 
-    def _recall(self, profile: str) -> None:
+    def _switch_profile(self, profile: str) -> None:
         """kube-scheduler's profiles do not know which volumes the others reserved; those of stowplan do."""
-        if profile != self._at_work:
+        if profile != self._active_profile:
             reserved = self._table.storage.exchange_assumed(self._reserved.pop(profile, ()))
-            self._reserved[self._at_work] = reserved
-            self._at_work = profile
+            self._reserved[self._active_profile] = reserved
+            self._active_profile = profile
 
     def _framework(self, info: PodInfo) -> Framework:
         name = info.spec.scheduler_name
@@ -146,14 +279,14 @@ class Replay:
 
     def _nominations(self) -> dict[int, list[PodInfo]]:
         nominations: dict[int, list[PodInfo]] = defaultdict(list)
-        for key, node in self._promised.items():
+        for key, node in self._nominated.items():
             row = self._table.row_of(node)
             if row is not None:
                 nominations[row].append(self._pods[key])
         return nominations
 
-    def _told(self, expected: Attempt, framework: Framework, found: Found) -> Replayed:
-        """What was found, in the words of a recording."""
+    def _result(self, expected: Attempt, framework: Framework, found: ScheduleResult) -> Replayed:
+        """What was found, in the form of a recording."""
         evaluation = found.evaluation
         names = self._names(evaluation.feasible_rows.tolist())
         best = sorted(self._names(found.best_rows().tolist())) if names else []
@@ -170,8 +303,8 @@ class Replay:
             preemption=None,
         )
         if evaluation.scored:
-            self._tell_scores(attempt, found)
-        return Replayed(attempt) if names else self._tell_failure(attempt, framework, evaluation)
+            self._add_scores(attempt, found)
+        return Replayed(attempt) if names else self._add_failure(attempt, framework, evaluation)
 
     def _rejected(self, evaluation: Evaluation) -> dict[str, Verdict]:
         if evaluation.rejected_outright is not None or evaluation.only_row is not None:
@@ -182,7 +315,7 @@ class Replay:
             rejected |= dict.fromkeys(self._names(rows.tolist()), verdict)
         return rejected
 
-    def _tell_scores(self, attempt: Attempt, found: Found) -> None:
+    def _add_scores(self, attempt: Attempt, found: ScheduleResult) -> None:
         rows = found.evaluation.feasible_rows
         names = self._names(rows.tolist())
         attempt.skipped_score = sorted(found.evaluation.cycle.skipped_score)
@@ -193,7 +326,7 @@ class Replay:
             attempt.scores[given.extender] = dict(given.scores)
         attempt.total = dict(zip(names, found.all_totals(rows), strict=True))
 
-    def _tell_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
+    def _add_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
         """The message, and what the PostFilter plugins do, as far as they are built."""
         wanted = framework.profile.names(Point.POST_FILTER)
         if not self._table.node_count or not wanted:
@@ -215,7 +348,7 @@ class Replay:
     def _names(self, rows: list[int]) -> list[str]:
         return [self._table.name_of(row) for row in rows]
 
-    # What follows from it
+    # Its outcome
 
     def settle(self, outcome: Attempt, position: int) -> None:
         """Put a recorded outcome into effect; `position` is that of the attempt in the scenario."""
@@ -223,9 +356,9 @@ class Replay:
         if outcome.assigned is not None:
             self._bind(self._pod(key), outcome.assigned, position)
         elif outcome.error is not None:
-            self._promise(key, "")
+            self._nominate(key, "")
         elif outcome.preemption is not None:
-            self._make_room(self._pod(key), outcome.preemption)
+            self._preempt(self._pod(key), outcome.preemption)
 
     def _bind(self, info: PodInfo, node: str, position: int) -> None:
         """The pod is assumed on the node, then runs there."""
@@ -234,7 +367,7 @@ class Replay:
         if info.uid in self._table.pods:
             raise ScenarioError(f"pod {info.key}: assigned twice, or its uid is that of a running pod")
         started = (_START + timedelta(seconds=position)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._promised.pop(info.key, None)
+        self._nominated.pop(info.key, None)
         pod = info.pod
         running = replace(
             pod,
@@ -252,14 +385,14 @@ class Replay:
             return
         Lifecycle(self._framework(info)).reserve(self._evaluated[1].cycle, info, node)
 
-    def _make_room(self, info: PodInfo, outcome: Preemption) -> None:
+    def _preempt(self, info: PodInfo, outcome: Preemption) -> None:
         node = outcome.nominated_node
         if node is None:
             return
         victims = [self._remove(key) for key in outcome.victims]
         if node and not all(victim.is_terminating for victim in victims):
-            self._withdraw(node, info.priority)
-        self._promise(info.key, node)
+            self._clear_nominations(node, info.priority)
+        self._nominate(info.key, node)
 
     def _remove(self, key: str) -> Pod:
         uid = self._running.pop(key, None)
@@ -267,20 +400,20 @@ class Replay:
             raise ScenarioError(f"victim {key!r} is not running")
         return self._table.remove_pod(uid).pod
 
-    def _withdraw(self, node: str, priority: int) -> None:
-        """Less important pods lose the promise of a node that a more important one gets."""
-        for key, promised in list(self._promised.items()):
-            if promised == node and self._pods[key].priority < priority:
-                self._promise(key, "")
+    def _clear_nominations(self, node: str, priority: int) -> None:
+        """Pods of lower priority lose the nomination of a node that one of higher priority gets."""
+        for key, nominated in list(self._nominated.items()):
+            if nominated == node and self._pods[key].priority < priority:
+                self._nominate(key, "")
 
-    def _promise(self, key: str, node: str) -> None:
-        """Promise a pod a node, or with "" take the promise back; its status says so too."""
+    def _nominate(self, key: str, node: str) -> None:
+        """Nominate a node for a pod, or with "" clear its nomination, in its status too."""
         info = self._pods[key]
         info.pod = replace(info.pod, status=replace(info.pod.status, nominated_node_name=node))
         if node:
-            self._promised[key] = node
+            self._nominated[key] = node
         else:
-            self._promised.pop(key, None)
+            self._nominated.pop(key, None)
 
 
 @lru_cache(maxsize=64)

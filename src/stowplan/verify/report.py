@@ -1,7 +1,7 @@
 """What a comparison with recorded facts found: tallies, and the first differences in full.
 
 A *family* is what is replayed (`primitives`, `spread`, `config`), a *subject* one kind of fact in it
-(`quantity`, `scores`, `fitError`). Whoever replays calls `Report.add` once per fact compared, or
+(`quantity`, `scores`, `fitError`). Replayers call `Report.add` once per fact compared, or
 `Report.not_built` for facts about something stowplan does not do yet; only differences make a report fail.
 """
 

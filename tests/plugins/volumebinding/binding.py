@@ -16,7 +16,7 @@ from stowplan.plugins.args import VolumeBindingArgs
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.plugins.volumebinding import VolumeBinding
 from stowplan.testing import node
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"

@@ -33,7 +33,7 @@ from stowplan.api.storage import (
     VolumeNodeAffinity,
 )
 from stowplan.testing import pod as pod_named
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 NAMESPACE = "default"
 WAITING, IMMEDIATE = "WaitForFirstConsumer", "Immediate"

@@ -15,16 +15,11 @@ from plugins.volumebinding.storageobjects import (
     volume,
 )
 from stowplan.api.meta import LabelSelector, Object, ObjectMeta
-from stowplan.api.pod import (
-    AWSElasticBlockStore,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-)
+from stowplan.api.pod import AWSElasticBlockStore, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import CSINode, PersistentVolume, VolumeNodeAffinity
 from stowplan.framework.errors import PluginError
 from stowplan.testing import node
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 P = using("p", "c")
 SELECTED = "volume.kubernetes.io/selected-node"

@@ -10,7 +10,7 @@ from plugins.volumebinding.storageobjects import NAMESPACE, claim, storage_class
 from stowplan.api import catalogue as c
 from stowplan.framework.status import SUCCESS, Status, error
 from stowplan.testing import node
-from stowplan.testing.nodes import ZONE
+from stowplan.testing.builders import ZONE
 
 SELECTED = "volume.kubernetes.io/selected-node"
 MAKER = storage_class("maker", provisioner="csi.example.com")

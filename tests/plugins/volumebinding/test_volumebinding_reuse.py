@@ -27,7 +27,7 @@ from stowplan.cluster.storage import Storage
 from stowplan.framework.evaluation import Evaluation
 from stowplan.plugins.volumebinding import survey
 from stowplan.testing import node
-from stowplan.testing.nodes import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 NAMES = [f"n{number}" for number in range(5)]
 ZONES = ["x", "y", "z"]

@@ -4,10 +4,11 @@ HTTP/1.1 on kept connections, written for this purpose: a scheduler sends many s
 them costs decides how many pods a second it can bind.
 """
 
+from stowplan.client.http.availability import ServerAvailability
 from stowplan.client.http.client import HttpClient
-from stowplan.client.http.incluster import in_cluster
-from stowplan.client.http.kubeconfig import default_kubeconfigs, load_kubeconfig
+from stowplan.client.http.kubeconfig import default_kubeconfigs, in_cluster, load_kubeconfig
 from stowplan.client.http.settings import AccessError, Address, Identity, Secret, Server, Trust
+from stowplan.client.http.transport import Observer
 from stowplan.client.http.watch import HttpWatch
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "HttpClient",
     "HttpWatch",
     "Identity",
+    "Observer",
     "Secret",
     "Server",
+    "ServerAvailability",
     "Trust",
     "default_kubeconfigs",
     "in_cluster",

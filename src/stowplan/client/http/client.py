@@ -2,39 +2,45 @@
 
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 import stowplan
 from stowplan.api.catalogue import PODS, Resource
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
 from stowplan.api.meta import Object
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
-from stowplan.client.http import failures
-from stowplan.client.http.bodies import body_of, deletion_body, place_of
-from stowplan.client.http.decoding import Decoding, Page
-from stowplan.client.http.dialing import CONNECT_SECONDS
-from stowplan.client.http.limits import DEFAULT_BURST, DEFAULT_QPS, RateLimit
-from stowplan.client.http.observer import Observer
-from stowplan.client.http.paths import collection_path, object_path, with_query
+from stowplan.client.http import errors
+from stowplan.client.http.availability import ServerAvailability
+from stowplan.client.http.decoder import Decoding, Page
+from stowplan.client.http.dialer import CONNECT_SECONDS
 from stowplan.client.http.pool import MOST_CONNECTIONS
+from stowplan.client.http.requests import (
+    body_of,
+    collection_path,
+    deletion_body,
+    object_path,
+    place_of,
+    with_query,
+)
 from stowplan.client.http.settings import Server
-from stowplan.client.http.transport import ANSWER_SECONDS, JSON, Transport
+from stowplan.client.http.transport import (
+    ANSWER_SECONDS,
+    DEFAULT_BURST,
+    DEFAULT_QPS,
+    JSON,
+    Observer,
+    RateLimit,
+    Transport,
+)
 from stowplan.client.http.watch import HttpWatch
 from stowplan.client.interface import ANY_VERSION, Body, Client, Listing
 from stowplan.clock import Clock
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
 
 T = TypeVar("T", bound=Object)
 
@@ -57,6 +63,10 @@ class HttpClient(Client):
     Requests that are refused for the moment are sent again, and so are those that only read. Of writes whose
     answer was lost only those are that come to the same when they are done twice: binding, and patches of
     maps. `streams`: whether first pictures come through a watch. `observer` is told of every request.
+
+    Clients of one server share its `availability`. A `patient` client holds requests while the server is
+    gone, those that have not been sent or may be sent again, and sends them when it is back: writes only if
+    `may_repeat` says so then.
     """
 
     def __init__(
@@ -75,6 +85,9 @@ class HttpClient(Client):
         timeout: Duration | None = None,
         environ: Mapping[str, str] = os.environ,
         observer: Observer | None = None,
+        availability: ServerAvailability | None = None,
+        patient: bool = False,
+        may_repeat: Callable[[], bool] = lambda: True,
     ) -> None:
         self.streams = streams
         self._rng = rng
@@ -93,6 +106,9 @@ class HttpClient(Client):
             connect_seconds=connect_seconds,
             announced="" if timeout is None else str(timeout),
             observer=observer,
+            availability=availability or ServerAvailability(rng, name=str(server.address)),
+            patient=patient,
+            may_repeat=may_repeat,
         )
         self._decodings: dict[tuple[Resource, type[Object]], Decoding[Any]] = {}
 
@@ -105,6 +121,18 @@ class HttpClient(Client):
     def close(self) -> None:
         """Close all connections; what is under way fails."""
         self._transport.close()
+
+    # Whether there is a server
+
+    @property
+    def availability(self) -> ServerAvailability:
+        return self._transport.availability
+
+    async def is_reachable(self) -> bool:
+        return await self._transport.availability.check()
+
+    async def pause(self, seconds: float) -> None:
+        await self._transport.availability.pause(seconds)
 
     # Reading
 
@@ -219,14 +247,14 @@ class HttpClient(Client):
         try:
             return msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise failures.unreadable(method, self._transport.url(path), error) from None
+            raise errors.unreadable(method, self._transport.url(path), error) from None
 
     async def _page(self, decoding: Decoding[T], path: str) -> Page[T]:
         text = await self._transport.request("GET", path, once=True)
         try:
             return decoding.page(text)
         except msgspec.MsgspecError as error:
-            raise failures.unreadable("GET", self._transport.url(path), error) from None
+            raise errors.unreadable("GET", self._transport.url(path), error) from None
 
     def _decoding(self, resource: Resource, cls: type[T]) -> Decoding[T]:
         found = self._decodings.get((resource, cls))

@@ -2,23 +2,36 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from stowplan.client.http.connection import Answer, Connection, LostError, Stream
-from stowplan.client.http.dialing import Dialer
+from stowplan.client.http.dialer import Dialer
 
 MOST_CONNECTIONS: Final = 32
 IDLE_SECONDS: Final = 30.0
 """Servers and what stands before them close what is idle, but hardly so soon: we are first."""
 
 _CLOSED: Final = "the client is closed"
+_SILENT: Final = "the connection was silent while the server could not be reached"
 
 
 class Pool:
-    """The connections to one server: at most so many for requests, and one for each stream besides."""
+    """The connections to one server: at most so many for requests, and one for each stream besides.
 
-    def __init__(self, dialer: Dialer, *, most: int = MOST_CONNECTIONS, timeout: float) -> None:
+    `connected` is told of every new connection.
+    """
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        *,
+        most: int = MOST_CONNECTIONS,
+        timeout: float,
+        connected: Callable[[], None] = lambda: None,
+    ) -> None:
         self._dialer = dialer
+        self._connected = connected
         self._most = most
         self._timeout = timeout
         self._open = 0
@@ -49,6 +62,7 @@ class Pool:
             raise LostError(_CLOSED)
         connection = await self._dialer.dial(self._stream_lost)
         self._streams[connection] = None
+        self._connected()
         connection.deadline = asyncio.get_running_loop().time() + self._timeout
         self._begin_sweeping()
         try:
@@ -58,6 +72,26 @@ class Pool:
             raise
         connection.deadline = float("inf")
         return answer, connection
+
+    @property
+    def last_heard(self) -> float | None:
+        """When the last byte came over any connection, by the loop's time; None if there are none."""
+        return max((one.heard for one in (*self._all, *self._streams)), default=None)
+
+    @property
+    def expects_answer(self) -> bool:
+        """Whether a stream is open or a request under way."""
+        return bool(self._streams) or self._open > len(self._idle)
+
+    def end_silent(self, since: float) -> None:
+        """End connections over which nothing has come since then, and attempts to make one from before.
+
+        That is no failure of a watch: whoever follows it resumes.
+        """
+        self._dialer.cut_short(since)
+        for connection in [*self._all, *self._streams]:
+            if connection.heard < since:
+                connection.abort(_SILENT, is_stream_over=True)
 
     def retire(self) -> None:
         """Send nothing more over what exists, as when another certificate is to be shown from now on."""
@@ -125,6 +159,7 @@ class Pool:
             connection.abort()
             raise LostError(_CLOSED if self._closed else "EOF")
         self._all[connection] = None
+        self._connected()
         self._begin_sweeping()
         return connection
 

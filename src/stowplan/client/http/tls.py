@@ -2,14 +2,14 @@
 
 import re
 import ssl
-import tempfile
 from pathlib import Path
 from typing import Final
 
+from stowplan.client.http.certfiles import FileStamp, file_stamp, load_key_pair
 from stowplan.client.http.settings import AccessError, Secret, Trust
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_Version = tuple[tuple[int, int], ...]
+_Stamps = tuple[FileStamp | None, ...]
 
 
 class Tls:
@@ -18,7 +18,7 @@ class Tls:
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
         self._context: ssl.SSLContext | None = None
-        self._version: _Version = ()
+        self._stamps: _Stamps = ()
         self._shown: tuple[bytes, bytes] = (b"", b"")
 
     @property
@@ -41,15 +41,15 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """Raises AccessError, one line with the place of what cannot be used."""
-        version = self._versions()
-        if self._context is None or version != self._version:
+        stamps = self._current_stamps()
+        if self._context is None or stamps != self._stamps:
             self._context = self._make()
-            self._version = version
+            self._stamps = stamps
         return self._context
 
-    def _versions(self) -> _Version:
+    def _current_stamps(self) -> _Stamps:
         trust = self._trust
-        return tuple(_version(one, trust.where) for one in (trust.authority, trust.certificate, trust.key))
+        return tuple(_stamp(one, trust.where) for one in (trust.authority, trust.certificate, trust.key))
 
     def _make(self) -> ssl.SSLContext:
         trust = self._trust
@@ -86,15 +86,14 @@ def read_secret(secret: Secret, where: str, field: str) -> bytes:
         ) from None
 
 
-def _version(secret: Secret, where: str) -> tuple[int, int]:
-    """What is different when a file was written again."""
+def _stamp(secret: Secret, where: str) -> FileStamp | None:
+    """What differs once a secret's file was replaced; None for a secret that is in no file."""
     if not secret.file:
-        return 0, 0
+        return None
     try:
-        found = Path(secret.file).stat()
+        return file_stamp(secret.file)
     except OSError as error:
         raise AccessError(f"{where}: {secret.file}: {(error.strerror or str(error)).lower()}") from None
-    return found.st_mtime_ns, found.st_ino
 
 
 def _believe(context: ssl.SSLContext, authority: Secret, where: str) -> None:
@@ -111,21 +110,9 @@ def _believe(context: ssl.SSLContext, authority: Secret, where: str) -> None:
 
 
 def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, where: str) -> None:
-    """Use a certificate of our own. The ssl module reads one only from files, so they exist for a moment."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "client.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(key + b"\n" + certificate)
-        try:
-            context.load_cert_chain(path, password=_no_password)
-        except ssl.SSLError as error:
-            mismatch = error.reason == "KEY_VALUES_MISMATCH"
-            problem = (
-                "it does not match client-key" if mismatch else "expected a certificate and its key as PEM"
-            )
-            raise AccessError(f"{where}: client-certificate: {problem}") from None
-
-
-def _no_password() -> str:
-    """Keys with a password are not supported; without this OpenSSL would ask for it at the terminal."""
-    return ""
+    try:
+        load_key_pair(context, certificate, key)
+    except ssl.SSLError as error:
+        mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        problem = "it does not match client-key" if mismatch else "expected a certificate and its key as PEM"
+        raise AccessError(f"{where}: client-certificate: {problem}") from None

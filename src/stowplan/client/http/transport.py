@@ -1,31 +1,100 @@
-"""Requests to one server: limited in their rate, with credentials, tried again where that does no harm."""
+"""Requests to one server: limited in their rate, with credentials, sent again where that does no harm."""
 
 import asyncio
 import random
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol
 
+from stowplan.api import status
 from stowplan.api.status import ApiError
-from stowplan.client.http import failures
+from stowplan.client.http import errors
+from stowplan.client.http.availability import ProbeError, ServerAvailability
 from stowplan.client.http.connection import Answer, Connection, LostError, Stream
-from stowplan.client.http.credentials import Credentials, credentials_for
-from stowplan.client.http.dialing import CONNECT_SECONDS, Dialer, DialError
-from stowplan.client.http.limits import RateLimit
-from stowplan.client.http.observer import LOST, Observer
-from stowplan.client.http.paths import with_timeout
+from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
+from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
 from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
-from stowplan.client.http.proxies import proxy_for
+from stowplan.client.http.requests import with_timeout
 from stowplan.client.http.settings import Server
 from stowplan.client.http.tls import Tls
-from stowplan.client.http.tokens import CredentialsError
-from stowplan.client.retries import Retries
+from stowplan.client.reflector import Retries
 from stowplan.clock import Clock
+
+LOST = 0
+"""The status of an answer that did not come."""
+
+
+class Observer(Protocol):
+    """Is told of requests to one server. This is on the way of every write, so it has to be cheap."""
+
+    @property
+    def timer(self) -> Callable[[], float]:
+        """Seconds that pass."""
+        ...
+
+    def answered(self, method: str, status: int, held: float, size: int, again: bool) -> None:
+        """A request with a body of so many bytes, held back for so long, was answered or `LOST`.
+
+        `again`: it had been sent before.
+        """
+        ...
+
+    def ended(self, method: str, seconds: float, size: int) -> None:
+        """Whoever wanted something has his last answer, of so many bytes, however many tries it took."""
+        ...
+
+    def streaming(self, status: int) -> None:
+        """A watch was begun, refused or `LOST`."""
+        ...
+
+
+DEFAULT_QPS: Final = 50.0
+DEFAULT_BURST: Final = 100
+_UNSET_QPS: Final = 5.0
+_UNSET_BURST: Final = 10
+
+
+class RateLimit:
+    """`burst` requests at once, then `qps` a second, in the order they were asked for.
+
+    As in a scheduler's configuration, 0 stands for 5 a second (and 10 at once), and a negative rate for none.
+    """
+
+    def __init__(self, clock: Clock, qps: float = DEFAULT_QPS, burst: int = DEFAULT_BURST) -> None:
+        self._clock = clock
+        self._qps = qps or _UNSET_QPS
+        self._burst = float(burst or _UNSET_BURST)
+        self._tokens = self._burst
+        self._filled = clock.monotonic()
+
+    def reserve(self) -> float:
+        """Take one token; gives the seconds to wait until it is there."""
+        if self._qps < 0:
+            return 0.0
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._qps)
+        self._filled = now
+        self._tokens -= 1
+        return 0.0 if self._tokens >= 0 else -self._tokens / self._qps
+
+    def give_back(self) -> None:
+        """Return a token that was not used after all."""
+        self._tokens += 1
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a reserved token; who gives up returns it."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.give_back()
+            raise
+
 
 ANSWER_SECONDS: Final = 75.0
 """A server gives up after a minute itself, and says so."""
 
 JSON: Final = "application/json"
 _GET: Final = "GET"
+_PROBED: Final = "/readyz"
 _BIDDEN: Final = 10
 """How often a request is sent again because the server asks for that."""
 _UNBIDDEN: Final = 3
@@ -35,8 +104,9 @@ _UNBIDDEN: Final = 3
 class _Tries:
     """How often one request has been sent again, and for how long to wait before the next time."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, pause: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         self._retries = Retries(rng, first=0.1, longest=5.0)
+        self._pause = pause
         self._bidden = 0
         self._unbidden = 0
         self.renewed = False
@@ -46,7 +116,7 @@ class _Tries:
         self._bidden += 1
         if self._bidden > _BIDDEN:
             return False
-        await asyncio.sleep(seconds)
+        await self._pause(seconds)
         return True
 
     async def hopeful(self, *, at_once: bool = False) -> bool:
@@ -55,12 +125,59 @@ class _Tries:
         if self._unbidden > _UNBIDDEN:
             return False
         if not at_once:
-            await asyncio.sleep(self._retries.next_pause())
+            await self._pause(self._retries.next_pause())
         return True
 
 
+class _Prober:
+    """The connection for probes of one client, beside those for requests.
+
+    A probe shows who we are as the last request did, and is neither counted nor limited.
+    """
+
+    def __init__(self, dialer: Dialer, message: Callable[[], bytes]) -> None:
+        self._dialer = dialer
+        self._message = message
+        self._kept: Connection | None = None
+
+    def kept_probe(self) -> Coroutine[Any, Any, None] | None:
+        kept = self._kept
+        return None if kept is None or not kept.is_usable else self._ask(kept)
+
+    async def fresh_probe(self) -> None:
+        try:
+            connection = await self._dialer.dial(lambda lost: None)
+        except DialError as error:
+            raise ProbeError(error.problem) from None
+        await self._ask(connection)
+        if self._kept is not None and self._kept is not connection:
+            self._kept.abort()
+        self._kept = connection
+
+    async def _ask(self, connection: Connection) -> None:
+        answered = False
+        try:
+            answer = await connection.send(self._message())
+            answered = True
+        except LostError as lost:
+            raise ProbeError(lost.problem, closed=lost.problem == "EOF") from None
+        finally:
+            if not answered:
+                connection.abort()
+        if answer.status >= 500:
+            raise ProbeError(f"{_PROBED} answers with code {answer.status}")
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.abort()
+
+
 class Transport:
-    """Sends requests and gives the bodies of good answers. Every failure is an `ApiError`."""
+    """Sends requests and gives the bodies of good answers. Every failure is an `ApiError`.
+
+    A `patient` one holds what cannot be sent, or may be sent again, while the server is gone, and sends it
+    when the server is back: writes only if `may_repeat` still allows it then.
+    """
 
     def __init__(
         self,
@@ -76,8 +193,14 @@ class Transport:
         connect_seconds: float = CONNECT_SECONDS,
         announced: str = "",
         observer: Observer | None = None,
+        availability: ServerAvailability,
+        patient: bool = False,
+        may_repeat: Callable[[], bool] = lambda: True,
     ) -> None:
         address = server.address
+        self._availability = availability
+        self._patient = patient
+        self._may_repeat = may_repeat
         self._observer = observer
         self._announced = announced
         self._server = server
@@ -88,7 +211,10 @@ class Transport:
             self._tls.context()
         proxy = server.proxy or proxy_for(address, environ)
         dialer = Dialer(address, self._tls, proxy, seconds=connect_seconds)
-        self._pool = Pool(dialer, most=connections, timeout=answer_seconds)
+        self._pool = Pool(
+            dialer, most=connections, timeout=answer_seconds, connected=availability.begin_watching
+        )
+        self._prober = _Prober(dialer, lambda: self._composed(_GET, _PROBED, b"", ""))
         self._credentials: Credentials = credentials_for(server.identity, clock, self._show)
         self._prefix = f"{dialer.target_prefix}{address.path}".encode()
         self._common = [
@@ -100,6 +226,11 @@ class Transport:
         ]
         self._authorization = ""
         self._tails: dict[str, bytes] = {}
+        availability.add(self)
+
+    @property
+    def availability(self) -> ServerAvailability:
+        return self._availability
 
     async def request(
         self,
@@ -133,20 +264,27 @@ class Transport:
             except (LostError, DialError) as failure:
                 lost = failure
             if observer is not None:
-                status = LOST if answer is None else answer.status
-                observer.answered(method, status, seconds, len(body), tries is not None)
+                code = LOST if answer is None else answer.status
+                observer.answered(method, code, seconds, len(body), tries is not None)
             if answer is not None and 200 <= answer.status < 300:
                 if observer is not None:
                     observer.ended(method, observer.timer() - began, len(answer.body))
                 return answer.body
             if tries is None:
-                tries = _Tries(self._rng)
+                tries = _Tries(self._rng, self._availability.pause)
+            harmless = repeatable or method == _GET
             if lost is not None:
-                if not await _may_repeat_lost(repeatable or method == _GET, lost, tries):
+                self._availability.suspect()
+                harmless = harmless or isinstance(lost, DialError)
+                if harmless and await self._held_until_back(method, once=once):
+                    continue
+                if not await _may_repeat_lost(harmless, lost, tries):
                     self._tell_end(method, began, b"")
-                    raise failures.unreachable(method, self.url(path), lost.problem) from None
+                    raise errors.unreachable(method, self.url(path), lost.problem) from None
             elif answer is not None:
-                error = failures.refused(method, answer)
+                error = errors.refused(method, answer)
+                if answer.status >= 500 and harmless and await self._held_until_back(method, once=once):
+                    continue
                 hopeful = method == _GET and not once
                 if not await self._may_repeat_refused(error, used, tries, hopeful=hopeful):
                     self._tell_end(method, began, answer.body)
@@ -165,13 +303,16 @@ class Transport:
                 answer, connection = await self._pool.stream(message, stream)
             except (LostError, DialError) as lost:
                 self._tell_stream(LOST)
-                raise failures.unreachable(_GET, self.url(path), lost.problem) from None
+                self._availability.suspect()
+                raise errors.unreachable(_GET, self.url(path), lost.problem) from None
             self._tell_stream(answer.status)
             if answer.status == 200:
                 return connection
             connection.abort()
+            if answer.status >= 500:
+                self._availability.suspect()
             if answer.status != 401 or renewed or not self._may_get_in_otherwise(used):
-                raise failures.refused(_GET, answer)
+                raise errors.refused(_GET, answer)
             renewed = True
 
     def url(self, path: str) -> str:
@@ -179,7 +320,43 @@ class Transport:
         return f"{self._server.address}{path}"
 
     def close(self) -> None:
+        self._availability.remove(self)
+        self._prober.close()
         self._pool.close()
+
+    # What finds out whether the server is there
+
+    @property
+    def last_heard(self) -> float | None:
+        return self._pool.last_heard
+
+    @property
+    def expects_answer(self) -> bool:
+        return self._pool.expects_answer
+
+    def kept_probe(self) -> Coroutine[Any, Any, None] | None:
+        return self._prober.kept_probe()
+
+    async def fresh_probe(self) -> None:
+        await self._prober.fresh_probe()
+
+    def end_silent(self, since: float) -> None:
+        self._pool.end_silent(since)
+
+    async def _held_until_back(self, method: str, *, once: bool) -> bool:
+        """After a failure: whether to send again, as the server was gone and is back now.
+
+        Raises `ApiError` for a write that must not be done any more.
+        """
+        if once or not self._patient:
+            self._availability.suspect()
+            return False
+        if await self._availability.check():
+            return False
+        await self._availability.back()
+        if method != _GET and not self._may_repeat():
+            raise status.unreachable("the request was held while the server was gone, and is given up now")
+        return True
 
     def _tell_end(self, method: str, began: float, body: bytes) -> None:
         if self._observer is not None:
@@ -223,10 +400,13 @@ class Transport:
                 value = self._credentials.header() or ""
             except CredentialsError as error:
                 problem = f"getting credentials: {error}"
-                raise failures.unreachable(method, self.url(path), problem) from None
+                raise errors.unreachable(method, self.url(path), problem) from None
         if value != self._authorization:
             self._authorization = value
             self._tails.clear()
+        return self._composed(method, path, body, content_type)
+
+    def _composed(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
         tail = self._tails.get(content_type)
         if tail is None:
             tail = self._tails[content_type] = self._tail(content_type)

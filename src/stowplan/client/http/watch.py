@@ -1,6 +1,7 @@
 """A watch over HTTP: lines are decoded when they are asked for, and a slow reader slows the server down."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -8,11 +9,60 @@ import msgspec
 
 from stowplan.api.meta import Object
 from stowplan.api.status import ApiError
-from stowplan.client.http import failures
+from stowplan.client.http import errors
 from stowplan.client.http.connection import Connection, Stream
-from stowplan.client.http.decoding import Decoding
-from stowplan.client.http.lines import Lines
+from stowplan.client.http.decoder import Decoding
 from stowplan.client.interface import WatchEvent
+
+
+class Lines:
+    """Pieces go in, whole lines come out. Only a line that lies across pieces is put together."""
+
+    __slots__ = ("_at", "_begun", "_whole", "size")
+
+    def __init__(self) -> None:
+        self._whole: deque[bytes] = deque()
+        """Pieces that end with the end of a line."""
+        self._at = 0
+        self._begun: list[bytes] = []
+        """The beginning of a line whose end has not come."""
+        self.size = 0
+        """Bytes that wait."""
+
+    def __bool__(self) -> bool:
+        return bool(self._whole)
+
+    def feed(self, piece: bytes) -> None:
+        self.size += len(piece)
+        end = piece.rfind(b"\n") + 1
+        if not end:
+            self._begun.append(piece)
+            return
+        if self._begun:
+            first = piece.find(b"\n") + 1
+            self._whole.append(b"".join((*self._begun, piece[:first])))
+            self._begun.clear()
+            if first < end:
+                self._whole.append(piece[first:end])
+        else:
+            self._whole.append(piece if end == len(piece) else piece[:end])
+        if end < len(piece):
+            self._begun.append(piece[end:])
+
+    def next(self) -> memoryview | None:
+        """The next whole line, None if there is none yet. It is gone from here."""
+        if not self._whole:
+            return None
+        piece, at = self._whole[0], self._at
+        end = piece.find(b"\n", at)
+        if end + 1 == len(piece):
+            self._whole.popleft()
+            self._at = 0
+        else:
+            self._at = end + 1
+        self.size -= end + 1 - at
+        return memoryview(piece)[at:end]
+
 
 T = TypeVar("T", bound=Object)
 
@@ -86,7 +136,7 @@ class HttpWatch(Generic[T]):
                 raise self._failure
             if self._ended:
                 if self._problem:
-                    raise failures.unreachable("GET", self._url, self._problem)
+                    raise errors.unreachable("GET", self._url, self._problem)
                 raise StopAsyncIteration
             self._wake = asyncio.get_running_loop().create_future()
             try:
@@ -156,5 +206,5 @@ class HttpWatch(Generic[T]):
         except ApiError as error:
             self._failure = error
         except msgspec.MsgspecError as error:
-            self._failure = failures.unreadable("GET", self._url, error)
+            self._failure = errors.unreadable("GET", self._url, error)
         return None

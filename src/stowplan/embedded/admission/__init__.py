@@ -1,10 +1,10 @@
-"""What an API server does to objects before it keeps them: fill in, resolve, judge.
+"""Admission: what an API server does to objects before it stores them.
 
-`ClusterAdmission` has the rules that a scheduler and its users rely on; `furnish` makes what every cluster
-has from the start.
+`ClusterAdmission` is the chain of defaults, plugins and validation; `create_bootstrap_objects` makes what
+every cluster has from the start.
 """
 
-from stowplan.embedded.admission.cluster import ClusterAdmission
-from stowplan.embedded.admission.furnishing import furnish
+from stowplan.embedded.admission.bootstrap import create_bootstrap_objects
+from stowplan.embedded.admission.chain import ClusterAdmission
 
-__all__ = ["ClusterAdmission", "furnish"]
+__all__ = ["ClusterAdmission", "create_bootstrap_objects"]

@@ -1,4 +1,9 @@
-"""What is filled in from other objects, or because of what an object is."""
+"""Admission plugins: what is filled in from other objects, or because of what an object is.
+
+Upstream's plugins Priority, DefaultTolerationSeconds, ServiceAccount, DefaultStorageClass and
+StorageObjectInUseProtection, and what upstream's registries do of this kind: job selectors, finalizers of
+namespaces, addresses and node ports of services.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -11,15 +16,20 @@ from stowplan.api.catalogue import (
     PERSISTENT_VOLUMES,
     PODS,
     PRIORITY_CLASSES,
+    SERVICES,
     STORAGE_CLASSES,
     Resource,
 )
-from stowplan.api.fielderrors import quote
 from stowplan.api.requests import Json
-from stowplan.embedded.store.admission import Lookup
+from stowplan.embedded.store.registry import Lookup
+from stowplan.gocompat.quoting import quote
 
-_CRITICAL_TIME: Final = 300
-_TROUBLES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_SECONDS: Final = 300
+
+
+_NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -56,38 +66,43 @@ def _default_priority(lookup: Lookup) -> Json | None:
     return min(defaults, key=lambda found: (found.get("value", 0), found["metadata"]["name"]), default=None)
 
 
-def tolerate_troubles(lookup: Lookup, pod: Json) -> None:
-    """A pod stays for five minutes on a node that is in trouble, unless it says how long."""
+def default_toleration_seconds(lookup: Lookup, pod: Json) -> None:
+    """A pod tolerates a node that is not ready or unreachable for five minutes, unless it says how long."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
-    missing = [trouble for trouble in _TROUBLES if not any(_covers(given, trouble) for given in tolerations)]
+    missing = [taint for taint in _NODE_TAINTS if not any(_tolerates(given, taint) for given in tolerations)]
     if missing:
         spec["tolerations"] = [*tolerations] + [
-            {"key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _CRITICAL_TIME}
-            for trouble in missing
+            {
+                "key": taint,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _TOLERATION_SECONDS,
+            }
+            for taint in missing
         ]
 
 
-def _covers(toleration: Json, trouble: str) -> bool:
-    return toleration.get("key") in (None, "", trouble) and toleration.get("effect") in (
+def _tolerates(toleration: Json, taint: str) -> bool:
+    return toleration.get("key") in (None, "", taint) and toleration.get("effect") in (
         None,
         "",
         "NoExecute",
     )
 
 
-def name_service_account(lookup: Lookup, pod: Json) -> None:
+def default_service_account(lookup: Lookup, pod: Json) -> None:
     spec = pod["spec"]
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-def hold_contents(lookup: Lookup, namespace: Json) -> None:
+def add_namespace_finalizer(lookup: Lookup, namespace: Json) -> None:
     """A namespace stays until what it contains is gone."""
     namespace.setdefault("spec", {})["finalizers"] = ["kubernetes"]
 
 
-def choose_storage_class(lookup: Lookup, claim: Json) -> None:
+def default_storage_class(lookup: Lookup, claim: Json) -> None:
     """A claim that names no class gets the default one; of several the youngest."""
     if "storageClassName" in claim["spec"]:
         return
@@ -102,7 +117,7 @@ def choose_storage_class(lookup: Lookup, claim: Json) -> None:
         claim["spec"]["storageClassName"] = youngest["metadata"]["name"]
 
 
-def _guarded(finalizer: str) -> Callable[[Lookup, Json], None]:
+def _in_use_protection(finalizer: str) -> Callable[[Lookup, Json], None]:
     """Objects that are not to go while they are in use."""
 
     def guard(lookup: Lookup, obj: Json) -> None:
@@ -113,8 +128,8 @@ def _guarded(finalizer: str) -> Callable[[Lookup, Json], None]:
     return guard
 
 
-def select_own_pods(lookup: Lookup, job: Json) -> None:
-    """A job's pods are told apart by labels that only they have."""
+def generate_job_selector(lookup: Lookup, job: Json) -> None:
+    """A job selects its pods by labels that only they have."""
     spec, metadata = job["spec"], job["metadata"]
     if spec.get("manualSelector") or not spec.get("template"):
         return
@@ -134,7 +149,7 @@ def select_own_pods(lookup: Lookup, job: Json) -> None:
     }
 
 
-def keep_contents_held(old: Json, new: Json) -> None:
+def keep_namespace_finalizers(old: Json, new: Json) -> None:
     """What holds a namespace is changed by finalizing it and in no other way."""
     spec = new.setdefault("spec", {})
     held = (old.get("spec") or {}).get("finalizers")
@@ -144,8 +159,8 @@ def keep_contents_held(old: Json, new: Json) -> None:
         spec.pop("finalizers", None)
 
 
-def keep_priority(old: Json, new: Json) -> None:
-    """What was resolved at birth and is left out now stays as it was."""
+def keep_resolved_fields(old: Json, new: Json) -> None:
+    """What was resolved at creation and is left out now stays as it was."""
     before, spec = old.get("spec") or {}, new["spec"]
     for field in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount", "nodeName"):
         if field in before:
@@ -160,13 +175,74 @@ def _forbidden(pod: Json, why: str) -> status.ApiError:
 
 
 ON_CREATE: Final[Mapping[Resource, Sequence[Callable[[Lookup, Json], None]]]] = {
-    PODS: (resolve_priority, tolerate_troubles, name_service_account),
-    NAMESPACES: (hold_contents,),
-    PERSISTENT_VOLUME_CLAIMS: (choose_storage_class, _guarded("kubernetes.io/pvc-protection")),
-    PERSISTENT_VOLUMES: (_guarded("kubernetes.io/pv-protection"),),
-    JOBS: (select_own_pods,),
+    PODS: (resolve_priority, default_toleration_seconds, default_service_account),
+    NAMESPACES: (add_namespace_finalizer,),
+    PERSISTENT_VOLUME_CLAIMS: (default_storage_class, _in_use_protection("kubernetes.io/pvc-protection")),
+    PERSISTENT_VOLUMES: (_in_use_protection("kubernetes.io/pv-protection"),),
+    JOBS: (generate_job_selector,),
 }
+
+
 ON_UPDATE: Final[Mapping[Resource, Sequence[Callable[[Json, Json], None]]]] = {
-    PODS: (keep_priority,),
-    NAMESPACES: (keep_contents_held,),
+    PODS: (keep_resolved_fields,),
+    NAMESPACES: (keep_namespace_finalizers,),
 }
+
+
+_FIRST_PORT: Final = 30000
+
+
+_PORTS: Final = 2768
+
+
+_ADDRESSES: Final = 1 << 12
+
+
+class ServiceAllocator:
+    """Gives every service an address within the cluster, and a port on the nodes if it is to have one.
+
+    They are handed out in order, and those in use are left out.
+    """
+
+    def __init__(self) -> None:
+        self._next_address = 1
+        self._next_port = 0
+
+    def allocate(self, lookup: Lookup, resource: Resource, obj: Json, old: Json | None) -> None:
+        if resource != SERVICES or obj["spec"].get("type") == "ExternalName":
+            return
+        spec, before = obj["spec"], {} if old is None else old.get("spec") or {}
+        for field in ("clusterIP", "clusterIPs", "healthCheckNodePort"):
+            if before.get(field) and not spec.get(field):
+                spec[field] = before[field]
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = self._address(lookup)
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        if spec["type"] in ("NodePort", "LoadBalancer"):
+            self._allocate_ports(lookup, spec, before)
+
+    def _allocate_ports(self, lookup: Lookup, spec: Json, before: Json) -> None:
+        known = {
+            (port.get("name"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()
+        }
+        for port in spec.get("ports") or ():
+            if not port.get("nodePort"):
+                port["nodePort"] = known.get((port.get("name"), port.get("port"))) or self._port(lookup)
+
+    def _address(self, lookup: Lookup) -> str:
+        used = {found["spec"].get("clusterIP") for found in lookup.all(SERVICES) if "spec" in found}
+        for _ in range(_ADDRESSES):
+            number, self._next_address = self._next_address, self._next_address % (_ADDRESSES - 2) + 1
+            address = f"10.96.{number >> 8}.{number & 255}"
+            if address not in used:
+                return address
+        return "None"
+
+    def _port(self, lookup: Lookup) -> int:
+        services = (found.get("spec") or {} for found in lookup.all(SERVICES))
+        used = {port.get("nodePort") for spec in services for port in spec.get("ports") or ()}
+        for _ in range(_PORTS):
+            port, self._next_port = _FIRST_PORT + self._next_port, (self._next_port + 1) % _PORTS
+            if port not in used:
+                return port
+        return 0

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within a limit, decoded and held against the fields of their kind."""
+"""Bodies of requests: read within a limit, decoded and checked against the fields of their kind."""
 
 import re
 from typing import Any, Final
@@ -9,32 +9,45 @@ from aiohttp import web
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
-from stowplan.embedded.schema import MisfitError, TypeDef, checked_body, the_schema
+from stowplan.api.requests import Json
+from stowplan.embedded.schema import TypeDef, TypeMismatchError, decode_body, the_schema
 from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 
-LIMIT: Final = 3 * 1024 * 1024
+BODY_LIMIT: Final = 3 * 1024 * 1024
 """The longest body that is read, in bytes."""
+
 
 YAML_LIMIT: Final = 64 * 1024
 """The longest YAML that is read: reading it is slow, and everybody else waits meanwhile."""
 
+
 _YAML: Final = "application/yaml"
+
+
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+
+
 _READABLE: Final = ("application/json", _YAML, _PROTOBUF)
-_DEEPEST: Final = 100
+
+
+_MAX_DEPTH: Final = 100
+
+
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+
+
 _LENIENT: Final = ("", "Warn", "Ignore")
 
 
 def too_large() -> status.ApiError:
-    text = f"Request entity too large: limit is {LIMIT}"
+    text = f"Request entity too large: limit is {BODY_LIMIT}"
     return status.ApiError(413, "RequestEntityTooLarge", text)
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
     """The body as it is. Raises `ApiError` 413 if it is too long."""
     length = request.content_length
-    if length is not None and length > LIMIT:
+    if length is not None and length > BODY_LIMIT:
         raise too_large()
     try:
         return await request.read()
@@ -91,14 +104,14 @@ def check_depth(text: bytes) -> None:
 
     Few texts have so many brackets that one has to look where they are.
     """
-    if text.count(b"{") + text.count(b"[") <= _DEEPEST:
+    if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
         return
     depth = 0
     for bracket in _BRACKETS.findall(text):
         if bracket in (b"{", b"["):
             depth += 1
-            if depth > _DEEPEST:
-                raise status.bad_request(f"the object provided is nested more than {_DEEPEST} levels deep")
+            if depth > _MAX_DEPTH:
+                raise status.bad_request(f"the object provided is nested more than {_MAX_DEPTH} levels deep")
         elif bracket in (b"}", b"]"):
             depth -= 1
 
@@ -135,25 +148,25 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         if type_ is None:
             data = msgspec.json.decode(text)
         else:
-            data, unknown = checked_body(type_, text)
-    except MisfitError as error:
+            data, unknown = decode_body(type_, text)
+    except TypeMismatchError as error:
         raise status.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise status.bad_request(f"the object provided is not JSON: {error}") from None
     check_depth(text)
-    return Decoded(data, told_of_unknown(resource, unknown, validation))
+    return Decoded(data, check_unknown_fields(resource, unknown, validation))
 
 
-def told_of_unknown(resource: Resource, unknown: list[str], validation: str) -> list[str]:
-    told = [f'unknown field "{path}"' for path in unknown]
-    if validation == "Strict" and told:
+def check_unknown_fields(resource: Resource, unknown: list[str], validation: str) -> list[str]:
+    messages = [f'unknown field "{path}"' for path in unknown]
+    if validation == "Strict" and messages:
         raise status.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"strict decoding error: {', '.join(told)}"
+            f"strict decoding error: {', '.join(messages)}"
         )
-    return [] if validation == "Ignore" else told
+    return [] if validation == "Ignore" else messages
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -169,3 +182,17 @@ _PlainLoader.yaml_implicit_resolvers = {
     key: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
     for key, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+_OPTIONS: Final = Resource("meta.k8s.io", "v1", "deleteoptions", "DeleteOptions")
+
+
+def deletion_body(text: bytes, content_type: str) -> Json:
+    """How to delete, as data. Raises `ApiError` 400."""
+    if not text.strip():
+        return {}
+    type_ = the_schema().types["meta.v1.DeleteOptions"]
+    data = decode_as(type_, as_json(text, content_type), _OPTIONS).data
+    if not isinstance(data, dict):
+        raise status.bad_request("DeleteOptions: expected a map")
+    return data

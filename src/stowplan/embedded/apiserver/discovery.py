@@ -241,4 +241,4 @@ VERSION: Final[dict[str, Any]] = {
     "compiler": "cpython",
     "platform": "linux/amd64",
 }
-"""The API that is spoken, as /version tells it."""
+"""The version of the API, as /version shows it."""

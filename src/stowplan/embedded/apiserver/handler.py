@@ -1,4 +1,15 @@
-"""Requests in, answers out: who asks, what about, who answers, and no surprise gets through."""
+"""The handler chain of every request.
+
+    authentication   who sends it                     `Authenticator.authenticate`: a `User`, or 401
+    request info     what it is about                 `PathResolver.target`: a `Target`, or a document's path
+    authorization    whether that user may do it      `_authorize`, `_authorize_path`: nothing, or 403
+    verb             decode, act, encode              `ReadVerbs`, `WriteVerbs`, `Subresources`, `Reviews`
+      admission      defaults, plugins, validation    in the store, before a write: `ClusterAdmission`
+      storage        version, history, watchers       in the store: `Storage`
+    durability       answer once the write is kept    `_once_durable`
+
+Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 with a line in the log.
+"""
 
 import logging
 import random
@@ -12,17 +23,19 @@ from stowplan.api import status
 from stowplan.api.catalogue import PODS
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
-from stowplan.embedded.apiserver.access import Access, User, forbidden, may_read_path
-from stowplan.embedded.apiserver.answers import answer, json_answer, refusal
-from stowplan.embedded.apiserver.negotiation import DISCOVERY, wanted
+from stowplan.embedded.apiserver.auth import Authenticator, Reviews, User, can_read_path, forbidden
 from stowplan.embedded.apiserver.openapi import OpenApi
-from stowplan.embedded.apiserver.options import flag
-from stowplan.embedded.apiserver.paths import Addresses, Target, namespace_of
-from stowplan.embedded.apiserver.reading import Reading
-from stowplan.embedded.apiserver.reviews import Reviews
+from stowplan.embedded.apiserver.request import (
+    DISCOVERY,
+    PathResolver,
+    Target,
+    flag,
+    namespace_of,
+    negotiated,
+)
+from stowplan.embedded.apiserver.responses import Views, error_response, json_response, response_of
 from stowplan.embedded.apiserver.subresources import Subresources
-from stowplan.embedded.apiserver.views import Views
-from stowplan.embedded.apiserver.writing import NOT_ALLOWED, Writing
+from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, ReadVerbs, WriteVerbs
 from stowplan.embedded.store import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -35,55 +48,55 @@ class Handler:
     """Answers every request to the server."""
 
     def __init__(
-        self, store: Store, access: Access, clock: Clock, rng: random.Random, watch_limit: int
+        self, store: Store, authenticator: Authenticator, clock: Clock, rng: random.Random, watch_limit: int
     ) -> None:
         views = Views(clock)
         self._store = store
         self._catalogue = store.catalogue
-        self._access = access
-        self._addresses = Addresses(store.catalogue)
+        self._authenticator = authenticator
+        self._paths = PathResolver(store.catalogue)
         self._subresources = Subresources(store)
-        self._reviews = Reviews(access)
+        self._reviews = Reviews(authenticator)
         self._openapi = OpenApi(store.catalogue)
-        self._writing = Writing(store, views)
-        self.reading = Reading(store, views, rng, watch_limit)
+        self._writes = WriteVerbs(store, views)
+        self.reads = ReadVerbs(store, views, rng, watch_limit)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._once_kept(request, await self._answer(request))
+            return await self._once_durable(request, await self._answer(request))
         except status.ApiError as error:
-            return await self._once_kept(request, refusal(error))
+            return await self._once_durable(request, error_response(error))
         except (ConnectionError, web.HTTPException):
             raise
-        except Exception:  # noqa: BLE001 - told in the log, and in no more than a line to the client
+        except Exception:  # noqa: BLE001 - logged, with one line to the client
             _log.exception("%s %s", request.method, request.path)
-            return refusal(
+            return error_response(
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
 
-    async def _once_kept(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
-        """The answer, when all that it can tell of is kept; a write that could not be kept has failed."""
+    async def _once_durable(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
+        """The response, once every write it may show is durable; a write that is not has failed."""
         if not found.prepared:
             lost = await self._store.settled()
             if lost is not None and request.method != "GET" and found.status < 400:
-                return refusal(lost)
+                return error_response(lost)
         return found
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Authentication, request info, authorization, verb."""
         path = request.rel_url.raw_path
         if path in _HEALTH:
-            return answer(b"ok", content_type="text/plain")
-        user = self._access.user(request.headers)
-        target = self._addresses.target(path)
+            return response_of(b"ok", content_type="text/plain")
+        user = self._authenticator.authenticate(request.headers)
+        target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, user)
         text = request.rel_url.raw_query_string
         query = _query(text) if text else _NONE
-        if not user.may_all:
-            raise _forbidden(user, request.method, target, query)
-        return await self._answer_about(request, target, query)
+        _authorize(user, request.method, target, query)
+        return await self._verb(request, target, query)
 
-    async def _answer_about(
+    async def _verb(
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
     ) -> web.StreamResponse:
         method = request.method
@@ -91,34 +104,29 @@ class Handler:
             return await self._subresources.handler(method, target)(request, target, query)
         if method == "GET":
             if not target.name or flag(query, "watch"):
-                return await self.reading.list(request, target, query)
-            return self.reading.get(request, target, query)
+                return await self.reads.list(request, target, query)
+            return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
-            return await self._writing.create(request, target, query)
+            return await self._writes.create(request, target, query)
         if method == "PUT" and target.name:
-            return await self._writing.update(request, target, query)
+            return await self._writes.update(request, target, query)
         if method == "PATCH" and target.name:
-            return await self._writing.patch(request, target, query)
+            return await self._writes.patch(request, target, query)
         if method == "DELETE" and not target.subresource:
             if target.name:
-                return await self._writing.delete(request, target, query)
-            return await self._writing.delete_collection(request, target, query)
+                return await self._writes.delete(request, target, query)
+            return await self._writes.delete_collection(request, target, query)
         raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
 
     async def _answer_other(self, request: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
-        """What is not about objects that are kept."""
+        """What is not about stored objects: reviews, and documents that describe the API."""
         review = self._reviews.resource(path)
         if review is not None and request.method == "POST":
             return await self._reviews.answer(request, review, user)
         binding = _binding_namespace(path)
-        if binding and request.method == "POST" and user.may_all:
+        if binding and request.method == "POST" and user.is_admin:
             return await self._subresources.bind(request, Target(PODS, binding), _NONE)
-        if not may_read_path(user, path):
-            raise status.ApiError(
-                403,
-                "Forbidden",
-                f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"',
-            )
+        _authorize_path(user, request.method, path)
         if request.method != "GET":
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
         return self._document(request, path)
@@ -129,7 +137,7 @@ class Handler:
             return document
         parts = [part for part in path.split("/") if part]
         found = None
-        form = wanted(request.headers.get("Accept", "")) if parts[:1] in (["api"], ["apis"]) else None
+        form = negotiated(request.headers.get("Accept", "")) if parts[:1] in (["api"], ["apis"]) else None
         match parts:
             case ["version"]:
                 found = discovery.VERSION
@@ -148,11 +156,11 @@ class Handler:
                 found = discovery.resource_list(self._catalogue, group, version)
         if found is None:
             raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
-        return json_answer(found)
+        return json_response(found)
 
 
 def _aggregated(data: object, version: str) -> web.Response:
-    response = json_answer(data)
+    response = json_response(data)
     response.headers["Content-Type"] = f"application/json;g=apidiscovery.k8s.io;v={version};as={DISCOVERY}"
     return response
 
@@ -171,7 +179,10 @@ def _binding_namespace(path: str) -> str:
     return parts[4] if is_bindings else ""
 
 
-def _forbidden(user: User, method: str, target: Target, query: Mapping[str, str]) -> status.ApiError:
+def _authorize(user: User, method: str, target: Target, query: Mapping[str, str]) -> None:
+    """Raises `ApiError` 403 if the user may not do this to objects."""
+    if user.is_admin:
+        return
     verb = _VERBS.get(method, method.lower())
     if verb == "get" and not target.name:
         verb = "watch" if flag(query, "watch") else "list"
@@ -179,4 +190,11 @@ def _forbidden(user: User, method: str, target: Target, query: Mapping[str, str]
         verb = "deletecollection"
     resource = target.resource
     plural = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
-    return forbidden(user, verb, resource.group, plural, namespace_of(target), target.name)
+    raise forbidden(user, verb, resource.group, plural, namespace_of(target), target.name)
+
+
+def _authorize_path(user: User, method: str, path: str) -> None:
+    """Raises `ApiError` 403 if the user may not read what is not an object."""
+    if not can_read_path(user, path):
+        why = f'forbidden: User "{user.name}" cannot {method.lower()} path "{path}"'
+        raise status.ApiError(403, "Forbidden", why)

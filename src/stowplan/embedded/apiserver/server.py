@@ -1,26 +1,85 @@
-"""The server itself: sockets, TLS, beginning and end."""
+"""The server itself: sockets, TLS, start and stop, and the kubeconfig that clients connect with."""
 
 import asyncio
+import base64
 import contextlib
+import os
 import random
 import secrets
 import ssl
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from aiohttp import web
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.apiserver.access import Access
-from stowplan.embedded.apiserver.bodies import LIMIT
-from stowplan.embedded.apiserver.certificates import Certificate, self_signed
+from stowplan.embedded.apiserver.auth import Authenticator
+from stowplan.embedded.apiserver.bodies import BODY_LIMIT
 from stowplan.embedded.apiserver.handler import Handler
-from stowplan.embedded.apiserver.kubeconfig import kubeconfig
-from stowplan.embedded.apiserver.watches import LIMIT as LIMIT_OF_WATCHES
+from stowplan.embedded.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.embedded.store import Store
+from stowplan.serving import certificates
+from stowplan.serving.certificates import Certificate
+
+_HOSTS: Final = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "127.0.0.1",
+    "::1",
+)
+
+
+def self_signed(addresses: list[str], now: float) -> Certificate:
+    """A new certificate for these addresses and for this machine's own names."""
+    return certificates.self_signed("stowplan", [*_HOSTS, *addresses], now)
+
+
+_NAME: Final = "stowplan"
+
+
+def kubeconfig(url: str, certificate: bytes | None, token: str | None) -> str:
+    """The text of a kubeconfig for one server."""
+    cluster: dict[str, Any] = {"server": url}
+    if certificate is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(certificate).decode()
+    user = {} if token is None else {"token": token}
+    data = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": cluster}],
+        "users": [{"name": _NAME, "user": user}],
+        "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
+        "current-context": _NAME,
+    }
+    text: str = yaml.safe_dump(data, sort_keys=False)
+    return text
+
+
+def write_kubeconfig(path: Path, text: str) -> None:
+    """Write it so that only its owner can read it."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    new.replace(path)
+
+
+def kubeconfig_path(wanted: Path | None) -> Path:
+    """Where a kubeconfig goes: where it is wanted, or a file of its own in the temporary folder."""
+    if wanted is not None:
+        return wanted.absolute()
+    with tempfile.NamedTemporaryFile(prefix="stowplan-", suffix=".kubeconfig", delete=False) as file:
+        return Path(file.name)
+
 
 BOOKMARKS: Final = 30.0
 """Seconds between two bookmarks of a watch."""
+
 
 _GRACE: Final = 2.0
 """Seconds that requests under way are given when the server stops."""
@@ -59,8 +118,8 @@ class ApiServer:
         self._store = store
         self._listening = Listening() if listening is None else listening
         self._clock = RealClock() if clock is None else clock
-        self._access = Access(None if self._listening.open_to_all else self._listening.token)
-        self._handler = Handler(store, self._access, self._clock, rng or random.Random(), watch_limit)
+        self._authenticator = Authenticator(None if self._listening.open_to_all else self._listening.token)
+        self._handler = Handler(store, self._authenticator, self._clock, rng or random.Random(), watch_limit)
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None
         self._certificate: Certificate | None = None
@@ -94,7 +153,7 @@ class ApiServer:
             self._bookmarks.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._bookmarks
-        self._handler.reading.end_watches()
+        self._handler.reads.end_watches()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -107,7 +166,7 @@ class ApiServer:
 
     @property
     def token(self) -> str | None:
-        return self._access.token
+        return self._authenticator.token
 
     @property
     def certificate(self) -> bytes | None:
@@ -134,4 +193,4 @@ def _request(
     message: Any, payload: Any, protocol: Any, writer: Any, task: "asyncio.Task[None]"
 ) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=LIMIT)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT)

@@ -18,14 +18,13 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json, PatchType
-from stowplan.embedded.apiserver.answers import json_answer, success
 from stowplan.embedded.apiserver.bodies import as_json, decode_as, decode_object, read_body
-from stowplan.embedded.apiserver.options import delete_options, is_dry_run
-from stowplan.embedded.apiserver.paths import Target
-from stowplan.embedded.apiserver.writing import NOT_ALLOWED, named
+from stowplan.embedded.apiserver.request import Target, delete_options, is_dry_run
+from stowplan.embedded.apiserver.responses import json_response, success_response
+from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
-from stowplan.embedded.store.patching import patched
+from stowplan.embedded.store.patches import patched
 
 Query = Mapping[str, str]
 Handler = Callable[[web.BaseRequest, Target, Query], Awaitable[web.Response]]
@@ -70,30 +69,30 @@ class Subresources:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
         name = target.name or (data.get("metadata") or {}).get("name", "")
-        named(Target(PODS, target.namespace, name), data)
-        with self._store.rehearsal(is_dry_run(query)):
+        check_address(Target(PODS, target.namespace, name), data)
+        with self._store.dry_run(is_dry_run(query)):
             self._store.bind(target.namespace, name, data)
-        return success(201)
+        return success_response(201)
 
     async def _evict(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
-        named(target, data)
+        check_address(target, data)
         options: Json = data.get("deleteOptions") or {}
-        with self._store.rehearsal(is_dry_run(query, options)):
+        with self._store.dry_run(is_dry_run(query, options)):
             self._store.evict(target.namespace, target.name, delete_options(query, options))
-        return success(201)
+        return success_response(201)
 
     async def _finalize(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(NAMESPACES, text).data
-        named(target, data)
-        with self._store.rehearsal(is_dry_run(query)):
+        check_address(target, data)
+        with self._store.dry_run(is_dry_run(query)):
             obj = self._store.update(NAMESPACES, data, subresource="finalize")
-        return json_answer(obj)
+        return json_response(obj)
 
     async def _get_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
-        return json_answer(scale_of(self._store.get(target.resource, target.namespace, target.name)))
+        return json_response(scale_of(self._store.get(target.resource, target.namespace, target.name)))
 
     async def _put_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
@@ -109,7 +108,7 @@ class Subresources:
 
     def _rescale(self, target: Target, query: Query, text: bytes) -> web.Response:
         scale: Any = decode_as(the_schema().types["autoscaling.v1.Scale"], text, SCALE).data
-        named(target, scale)
+        check_address(target, scale)
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             wrong = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -120,8 +119,8 @@ class Subresources:
             {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
         )
         new = {**old, "metadata": metadata, "spec": {**old.get("spec", {}), "replicas": replicas}}
-        with self._store.rehearsal(is_dry_run(query)):
-            return json_answer(scale_of(self._store.update(target.resource, new)))
+        with self._store.dry_run(is_dry_run(query)):
+            return json_response(scale_of(self._store.update(target.resource, new)))
 
 
 def scale_of(obj: Json) -> Json:

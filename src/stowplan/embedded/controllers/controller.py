@@ -1,19 +1,20 @@
-"""What all control loops have in common: keys come in, `sync` looks at one object, writes go out."""
+"""What all controllers have in common: keys come in, `sync` looks at one object, writes go out."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import Resource
+from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import timestamp
 from stowplan.client import Client
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.events import NORMAL, Events
+from stowplan.embedded.controllers.events import NORMAL, EventRecorder
 from stowplan.embedded.controllers.informers import Informer, Informers
 from stowplan.embedded.controllers.objects import key_of, name_of, uid_of
 from stowplan.embedded.controllers.workqueue import WorkQueue
@@ -21,10 +22,12 @@ from stowplan.embedded.controllers.workqueue import WorkQueue
 REST_PER_OBJECT: Final = 50e-6
 """Seconds of rest for each object that was looked at: a set of 20,000 pods is not counted at every change."""
 
-SMALL: Final = 100
+
+NO_REST_BELOW: Final = 100
 """Whoever looks at no more objects needs no rest."""
 
-AT_ONCE: Final = 500
+
+MAX_BURST: Final = 500
 """The most writes of one kind in one go."""
 
 
@@ -36,7 +39,7 @@ class Context:
     clock: Clock
     rng: Random
     informers: Informers
-    events: Events
+    events: EventRecorder
     report: Callable[[str], None]
 
     @classmethod
@@ -44,14 +47,14 @@ class Context:
         cls, client: Client, clock: Clock, rng: Random, report: Callable[[str], None] = lambda text: None
     ) -> "Context":
         informers = Informers(client, clock=clock, rng=rng, report=report)
-        return cls(client, clock, rng, informers, Events(client, clock, report), report)
+        return cls(client, clock, rng, informers, EventRecorder(client, clock, report), report)
 
 
 class Controller(ABC):
     """One control loop.
 
-    It looks only at the pictures of its informers. A key is given back when they show what was written for
-    it, so no object is looked at in a state from before one's own writes.
+    It reads only the caches of its informers. A key is done when they show what was written for it, so no
+    object is looked at in a state from before the controller's own writes.
     """
 
     name: ClassVar[str]
@@ -71,7 +74,7 @@ class Controller(ABC):
         """What goes on beside the work on keys."""
         return ()
 
-    # Hearing
+    # Event handlers
 
     def informer(self, resource: Resource) -> Informer:
         return self.context.informers.of(resource)
@@ -79,7 +82,7 @@ class Controller(ABC):
     def follow(self, resource: Resource) -> Informer:
         """Work on every object of a kind that changes."""
         informer = self.informer(resource)
-        informer.listen(self._changed)
+        informer.add_handler(self._changed)
         return informer
 
     def follow_owned(self, resource: Resource, owner_kind: str, owners: Informer) -> Informer:
@@ -90,7 +93,7 @@ class Controller(ABC):
                 self.queue.add(key)
 
         informer = self.informer(resource)
-        informer.listen_owned(owner_kind, self.queue.add, orphaned)
+        informer.add_owner_handler(owner_kind, self.queue.add, orphaned)
         return informer
 
     def _changed(self, old: Json | None, new: Json | None) -> None:
@@ -101,13 +104,18 @@ class Controller(ABC):
     # Time
 
     def now(self) -> float:
+        """The date, for what is written."""
         return self.context.clock.now()
+
+    def monotonic(self) -> float:
+        """Seconds that pass, for what is waited for."""
+        return self.context.clock.monotonic()
 
     def stamp(self) -> str:
         return timestamp(self.now())
 
     def rest(self, key: str, looked_at: int) -> None:
-        if looked_at > SMALL:
+        if looked_at > NO_REST_BELOW:
             self.queue.rest(key, looked_at * REST_PER_OBJECT)
 
     # Writing
@@ -139,7 +147,7 @@ class Controller(ABC):
         """Write what differs in the status of an object; fields that are None go, those not named stay."""
         old = obj.get("status") or {}
         wanted = {field: value for field, value in status.items() if value is not None}
-        patch = difference({field: old[field] for field in status if field in old}, wanted)
+        patch = merge_patch_of({field: old[field] for field in status if field in old}, wanted)
         if not patch:
             return obj
         return await self.change(resource, obj, {"status": patch}, subresource="status")
@@ -154,8 +162,8 @@ class Controller(ABC):
             if not (error.is_not_found or error.is_conflict):
                 raise
 
-    async def tell(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
-        await self.context.events.tell(about, type, reason, note, by=self.name)
+    async def record_event(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
+        await self.context.events.record(about, type, reason, note, by=self.name)
 
     def note(self, resource: Resource, written: Json) -> Json:
         version = written["metadata"].get("resourceVersion", "")
@@ -172,7 +180,7 @@ class Controller(ABC):
             try:
                 await self.sync(key)
             except ApiError as error:
-                if not (error.is_conflict or error.is_not_found):
+                if not (error.is_conflict or error.is_not_found or _is_other_uid(error)):
                     self.context.report(f"{self.name}: {key}: {error}")
                 self.queue.retry(key)
             except Exception as error:  # noqa: BLE001 - one object that makes no sense must not stop the rest
@@ -180,10 +188,10 @@ class Controller(ABC):
                 self.queue.retry(key)
             else:
                 self.queue.forget(key)
-            await self._see_own_writes()
+            await self._wait_for_own_writes()
             self.queue.done(key)
 
-    async def _see_own_writes(self) -> None:
+    async def _wait_for_own_writes(self) -> None:
         for resource, version in list(self._written.items()):
             informer = self.context.informers.known(resource)
             if informer is not None:
@@ -192,13 +200,19 @@ class Controller(ABC):
                 del self._written[resource]
 
 
-def difference(old: Json, new: Json) -> Json:
+def _is_other_uid(error: ApiError) -> bool:
+    """Whether a patch was refused because its object has been replaced under the same name."""
+    causes = error.details.get("causes") or ()
+    return error.code == 422 and any(cause.get("field") == "metadata.uid" for cause in causes)
+
+
+def merge_patch_of(old: Json, new: Json) -> Json:
     """The merge patch that makes one map out of another."""
     patch: Json = {field: None for field in old if field not in new}
     for field, value in new.items():
         before = old.get(field)
         if isinstance(value, dict) and isinstance(before, dict):
-            inner = difference(before, value)
+            inner = merge_patch_of(before, value)
             if inner:
                 patch[field] = inner
         elif value != before and (value != {} or field in old):
@@ -206,7 +220,7 @@ def difference(old: Json, new: Json) -> Json:
     return patch
 
 
-async def in_growing_batches(count: int, write: Callable[[int], Awaitable[object]]) -> int:
+async def slow_start_batch(count: int, write: Callable[[int], Awaitable[object]]) -> int:
     """Do so many writes, one, then two, then four at once; stop after a batch with a failure.
 
     A server that refuses all of them is so asked once, not a thousand times. Raises the first failure.
@@ -223,9 +237,64 @@ async def in_growing_batches(count: int, write: Callable[[int], Awaitable[object
     return done
 
 
-async def all_at_once(writes: Iterable[Awaitable[object]]) -> None:
+async def gather_writes(writes: Iterable[Awaitable[object]]) -> None:
     """Wait for several writes; raises the first failure when all have been tried."""
     results = await asyncio.gather(*writes, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+class ControllerManager:
+    """Controllers that run together, with one context."""
+
+    def __init__(self, context: Context, controllers: Sequence[Controller]) -> None:
+        self.context = context
+        self.controllers = controllers
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody has anything to do at the moment."""
+        return not any(len(controller.queue) for controller in self.controllers)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with self.running():
+            await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["ControllerManager"]:
+        """Work for as long as the block takes. Entered once the caches have synced."""
+        failure: BaseException | None = None
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+
+                def start(work: Coroutine[Any, Any, None], name: str) -> None:
+                    tasks.append(group.create_task(work, name=name))
+
+                for informer in self.context.informers:
+                    start(informer.reflector.run(), f"reflector {informer.resource.qualified}")
+                await self.context.informers.synced()
+                for controller in self.controllers:
+                    for number in range(controller.workers):
+                        start(controller.work(), f"{controller.name} {number}")
+                    for beside in controller.tasks():
+                        start(beside, controller.name)
+                try:
+                    yield self
+                except BaseException as cause:  # noqa: BLE001 - raised again below, when all has ended
+                    failure = cause
+                for controller in self.controllers:
+                    controller.queue.close()
+                for task in tasks:
+                    task.cancel()
+        except BaseExceptionGroup as several:
+            raise _first_error(several) from None
+        if failure is not None:
+            raise failure
+
+
+def _first_error(several: BaseExceptionGroup[Any]) -> BaseException:
+    one: BaseException = several.exceptions[0]
+    return _first_error(one) if isinstance(one, BaseExceptionGroup) else one

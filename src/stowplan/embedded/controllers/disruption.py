@@ -16,7 +16,6 @@ from stowplan.api.labels import SelectorError
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.events import WARNING
-from stowplan.embedded.controllers.informers import namespace_of
 from stowplan.embedded.controllers.objects import (
     controller_of,
     count_in,
@@ -25,6 +24,7 @@ from stowplan.embedded.controllers.objects import (
     is_ready,
     labels_of,
     name_of,
+    namespace_of,
     phase_of,
     selector_in,
     spec_of,
@@ -33,7 +33,7 @@ from stowplan.embedded.controllers.objects import (
     uid_of,
     with_condition,
 )
-from stowplan.embedded.controllers.templates import share
+from stowplan.embedded.controllers.podcontrol import scaled_value
 
 CONFIRMATION: Final = 120.0
 """Seconds after which an eviction that nobody saw happen is forgotten."""
@@ -67,9 +67,9 @@ def expectation(budget: Json, pods: Sequence[Json], scales: Mapping[str, int]) -
         return Expectation(len(pods), 0)
     expected = sum(scales.values())
     if most_missing is not None:
-        missing = share(most_missing, expected, 0, round_up=True)
+        missing = scaled_value(most_missing, expected, 0, round_up=True)
         return Expectation(expected, max(expected - missing, 0))
-    return Expectation(expected, share(least, expected, 0, round_up=True))
+    return Expectation(expected, scaled_value(least, expected, 0, round_up=True))
 
 
 def needs_scales(budget: Json) -> bool:
@@ -121,7 +121,7 @@ def budget_status(
     }
 
 
-class Disruption(Controller):
+class DisruptionController(Controller):
     """Keeps the status of every PodDisruptionBudget."""
 
     name: ClassVar[str] = "disruption-controller"
@@ -134,12 +134,12 @@ class Disruption(Controller):
             resource.kind: self.informer(resource)
             for resource in (REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, DEPLOYMENTS)
         }
-        self.pods.listen(self._pod_changed)
+        self.pods.add_handler(self._pod_changed)
         for informer in self._scaled.values():
-            informer.listen(self._scale_changed)
+            informer.add_handler(self._scale_changed)
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
-        if old is not None and new is not None and _seen(old) == _seen(new):
+        if old is not None and new is not None and _relevant_state(old) == _relevant_state(new):
             return
         pod = new if new is not None else old
         assert pod is not None
@@ -169,9 +169,9 @@ class Disruption(Controller):
             await self._fail(budget, str(error))
             return
         if not pods:
-            await self.tell(budget, "NoPods", "No matching pods found")
+            await self.record_event(budget, "NoPods", "No matching pods found")
         if unmanaged:
-            await self.tell(budget, "UnmanagedPods", _UNMANAGED.format(selector=selector), WARNING)
+            await self.record_event(budget, "UnmanagedPods", _UNMANAGED.format(selector=selector), WARNING)
         counted = [pod for pod in pods if not is_finished(pod)]
         disrupted, left = unconfirmed(budget, pods, self.now())
         if left is not None:
@@ -181,7 +181,7 @@ class Disruption(Controller):
 
     async def _fail(self, budget: Json, problem: str) -> None:
         """Allow nothing while it is not known what may go."""
-        await self.tell(budget, "CalculateExpectedPodCountFailed", problem, WARNING)
+        await self.record_event(budget, "CalculateExpectedPodCountFailed", problem, WARNING)
         condition = {
             "type": "DisruptionAllowed",
             "status": "False",
@@ -221,7 +221,7 @@ class Disruption(Controller):
         return self._scaled_owner(owner) or owner
 
 
-def _seen(pod: Json) -> object:
+def _relevant_state(pod: Json) -> object:
     """What of a pod decides about budgets."""
     return labels_of(pod), phase_of(pod), is_ready(pod), is_deleting(pod)
 

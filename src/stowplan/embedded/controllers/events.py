@@ -1,13 +1,13 @@
-"""Events of control loops: told once, never in the way, and never so many that they are a burden."""
+"""The event recorder of the controllers: no duplicates, a budget per object, never in the way of a sync."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from stowplan.api.catalogue import EVENTS
+from stowplan.api.meta import micro_timestamp, next_nanosecond
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.api.timestamps import micro_timestamp
 from stowplan.client import Writer
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.objects import name_of, uid_of
@@ -19,14 +19,14 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 BURST: Final = 25
-"""So many events about one object by one loop are told at once; after that one every five minutes."""
+"""Events about one object by one controller that are written at once; after that, one every five minutes."""
 
 REFILL: Final = 300.0
-REMEMBERED: Final = 4096
-LONGEST_NOTE: Final = 1000
+MAX_REMEMBERED: Final = 4096
+MAX_NOTE_LENGTH: Final = 1000
 
 
-class Events:
+class EventRecorder:
     """Writes events.k8s.io/v1 events about any object. What cannot be written is dropped and counted."""
 
     def __init__(self, client: Writer, clock: Clock, report: Callable[[str], None]) -> None:
@@ -34,19 +34,19 @@ class Events:
         self._clock = clock
         self._report = report
         self._allowances: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._nanosecond = 0
         self.dropped = 0
 
-    async def tell(self, about: Json, type: str, reason: str, note: str, *, by: str) -> None:
-        """Something happened to an object. The same is not told twice in a row."""
+    async def record(self, about: Json, type: str, reason: str, note: str, *, by: str) -> None:
+        """Write an event about an object, unless the same was just written or the budget is used up."""
         same = (uid_of(about), reason, note)
-        if same in self._told or not self._may_tell(uid_of(about), by):
+        if same in self._recorded or not self._has_budget(uid_of(about), by):
             self.dropped += 1
             return
-        _remember(self._told, same, None)
+        _remember(self._recorded, same, None)
         now = self._clock.now()
-        self._nanosecond = max(int(now * 1e9), self._nanosecond + 1)
+        self._nanosecond = next_nanosecond(now, self._nanosecond)
         namespace = about["metadata"].get("namespace") or "default"
         body = {
             "metadata": {"name": f"{name_of(about)}.{self._nanosecond:x}", "namespace": namespace},
@@ -56,7 +56,7 @@ class Events:
             "action": reason,
             "reason": reason,
             "regarding": _reference(about),
-            "note": note[:LONGEST_NOTE],
+            "note": note[:MAX_NOTE_LENGTH],
             "type": type,
         }
         try:
@@ -65,8 +65,8 @@ class Events:
             self.dropped += 1
             self._report(f"event {reason} of {name_of(about)} was not written: {error}")
 
-    def _may_tell(self, uid: str, by: str) -> bool:
-        now = self._clock.now()
+    def _has_budget(self, uid: str, by: str) -> bool:
+        now = self._clock.monotonic()
         left, since = self._allowances.get((uid, by), (float(BURST), now))
         left = min(left + (now - since) / REFILL, BURST)
         _remember(self._allowances, (uid, by), (max(left - 1, 0.0) if left >= 1 else left, now))
@@ -89,5 +89,5 @@ def _reference(about: Json) -> Json:
 def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
-    if len(memory) > REMEMBERED:
+    if len(memory) > MAX_REMEMBERED:
         memory.popitem(last=False)

@@ -7,18 +7,19 @@ from stowplan.api.catalogue import CONTROLLER_REVISIONS, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Controller
-from stowplan.embedded.controllers.informers import Informer, namespace_of
+from stowplan.embedded.controllers.informers import Informer
 from stowplan.embedded.controllers.objects import (
     controller_reference,
     count_in,
     is_controlled_by,
     labels_of,
     name_of,
+    namespace_of,
     spec_of,
     status_of,
     uid_of,
 )
-from stowplan.embedded.controllers.templates import short_hash
+from stowplan.embedded.controllers.podcontrol import short_hash
 
 HASH: Final = "controller-revision-hash"
 REVISION_HASH: Final = "controller.kubernetes.io/hash"

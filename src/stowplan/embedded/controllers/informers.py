@@ -1,4 +1,4 @@
-"""One picture of each kind for all control loops, with the indexes they look things up by."""
+"""Shared informers: one cache of each resource for all controllers, with indexes."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,15 +10,17 @@ from stowplan.api.meta import AnyObject
 from stowplan.api.requests import EVERY_OBJECT, Json, Selection
 from stowplan.client import Reader, Reflector
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.objects import controller_of, owners_of
+from stowplan.embedded.controllers.objects import controller_of, namespace_of, owners_of
 
-Listener = Callable[[Json | None, Json | None], None]
-"""Who is told of a change: what was (None if new), and what is (None if gone)."""
+EventHandler = Callable[[Json | None, Json | None], None]
+"""Called with an object as it was (None if new) and as it is (None if deleted)."""
+
 
 _NONE: Final[Mapping[str, Json]] = {}
 
-PATIENCE: Final = 5.0
-"""Seconds to wait for one's own writes to show before going on without."""
+
+OWN_WRITE_TIMEOUT: Final = 5.0
+"""Seconds to wait for own writes to show in the cache before going on without."""
 
 
 class Index:
@@ -56,7 +58,7 @@ class Index:
 
 
 class Informer:
-    """All objects of one kind as last seen, and everybody who wants to hear of their changes."""
+    """The cache of one resource, and the event handlers of its changes."""
 
     def __init__(
         self,
@@ -75,9 +77,9 @@ class Informer:
         self.in_namespace = Index(lambda obj: [namespace_of(obj)])
         self.on_node = Index(_node_of if resource == PODS else lambda obj: ())
         self._indexes = [self.by_owner, self.orphans, self.in_namespace, self.on_node]
-        self._listeners: list[Listener] = []
-        self._owned_listeners: dict[str, Callable[[str], None]] = {}
-        self._orphan_listeners: list[Callable[[str], None]] = []
+        self._handlers: list[EventHandler] = []
+        self._owner_handlers: dict[str, Callable[[str], None]] = {}
+        self._orphan_handlers: list[Callable[[str], None]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._seen = 0
         self.reflector = Reflector(
@@ -98,47 +100,47 @@ class Informer:
     def get(self, key: str) -> Json | None:
         return self.objects.get(key)
 
-    def listen(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+    def add_handler(self, handler: EventHandler) -> None:
+        self._handlers.append(handler)
 
-    def listen_owned(
-        self, owner_kind: str, told: Callable[[str], None], told_orphan: Callable[[str], None]
+    def add_owner_handler(
+        self, owner_kind: str, handler: Callable[[str], None], orphan_handler: Callable[[str], None]
     ) -> None:
-        """Tell of changes of objects that an object of a kind controls (its key), or nobody (the namespace).
+        """Call with the key of the controlling owner of a changed object, or with an orphan's namespace.
 
         Most objects matter to one kind of controller only: the others need not look at them.
         """
-        self._owned_listeners[owner_kind] = told
-        self._orphan_listeners.append(told_orphan)
+        self._owner_handlers[owner_kind] = handler
+        self._orphan_handlers.append(orphan_handler)
 
     def index(self, values: Callable[[Json], Sequence[str]]) -> Index:
-        """One more index; to be asked for before anything has been heard."""
+        """One more index; to be asked for before the informer runs."""
         index = Index(values)
         self._indexes.append(index)
         return index
 
     async def reached(self, version: int) -> None:
-        """Wait until the picture is at least of this version, but not for ever."""
+        """Wait until the cache is at least of this version, but not for ever."""
         if self._version() >= version:
             return
         shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((version, shown))
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(OWN_WRITE_TIMEOUT):
                 await shown
         except TimeoutError:
             self._waiting = [one for one in self._waiting if one[1] is not shown]
 
     def added(self, new: AnyObject) -> None:
-        self._tell(new.key, new.data, new.metadata.resource_version)
+        self._store(new.key, new.data, new.metadata.resource_version)
 
     def updated(self, old: AnyObject, new: AnyObject) -> None:
-        self._tell(new.key, new.data, new.metadata.resource_version)
+        self._store(new.key, new.data, new.metadata.resource_version)
 
     def deleted(self, last: AnyObject) -> None:
-        self._tell(last.key, None, last.metadata.resource_version)
+        self._store(last.key, None, last.metadata.resource_version)
 
-    def _tell(self, key: str, new: Json | None, version: str) -> None:
+    def _store(self, key: str, new: Json | None, version: str) -> None:
         old = self.objects.get(key)
         if new is None:
             self.objects.pop(key, None)
@@ -151,23 +153,23 @@ class Informer:
         self._seen = max(self._seen, _number(version))
         if self._waiting:
             self._release()
-        for listener in self._listeners:
-            listener(old, new)
-        if self._owned_listeners:
-            self._tell_controllers(old, new)
+        for handler in self._handlers:
+            handler(old, new)
+        if self._owner_handlers:
+            self._notify_owners(old, new)
 
-    def _tell_controllers(self, old: Json | None, new: Json | None) -> None:
+    def _notify_owners(self, old: Json | None, new: Json | None) -> None:
         for obj in (new, old):
             if obj is None:
                 continue
             owner = controller_of(obj)
             if owner is not None:
-                told = self._owned_listeners.get(owner.get("kind", ""))
-                if told is not None:
-                    told(f"{namespace_of(obj)}/{owner.get('name', '')}")
+                handler = self._owner_handlers.get(owner.get("kind", ""))
+                if handler is not None:
+                    handler(f"{namespace_of(obj)}/{owner.get('name', '')}")
             elif obj is new:
-                for told in self._orphan_listeners:
-                    told(namespace_of(obj))
+                for handler in self._orphan_handlers:
+                    handler(namespace_of(obj))
             if old is not None and new is not None and owners_of(old) is owners_of(new):
                 return
 
@@ -213,14 +215,9 @@ class Informers:
         return iter(self._informers.values())
 
     async def synced(self) -> None:
-        """Wait until everything that exists has been heard of, but for kinds that are refused."""
+        """Wait until all caches have synced, but for resources that are refused."""
         for informer in self:
             await informer.reflector.wait_settled()
-
-
-def namespace_of(obj: Json) -> str:
-    namespace: str = obj["metadata"].get("namespace", "")
-    return namespace
 
 
 def _node_of(pod: Json) -> Sequence[str]:

@@ -1,24 +1,139 @@
-"""Nodes that stop to answer are found out, tainted, and lose their pods; those that recover are welcome."""
+"""The node lifecycle controller: nodes that stop reporting are marked, tainted and slowly evicted.
+
+Which taints a node should have for its conditions, and how fast the nodes of a zone may lose their pods.
+"""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import LEASES, NODES, PODS
 from stowplan.api.requests import Json, PatchType
+from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.events import WARNING
-from stowplan.embedded.controllers.nodetaints import (
-    eviction_rate,
-    eviction_taint,
-    is_ready_node,
-    taints_for,
-    zone_of,
+from stowplan.embedded.controllers.objects import (
+    condition_of,
+    is_finished,
+    is_ready,
+    labels_of,
+    name_of,
+    spec_of,
 )
-from stowplan.embedded.controllers.objects import condition_of, is_finished, is_ready, name_of, spec_of
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+
+
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+
+
+_BY_CONDITION: Final = (
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+)
+
+
+_SCHEDULING_KEYS: Final = frozenset((*(key for _, _, key in _BY_CONDITION), UNSCHEDULABLE))
+
+
+_EVICTION_KEYS: Final = frozenset((NOT_READY, UNREACHABLE))
+
+
+ZONE: Final = "topology.kubernetes.io/zone"
+
+
+LARGE_ZONE: Final = 50
+"""A zone with more nodes still loses some when most of it is down; a smaller one loses none."""
+
+
+UNHEALTHY_THRESHOLD: Final = 0.55
+
+
+EVICTION_RATE: Final = 0.1
+
+
+SECONDARY_EVICTION_RATE: Final = 0.01
+
+
+def is_ready_node(node: Json) -> bool:
+    return (condition_of(node, "Ready") or {}).get("status") == "True"
+
+
+def eviction_taint(node: Json) -> str:
+    """The taint that makes pods leave, "" if the node is well or has not said anything yet."""
+    status = (condition_of(node, "Ready") or {}).get("status")
+    return {"False": NOT_READY, "Unknown": UNREACHABLE}.get(str(status), "")
+
+
+def taints_for(node: Json, stamp: str, *, evict: bool) -> list[Json] | None:
+    """The taints a node should have, None if it has them. `evict`: pods may be made to leave it now.
+
+    Taints of others stay. One that makes pods leave goes at once when its cause is gone.
+    """
+    held: Sequence[Json] = spec_of(node).get("taints") or ()
+    for_scheduling = [
+        key for kind, value, key in _BY_CONDITION if (condition_of(node, kind) or {}).get("status") == value
+    ]
+    if spec_of(node).get("unschedulable"):
+        for_scheduling.append(UNSCHEDULABLE)
+    leaving = eviction_taint(node)
+    has_leaving = any((one.get("key"), one.get("effect")) == (leaving, NO_EXECUTE) for one in held)
+    wanted = [(key, NO_SCHEDULE) for key in for_scheduling]
+    if leaving and (evict or has_leaving):
+        wanted.append((leaving, NO_EXECUTE))
+    kept = [one for one in held if not _is_ours(one) or (one.get("key"), one.get("effect")) in wanted]
+    there = {(one.get("key"), one.get("effect")) for one in kept}
+    added = [
+        {"key": key, "effect": effect, "timeAdded": stamp}
+        for key, effect in wanted
+        if (key, effect) not in there
+    ]
+    return [*kept, *added] if added or len(kept) != len(held) else None
+
+
+def _is_ours(taint: Json) -> bool:
+    key, effect = taint.get("key"), taint.get("effect")
+    if effect == NO_SCHEDULE:
+        return key in _SCHEDULING_KEYS
+    return effect == NO_EXECUTE and key in _EVICTION_KEYS
+
+
+def zone_of(node: Json) -> str:
+    return labels_of(node).get(ZONE, "")
+
+
+def eviction_rate(nodes: Iterable[Json], zone: str) -> float:
+    """How many nodes of a zone may lose their pods per second.
+
+    If all nodes are down the fault is likely to be ours. If most of a zone is, it goes slowly or not at all.
+    """
+    well = sick = others = 0
+    for node in nodes:
+        ready = is_ready_node(node)
+        others += ready
+        if zone_of(node) == zone:
+            well += ready
+            sick += not ready
+    if not others:
+        return 0.0
+    if not well:
+        return EVICTION_RATE
+    if sick > 2 and sick / (sick + well) >= UNHEALTHY_THRESHOLD:
+        return SECONDARY_EVICTION_RATE if sick + well > LARGE_ZONE else 0.0
+    return EVICTION_RATE
+
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
+
+
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -30,7 +145,7 @@ class LifecycleSettings:
     grace: float = 50.0
 
 
-class NodeLifecycle(Controller):
+class NodeLifecycleController(Controller):
     """Watches over nodes: their leases, their conditions, and the taints that follow."""
 
     name: ClassVar[str] = "node-controller"
@@ -43,8 +158,8 @@ class NodeLifecycle(Controller):
         self.pods = self.informer(PODS)
         self._heard: dict[str, float] = {}
         self._allowances: dict[str, float] = {}
-        self.nodes.listen(self._node_changed)
-        self.leases.listen(self._lease_changed)
+        self.nodes.add_handler(self._node_changed)
+        self.leases.add_handler(self._lease_changed)
 
     def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
         return (self._watch(),)
@@ -55,28 +170,28 @@ class NodeLifecycle(Controller):
                 self._heard.pop(name_of(old), None)
             return
         if old is None or _heartbeat(old) != _heartbeat(new):
-            self._heard[name_of(new)] = self.now()
-        if old is None or _seen(old) != _seen(new):
+            self._heard[name_of(new)] = self.monotonic()
+        if old is None or _taint_causes(old) != _taint_causes(new):
             self.queue.add(name_of(new))
 
     def _lease_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None and new["metadata"].get("namespace") == LEASE_NAMESPACE:
-            self._heard[name_of(new)] = self.now()
+            self._heard[name_of(new)] = self.monotonic()
 
     async def _watch(self) -> None:
         """Look at all nodes again and again."""
         while True:
             await asyncio.sleep(self.settings.period)
-            latest = self.now() - self.settings.grace
+            latest = self.monotonic() - self.settings.grace
             for name in self.nodes.objects:
-                if self._heard.setdefault(name, self.now()) < latest:
+                if self._heard.setdefault(name, self.monotonic()) < latest:
                     self.queue.add(name)
 
     async def sync(self, key: str) -> None:
         node = self.nodes.get(key)
         if node is None:
             return
-        silent = self.now() - self._heard.setdefault(key, self.now()) > self.settings.grace
+        silent = self.monotonic() - self._heard.setdefault(key, self.monotonic()) > self.settings.grace
         status = (condition_of(node, "Ready") or {}).get("status")
         if silent and status != "Unknown":
             node = await self._give_up(node)
@@ -89,17 +204,19 @@ class NodeLifecycle(Controller):
         stamp = self.stamp()
         conditions: list[Json] = []
         for kind in _REPORTED:
-            told = condition_of(node, kind)
+            condition = condition_of(node, kind)
             reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
-            if told is None:
+            if condition is None:
                 reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
             new = {"type": kind, "status": "Unknown", "reason": reason, "message": message}
-            conditions.append({**(told or {"lastHeartbeatTime": stamp}), **new, "lastTransitionTime": stamp})
+            conditions.append(
+                {**(condition or {"lastHeartbeatTime": stamp}), **new, "lastTransitionTime": stamp}
+            )
         patch = {"status": {"conditions": conditions}}
         written = await self.client.patch(
             NODES, "", name_of(node), patch, PatchType.STRATEGIC, subresource="status"
         )
-        await self.tell(node, "NodeNotReady", f"Node {name_of(node)} status is now: NodeNotReady")
+        await self.record_event(node, "NodeNotReady", f"Node {name_of(node)} status is now: NodeNotReady")
         return self.note(NODES, written)
 
     async def _mark_pods(self, node: Json) -> None:
@@ -109,14 +226,14 @@ class NodeLifecycle(Controller):
             ready = condition_of(pod, "Ready") or {}
             if is_finished(pod) or not is_ready(pod) or ready.get("lastTransitionTime", "") > changed:
                 continue
-            told = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
-            patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [told]}}
+            condition = {"type": "Ready", "status": "False", "lastTransitionTime": self.stamp()}
+            patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [condition]}}
             namespace, name = pod["metadata"]["namespace"], name_of(pod)
             written = await self.client.patch(
                 PODS, namespace, name, patch, PatchType.STRATEGIC, subresource="status"
             )
             self.note(PODS, written)
-            await self.tell(pod, "NodeNotReady", "Node is not ready", WARNING)
+            await self.record_event(pod, "NodeNotReady", "Node is not ready", WARNING)
 
     async def _taint(self, key: str, node: Json) -> None:
         evict = False
@@ -154,7 +271,7 @@ def _heartbeat(node: Json) -> object:
     return ready.get("lastHeartbeatTime"), ready.get("status")
 
 
-def _seen(node: Json) -> object:
+def _taint_causes(node: Json) -> object:
     """What of a node decides about its taints."""
     states = [(condition_of(node, kind) or {}).get("status") for kind in (*_REPORTED, "NetworkUnavailable")]
     return states, spec_of(node).get("unschedulable"), spec_of(node).get("taints")

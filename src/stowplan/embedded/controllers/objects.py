@@ -1,4 +1,4 @@
-"""Looking at objects as JSON has them: owners, conditions, and what state a pod is in."""
+"""Objects as JSON has them: owners, conditions, and what state a pod is in."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -7,9 +7,8 @@ import msgspec
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.labels import Selector, compile_selector
-from stowplan.api.meta import LabelSelector
+from stowplan.api.meta import LabelSelector, seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 
 LONG_AGO: Final = 0.0
 
@@ -171,3 +170,8 @@ def available_in(pod: Json, min_ready: int, now: float) -> float | None:
 def node_of(pod: Json) -> str:
     node: str = spec_of(pod).get("nodeName") or ""
     return node
+
+
+def namespace_of(obj: Json) -> str:
+    namespace: str = obj["metadata"].get("namespace", "")
+    return namespace

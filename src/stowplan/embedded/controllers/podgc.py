@@ -28,7 +28,7 @@ KEPT: Final = 12_500
 _NOW: Final = DeleteOptions(grace_period_seconds=0)
 
 
-class PodGC(Controller):
+class PodGCController(Controller):
     """Looks through all pods now and then."""
 
     name: ClassVar[str] = "pod-garbage-collector"
@@ -54,8 +54,8 @@ class PodGC(Controller):
         """Nodes that pods are on and that have been missing for a while."""
         named = {node_of(pod) for pod in self.pods} - {""}
         missing = sorted(name for name in named if name not in self.nodes.objects)
-        self._missing = {name: self._missing.get(name, self.now()) for name in missing}
-        return {name for name, since in self._missing.items() if self.now() - since >= QUARANTINE}
+        self._missing = {name: self._missing.get(name, self.monotonic()) for name in missing}
+        return {name for name, since in self._missing.items() if self.monotonic() - since >= QUARANTINE}
 
     async def sync(self, key: str) -> None:
         pod = self.pods.get(key)
@@ -77,7 +77,7 @@ class PodGC(Controller):
         return False
 
     async def _mark(self, pod: Json) -> None:
-        told = {
+        condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "DeletionByPodGC",
@@ -86,7 +86,7 @@ class PodGC(Controller):
         }
         patch = {
             "metadata": {"uid": uid_of(pod)},
-            "status": {"phase": "Failed", "conditions": [told]},
+            "status": {"phase": "Failed", "conditions": [condition]},
         }
         namespace = pod["metadata"]["namespace"]
         await self.client.patch(

@@ -1,7 +1,9 @@
-"""A pretend provisioner: makes volumes for claims of any class, and can be told to fail or to be slow."""
+"""A simulated provisioner: makes volumes for claims of any class, and can be set to fail or to be slow."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
+from zlib import crc32
 
 from stowplan.api.catalogue import (
     CSI_NODES,
@@ -17,28 +19,73 @@ from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     is_deleting,
+    labels_of,
     name_of,
     spec_of,
     status_of,
     uid_of,
 )
-from stowplan.embedded.controllers.volumematching import (
+from stowplan.embedded.controllers.persistentvolume import (
     FIRST_CONSUMER,
     PROVISIONED_BY,
     PROVISIONER,
     SELECTED_NODE,
     class_of,
 )
-from stowplan.embedded.controllers.volumetopology import (
-    Segments,
-    any_place,
-    is_allowed,
-    node_affinity,
-    place_of_node,
-    topology_keys,
-)
+
+ZONE: Final = "topology.kubernetes.io/zone"
+
+
+Segments = dict[str, str]
+"""One place, by the keys of the topology: a zone, or a zone and a rack."""
+
+
+def topology_keys(driver: str, csi_node: Json | None, storage_class: Json) -> list[str]:
+    """Keys of the topology: the driver's own keys, else those the class speaks of, else zones."""
+    for one in spec_of(csi_node or {}).get("drivers") or ():
+        if one.get("name") == driver and one.get("topologyKeys"):
+            return list(one["topologyKeys"])
+    named = {expression["key"] for term in _terms(storage_class) for expression in term}
+    return sorted(named) or [ZONE]
+
+
+def place_of_node(node: Json, keys: Sequence[str]) -> Segments:
+    labels = labels_of(node)
+    return {key: labels[key] for key in keys if key in labels}
+
+
+def is_allowed(place: Mapping[str, str], storage_class: Json) -> bool:
+    """Whether a class has volumes in this place; one that does not say has them everywhere."""
+    terms = _terms(storage_class)
+    return not terms or any(
+        all(place.get(expression["key"]) in expression.get("values", ()) for expression in term)
+        for term in terms
+    )
+
+
+def any_place(nodes: Iterable[Json], keys: Sequence[str], storage_class: Json, seed: str) -> Segments:
+    """A place for a volume that nobody waits for: evenly over the places there are, by its name."""
+    found = {tuple(sorted(place_of_node(node, keys).items())) for node in nodes}
+    allowed = sorted(place for place in found if place and is_allowed(dict(place), storage_class))
+    return dict(allowed[crc32(seed.encode()) % len(allowed)]) if allowed else {}
+
+
+def node_affinity(place: Mapping[str, str]) -> Json | None:
+    """A volume's node affinity: reachable from this place only."""
+    if not place:
+        return None
+    expressions = [{"key": key, "operator": "In", "values": [place[key]]} for key in sorted(place)]
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+
+
+def _terms(storage_class: Json) -> list[list[Json]]:
+    given = storage_class.get("allowedTopologies") or ()
+    return [list(term.get("matchLabelExpressions") or ()) for term in given]
+
 
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
+
+
 VOLUME: Final = "volume "
 
 
@@ -82,7 +129,7 @@ class Provisioner(Controller):
         self.classes = self.follow(STORAGE_CLASSES)
         self.nodes = self.informer(NODES)
         self.csi_nodes = self.informer(CSI_NODES)
-        self.volumes.listen(self._volume_changed)
+        self.volumes.add_handler(self._volume_changed)
         self._begun: dict[tuple[str, str], float] = {}
         self._failed: dict[str, int] = {}
 
@@ -103,7 +150,7 @@ class Provisioner(Controller):
             return
         behaviour = self.settings.of(class_of(claim))
         job = (uid_of(claim), annotations_of(claim).get(SELECTED_NODE, ""))
-        left = self._begun.setdefault(job, self.now()) + behaviour.delay - self.now()
+        left = self._begun.setdefault(job, self.monotonic()) + behaviour.delay - self.monotonic()
         if left > 0:
             self.queue.add_after(key, left)
             return
@@ -155,11 +202,11 @@ class Provisioner(Controller):
             if not error.is_already_exists:
                 raise
         note = f"Successfully provisioned volume {volume['metadata']['name']}"
-        await self.tell(claim, "ProvisioningSucceeded", note)
+        await self.record_event(claim, "ProvisioningSucceeded", note)
 
     async def _give_up(self, claim: Json, problem: str, reschedule: bool) -> None:
         note = f'failed to provision volume with StorageClass "{class_of(claim)}": {problem}'
-        await self.tell(claim, "ProvisioningFailed", note, WARNING)
+        await self.record_event(claim, "ProvisioningFailed", note, WARNING)
         if reschedule and SELECTED_NODE in annotations_of(claim):
             away = {"metadata": {"annotations": {SELECTED_NODE: None}}}
             await self.change(PERSISTENT_VOLUME_CLAIMS, claim, away)

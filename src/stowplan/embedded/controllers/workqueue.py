@@ -11,7 +11,7 @@ from typing import Final
 FIRST_RETRY: Final = 0.005
 LONGEST_RETRY: Final = 30.0
 LONGEST_DEAFNESS: Final = 1.0
-"""After a failure news of a key count for nothing for no longer than so many seconds."""
+"""The longest time after a failure for which events do not requeue a key at once, in seconds."""
 
 
 class WorkQueue:
@@ -67,7 +67,7 @@ class WorkQueue:
     def retry(self, key: str) -> None:
         """Have a key that failed worked on again, after a pause that doubles with every failure.
 
-        News of the key do not shorten a short pause: else whoever causes news by failing would never rest.
+        Events of the key do not shorten a short pause: else a sync whose failure causes events never rests.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -80,7 +80,7 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     def rest(self, key: str, seconds: float) -> None:
-        """Do not work on a key for so long, whatever is added: its work costs much, news come in swarms."""
+        """Do not work on a key for so long, whatever is added: syncs cost much, events come in bursts."""
         self._resting[key] = asyncio.get_running_loop().time() + seconds
 
     async def get(self) -> str:

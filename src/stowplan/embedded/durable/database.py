@@ -1,30 +1,53 @@
-"""The database in a data directory: opening it with care, reading it at the start, adding to it."""
+"""The database in a data directory: opening it with care, reading it at the start, adding to it.
 
+SQLite takes a write-ahead log that is cut off or damaged for one that ends there, and one that is missing for
+an empty one: commits would be gone and nobody would know. So a file beside it names the last committed
+version. It is written after each commit and never says more than was committed; when the database has less
+than it says, something is lost. It is not synced: it guards against lost files, not against lost power.
+"""
+
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import msgspec
 
 from stowplan.api.catalogue import Catalogue, Resource
-from stowplan.embedded.durable.rows import WIDTH, Row, RowError, definition_of, entry_of, register
-from stowplan.embedded.durable.witness import Witness
-from stowplan.embedded.store.changes import Past
-from stowplan.embedded.store.journal import Entry, Kept
+from stowplan.embedded.store import DELETED, Change
+from stowplan.embedded.store.objects import Key
+from stowplan.embedded.store.storage import LogEntry, SavedState
+from stowplan.embedded.store.watchcache import Compacted
 
 FORMAT: Final = 1
+
+
 GAP: Final = 1_000_000
 """How far versions jump after a life that did not end in good order; many more than can be under way."""
+
 
 LOG: Final = 16_384
 """Changes that stay in the log, so that watches can resume from them."""
 
+
 FOLD: Final = 1024
 """Changes that are folded at a time."""
 
+
 _FILE: Final = "store.db"
-_OURS: Final = 0x73746F77
+
+
+_APPLICATION_ID: Final = 0x73746F77
+
+
 _ROWS: Final = 1000
+
+
 _JUMP: Final = ""
+
+
 _SCHEMA: Final = f"""
 BEGIN;
 CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), folded INTEGER NOT NULL, clean INTEGER NOT NULL);
@@ -39,7 +62,7 @@ CREATE TABLE changes (
   checksum INTEGER NOT NULL, json BLOB
 );
 INSERT INTO meta VALUES (1, 0, 1);
-PRAGMA application_id = {_OURS};
+PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
@@ -52,6 +75,103 @@ class DataDirError(Exception):
 def is_data_dir(folder: Path) -> bool:
     """Whether something is kept in a folder already."""
     return (folder / _FILE).exists()
+
+
+COLUMNS: Final = 6
+"""How many columns a row has."""
+
+
+_JSON: Final = msgspec.json.Encoder()
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict)
+
+
+Row = tuple[int, str, str, str, int, bytes | None]
+"""Version, resource (`plural.version.group`), namespace, name, checksum of everything, object as JSON."""
+
+
+class RowError(ValueError):
+    """A row that is not as it was written."""
+
+
+class PendingChange(NamedTuple):
+    """A change that waits to be kept. What it refers to is never changed, so any thread may read it."""
+
+    resource: Resource
+    key: Key
+    change: Change
+
+
+def row_of(recorded: PendingChange) -> Row:
+    """The row that a change is kept as; of a deleted object only the fact."""
+    (namespace, name), change = recorded.key, recorded.change
+    resource = recorded.resource.dotted
+    text = None if change.type == DELETED else _JSON.encode(change.object)
+    return (
+        change.version,
+        resource,
+        namespace,
+        name,
+        _checksum(change.version, resource, recorded.key, text),
+        text,
+    )
+
+
+def entry_of(row: Row, catalogue: Catalogue) -> LogEntry:
+    """The change that a row was kept for. Raises RowError."""
+    version, dotted, namespace, name, checksum, text = row
+    key = (namespace, name)
+    if _checksum(version, dotted, key, text) != checksum:
+        raise RowError(f"the checksum of {dotted} {namespace}/{name} at version {version} is wrong")
+    resource = catalogue.named(dotted)
+    if resource is None:
+        raise RowError(f"{dotted} {namespace}/{name} is of a resource that is not known here")
+    return LogEntry(resource, key, version, None if text is None else _OBJECT.decode(text))
+
+
+def definition_of(resource: Resource) -> bytes:
+    """A resource that is not built in, so that it can be known again."""
+    return _JSON.encode(resource)
+
+
+def register(catalogue: Catalogue, definition: bytes) -> None:
+    """Know a resource again, unless it is known already. Raises RowError."""
+    try:
+        resource = msgspec.json.decode(definition, type=Resource)
+        if catalogue.named(resource.dotted) is None:
+            catalogue.register(resource)
+    except ValueError as error:
+        raise RowError(f"the definition of a resource cannot be read: {error}") from None
+
+
+def _checksum(version: int, resource: str, key: Key, text: bytes | None) -> int:
+    place = f"{version} {resource} {key[0]} {key[1]} {text is None}".encode()
+    return crc32(text or b"", crc32(place))
+
+
+_COMMITTED_FILE: Final = "committed"
+
+
+_COMMITTED_WIDTH: Final = 20
+
+
+class CommittedVersion:
+    """The version that a folder's file names; 0 where it names none."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the file, or make it. Raises OSError."""
+        self.path = folder / _COMMITTED_FILE
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        text = os.read(self._file, _COMMITTED_WIDTH).strip()
+        self.version = int(text) if text.isdigit() else 0
+
+    def note(self, version: int) -> None:
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, f"{version:{_COMMITTED_WIDTH - 1}d}\n".encode())
+
+    def close(self) -> None:
+        os.close(self._file)
 
 
 class Database:
@@ -75,10 +195,10 @@ class Database:
             raise DataDirError(f"{folder}: cannot be used as a data directory: {error}") from None
         try:
             self._prepare()
-            self._witness = Witness(folder)
+            self._committed = CommittedVersion(folder)
         except (OSError, sqlite3.Error) as error:
             self._connection.close()
-            raise DataDirError(f"{folder}: {_told(error)}") from None
+            raise DataDirError(f"{folder}: {_describe(error)}") from None
         except DataDirError:
             self._connection.close()
             raise
@@ -87,7 +207,7 @@ class Database:
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._connection.execute("PRAGMA busy_timeout = 0")
         is_new = not self._one("SELECT count(*) FROM sqlite_schema")
-        if not is_new and self._one("PRAGMA application_id") != _OURS:
+        if not is_new and self._one("PRAGMA application_id") != _APPLICATION_ID:
             raise DataDirError(f"{self._folder}: {_FILE} is not a database of stowplan")
         found = self._one("PRAGMA user_version")
         if found > FORMAT:
@@ -103,24 +223,24 @@ class Database:
         if wrong != "ok":
             raise DataDirError(f"{self._folder}: {_FILE} is damaged: {' '.join(str(wrong).split())}")
 
-    def load(self, catalogue: Catalogue) -> Kept:
-        """Everything that was kept; from now on this life counts as one that has not ended well.
+    def load(self, catalogue: Catalogue) -> SavedState:
+        """Everything that was kept; from now on this process counts as one that has not ended well.
 
         Raises DataDirError if anything is missing or not as it was written.
         """
         try:
             kept = self._load(catalogue)
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:
-            raise DataDirError(f"{self._folder}: {_told(error)}") from None
-        if self._witness.version > kept.version:
+            raise DataDirError(f"{self._folder}: {_describe(error)}") from None
+        if self._committed.version > kept.version:
             raise DataDirError(
-                f"{self._folder}: version {self._witness.version} was written but {_FILE} ends at version "
+                f"{self._folder}: version {self._committed.version} was written but {_FILE} ends at version "
                 f"{kept.version}: {_FILE}-wal is missing or damaged; to go on with what is left, delete the "
-                f"file {self._witness.path.name}"
+                f"file {self._committed.path.name}"
             )
-        return self._begun(kept)
+        return self._begin(kept)
 
-    def _load(self, catalogue: Catalogue) -> Kept:
+    def _load(self, catalogue: Catalogue) -> SavedState:
         for resource, definition in self._connection.execute("SELECT resource, definition FROM resources"):
             register(catalogue, definition)
             self._known.add(resource)
@@ -130,7 +250,7 @@ class Database:
         objects = [entry_of(row, catalogue) for row in states]
         if any(entry.version > folded or entry.object is None for entry in objects):
             raise RowError(f"{_FILE} is damaged: an object is newer than the state it belongs to")
-        changes: list[Entry] = []
+        changes: list[LogEntry] = []
         gaps: list[tuple[int, int]] = []
         version = folded
         for row in self._connection.execute(f"SELECT {columns} FROM changes ORDER BY version"):
@@ -142,20 +262,20 @@ class Database:
             else:
                 changes.append(entry_of(row, catalogue))
             version = row[0]
-        return Kept(version, Past(folded, tuple(gaps)), objects, changes)
+        return SavedState(version, Compacted(folded, tuple(gaps)), objects, changes)
 
-    def _begun(self, kept: Kept) -> Kept:
-        """Note that a life has begun, far behind the last one if that did not end well."""
+    def _begin(self, kept: SavedState) -> SavedState:
+        """Note that a process has begun, far behind the last version if the one before did not end well."""
         try:
             if kept.version and not self._one("SELECT clean FROM meta"):
                 ahead = kept.version + GAP
                 self._insert([(ahead, _JUMP, "", "", 0, None)])
                 self._logged += 1
-                past = Past(kept.past.forgotten, (*kept.past.gaps, (kept.version, ahead)))
-                kept = kept._replace(version=ahead, past=past)
+                compacted = Compacted(kept.compacted.version, (*kept.compacted.gaps, (kept.version, ahead)))
+                kept = kept._replace(version=ahead, compacted=compacted)
             self._connection.execute("UPDATE meta SET clean = 0")
         except sqlite3.Error as error:
-            raise DataDirError(f"{self._folder}: {_told(error)}") from None
+            raise DataDirError(f"{self._folder}: {_describe(error)}") from None
         return kept
 
     def append(self, rows: Sequence[Row], resources: Sequence[Resource] = ()) -> None:
@@ -171,7 +291,7 @@ class Database:
         else:
             self._commit(rows, new, folds)
         self._logged += len(rows)
-        self._witness.note(rows[-1][0])
+        self._committed.note(rows[-1][0])
 
     def _commit(self, rows: Sequence[Row], new: Sequence[Resource], folds: bool) -> None:
         self._connection.execute("BEGIN")
@@ -192,9 +312,9 @@ class Database:
 
     def _insert(self, rows: Sequence[Row]) -> None:
         places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows))
-        values: list[Any] = [None] * (WIDTH * len(rows))
-        for column in range(WIDTH):
-            values[column::WIDTH] = [row[column] for row in rows]
+        values: list[Any] = [None] * (COLUMNS * len(rows))
+        for column in range(COLUMNS):
+            values[column::COLUMNS] = [row[column] for row in rows]
         self._connection.execute(f"INSERT OR REPLACE INTO changes VALUES {places}", values)
 
     def _fold_oldest(self, count: int) -> int:
@@ -211,15 +331,15 @@ class Database:
         return count
 
     def close(self, *, clean: bool) -> None:
-        """Let the folder go. `clean`: nothing that was ever shown is missing."""
+        """Close the data directory. `clean`: nothing that was ever shown is missing."""
         try:
             if clean:
                 self._connection.execute("UPDATE meta SET clean = 1")
             self._connection.close()
         except sqlite3.Error as error:
-            raise DataDirError(f"{self._folder}: {_told(error)}") from None
+            raise DataDirError(f"{self._folder}: {_describe(error)}") from None
         finally:
-            self._witness.close()
+            self._committed.close()
 
     def _one(self, statement: str, *values: Any) -> Any:
         return self._connection.execute(statement, values).fetchone()[0]
@@ -230,7 +350,7 @@ def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         yield rows[first : first + _ROWS]
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """What an error of the database means to the one who started the program."""
     text = " ".join(str(error).split())
     if isinstance(error, sqlite3.OperationalError):

@@ -1,4 +1,4 @@
-"""All pretend kubelets of a cluster as one object."""
+"""All simulated kubelets of a cluster as one object."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -6,13 +6,10 @@ from random import Random
 
 from stowplan.client import Client
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.controller import Context
-from stowplan.embedded.controllers.running import Crew
-from stowplan.embedded.kubelets.nodelife import NodeLife, NodeState
-from stowplan.embedded.kubelets.nodes import CONDITIONS
-from stowplan.embedded.kubelets.podlife import PodLife
-from stowplan.embedded.kubelets.settings import KubeletSettings
-from stowplan.embedded.kubelets.shapes import Shape, named_nodes
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.kubelets.config import KubeletSettings, Shape, named_nodes
+from stowplan.embedded.kubelets.nodes import CONDITIONS, NodeController, NodeState
+from stowplan.embedded.kubelets.pods import PodController
 
 
 class Kubelets:
@@ -34,25 +31,25 @@ class Kubelets:
     ) -> None:
         settings = KubeletSettings() if settings is None else settings
         self.context = Context.of(client, clock, rng, report)
-        self._life = NodeLife(self.context, settings, named_nodes(shapes))
-        self._pods = PodLife(self.context, settings, self._life.is_up)
-        self._crew = Crew(self.context, [self._life, self._pods])
+        self._nodes = NodeController(self.context, settings, named_nodes(shapes))
+        self._pods = PodController(self.context, settings, self._nodes.is_up)
+        self._manager = ControllerManager(self.context, [self._nodes, self._pods])
 
     @property
     def names(self) -> list[str]:
         """The nodes there are, or are going to be."""
-        return [name for name, state in self._life.states.items() if not state.vanished]
+        return [name for name, state in self._nodes.states.items() if not state.vanished]
 
     async def run(self) -> None:
         """Register all nodes and be their kubelets until cancelled."""
-        self._life.start()
-        await self._crew.run()
+        self._nodes.start()
+        await self._manager.run()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Kubelets"]:
         """Be the kubelets for as long as the block takes."""
-        async with self._crew.running():
-            self._life.start()
+        async with self._manager.running():
+            self._nodes.start()
             yield self
 
     # What can happen to nodes
@@ -80,15 +77,15 @@ class Kubelets:
     def vanish(self, name: str) -> None:
         """The machine is gone and so is its node object. Its pods stay until somebody cleans up."""
         self._state(name).vanished = True
-        self._life.queue.add(name)
+        self._nodes.queue.add(name)
 
     def _report_soon(self, name: str) -> None:
         state = self._state(name)
         state.next_status = state.next_lease = 0.0
-        self._life.queue.add(name)
+        self._nodes.queue.add(name)
 
     def _state(self, name: str) -> NodeState:
         try:
-            return self._life.states[name]
+            return self._nodes.states[name]
         except KeyError:
             raise ValueError(f"node: there is no kubelet of {name!r} here") from None

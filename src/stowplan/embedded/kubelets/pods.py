@@ -1,12 +1,14 @@
-"""What a kubelet does with a pod next, and what it writes then: plain functions over objects."""
+"""Simulated pods: what a kubelet does with a pod next and writes then, and the controller that does it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from stowplan.api.requests import Json
-from stowplan.api.timestamps import timestamp
+from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.meta import timestamp
+from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
+from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     condition_of,
@@ -14,20 +16,25 @@ from stowplan.embedded.controllers.objects import (
     is_deleting,
     is_finished,
     is_ready,
+    key_of,
     name_of,
+    node_of,
     phase_of,
     spec_of,
     status_of,
     time_of,
     uid_of,
 )
-from stowplan.embedded.kubelets.settings import KubeletSettings
+from stowplan.embedded.kubelets.config import KubeletSettings
+from stowplan.embedded.kubelets.nodes import pod_address
 
 RUN_SECONDS: Final = "pretend.stowplan.io/run-seconds"
 """How long the pod runs before it ends by itself."""
 
+
 START_SECONDS: Final = "pretend.stowplan.io/start-seconds"
 """How long the pod takes to start."""
+
 
 OUTCOME: Final = "pretend.stowplan.io/outcome"
 """How a pod that ends by itself ends: Succeeded or Failed."""
@@ -184,8 +191,8 @@ def _containers(pod: Json) -> Iterable[Json]:
 
 def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
     name, image = container.get("name", ""), container.get("image", "")
-    told = status_of(pod).get("containerStatuses") or ()
-    before: Json = next((one for one in told if one.get("name") == name), {})
+    statuses = status_of(pod).get("containerStatuses") or ()
+    before: Json = next((one for one in statuses if one.get("name") == name), {})
     return {
         "name": name,
         "image": image,
@@ -212,3 +219,117 @@ def host_of(node: Json) -> str:
         if one.get("type") == "InternalIP":
             return str(one.get("address", ""))
     return name_of(node)
+
+
+class PodAddresses:
+    """Gives every pod of a node an address of its own for as long as it is there."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._slots: dict[str, dict[str, int]] = {}
+
+    def of(self, node: str, key: str) -> str:
+        number = self._numbers.setdefault(node, len(self._numbers))
+        slots = self._slots.setdefault(node, {})
+        slot = slots.get(key)
+        if slot is None:
+            taken = set(slots.values())
+            slot = slots[key] = next(free for free in range(len(slots) + 1) if free not in taken)
+        return pod_address(number, slot)
+
+    def release(self, node: str, key: str) -> None:
+        self._slots.get(node, {}).pop(key, None)
+
+
+BOUND = Selection.parse(fields="spec.nodeName!=")
+
+
+class PodController(Controller):
+    """Deals with every pod on a node that is ours and up; `is_up` says which are."""
+
+    name: ClassVar[str] = "kubelet"
+    workers: ClassVar[int] = 8
+
+    def __init__(self, context: Context, settings: KubeletSettings, is_up: Callable[[str], bool]) -> None:
+        super().__init__(context)
+        self.settings = settings
+        self._is_up = is_up
+        self._memories: dict[str, Memory] = {}
+        self._addresses = PodAddresses()
+        self.pods = context.informers.of(PODS, BOUND)
+        self.nodes = self.informer(NODES)
+        self.pods.add_handler(self._on_change)
+
+    def wake(self, node: str) -> None:
+        """A node is up again: look at all its pods."""
+        for key in self.pods.on_node[node]:
+            self.queue.add(key)
+
+    def _on_change(self, old: Json | None, new: Json | None) -> None:
+        if new is None:
+            if old is not None:
+                self._forget(key_of(old), node_of(old))
+            return
+        key = key_of(new)
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid_of(new):
+            jitter = self.context.rng.random() * self.settings.start_jitter
+            memory = self._memories[key] = Memory(uid_of(new), self.monotonic(), jitter)
+        if is_deleting(new) and memory.ending is None:
+            memory.ending = self.monotonic()
+        if phase_of(new) == "Running" and memory.running is None:
+            memory.running = self.monotonic()
+        if next_step(new, memory, self.settings) is not None:
+            self.queue.add(key)
+
+    def _forget(self, key: str, node: str) -> None:
+        self._memories.pop(key, None)
+        self._addresses.release(node, key)
+        self.queue.forget(key)
+
+    async def sync(self, key: str) -> None:
+        pod, memory = self.pods.get(key), self._memories.get(key)
+        if pod is None or memory is None or not self._is_up(node_of(pod)):
+            return
+        step = next_step(pod, memory, self.settings)
+        if step is None:
+            return
+        left = step.at - self.monotonic()
+        if left > 0:
+            self.queue.add_after(key, left)
+        else:
+            await self._do(step.action, pod, memory)
+
+    async def _do(self, action: Action, pod: Json, memory: Memory) -> None:
+        now = self.now()
+        if action is Action.START:
+            await self._write(pod, self._started(pod, now))
+        elif action is Action.SUCCEED:
+            await self._write(pod, ended(pod, "Succeeded", now, 0))
+        elif action is Action.FAIL:
+            await self._write(pod, ended(pod, "Failed", now, 1))
+        elif action is Action.RESTART:
+            await self._write(pod, restarted(pod, now))
+            memory.running = self.monotonic()
+            self.queue.add(key_of(pod))
+        elif action is Action.STOP:
+            await self._write(pod, ended(pod, "Failed", now, 143))
+        else:
+            await self.delete(PODS, pod, DeleteOptions(grace_period_seconds=0))
+
+    def _started(self, pod: Json, now: float) -> Json:
+        name = node_of(pod)
+        node = self.nodes.get(name)
+        host = name if node is None else host_of(node)
+        if spec_of(pod).get("hostNetwork"):
+            return started(pod, host, host, now)
+        return started(pod, host, self._addresses.of(name, key_of(pod)), now)
+
+    async def _write(self, pod: Json, status: Json) -> None:
+        """Write a status for exactly this pod; conditions of others stay."""
+        patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
+        namespace = pod["metadata"].get("namespace", "")
+        answer = await self.client.patch(
+            PODS, namespace, name_of(pod), patch, PatchType.STRATEGIC, subresource="status"
+        )
+        self.note(PODS, answer)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import micro_timestamp, timestamp
 from stowplan.embedded.schema.types import Field, Form, TypeDef, the_schema
 
 MAGIC: Final = b"k8s\x00"

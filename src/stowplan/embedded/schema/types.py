@@ -24,7 +24,7 @@ class Form(NamedTuple):
 class Field(NamedTuple):
     """A field of a type.
 
-    `keys` tell the elements of a list apart (`("",)`: they do so themselves), none if the list is one
+    `keys` identify the elements of a list (`("",)`: they do so themselves), none if the list is one
     thing. `merge_key` is what a strategic merge patch goes by, None if it replaces the list. `number` is the
     field's place in protobuf: several numbers if it is nested there. `zero_counts`: it may be zero or empty
     and that means something.

@@ -1,13 +1,19 @@
 """The smallest honest counterpart of an API server, as a Python object.
 
 `Store` keeps objects as plain JSON data, counts versions, enforces what writers rely on (optimistic
-concurrency, uids, finalizers, grace, budgets) and tells watchers of every change in order. It has no thread,
-no clock of its own and waits for nothing.
+concurrency, uids, finalizers, grace, budgets) and delivers every change to watchers in order. It has no
+thread, no clock of its own and waits for nothing.
 """
 
-from stowplan.embedded.store.changes import ADDED, BOOKMARK, DELETED, MODIFIED, Change
 from stowplan.embedded.store.store import Store
-from stowplan.embedded.store.stream import WatchStream
-from stowplan.embedded.store.watching import Watcher
+from stowplan.embedded.store.watchcache import (
+    ADDED,
+    BOOKMARK,
+    DELETED,
+    MODIFIED,
+    Change,
+    Watcher,
+    WatchStream,
+)
 
 __all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Change", "Store", "WatchStream", "Watcher"]

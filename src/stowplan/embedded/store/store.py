@@ -7,34 +7,39 @@ from typing import Any, Final, NamedTuple
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
 from stowplan.api.fielderrors import invalid, required
-from stowplan.api.requests import (
-    EVERY_OBJECT,
-    ORDINARY_DELETION,
-    DeleteOptions,
-    Json,
-    PatchType,
-    Selection,
-)
+from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
-from stowplan.embedded.apply import after_update, applied
-from stowplan.embedded.apply.applying import Applier
+from stowplan.embedded.apply import apply_configuration, managed_after_update
+from stowplan.embedded.apply.managedfields import ApplyOptions
 from stowplan.embedded.schema import TypeDef, the_schema
-from stowplan.embedded.store import binding as bindings
-from stowplan.embedded.store import eviction as evictions
-from stowplan.embedded.store.admission import Admission
-from stowplan.embedded.store.birth import give_first_status
-from stowplan.embedded.store.changes import ADDED, MODIFIED
-from stowplan.embedded.store.collection import Collection
-from stowplan.embedded.store.deletion import deletion_of, ends_with_update
-from stowplan.embedded.store.identity import Registrar
-from stowplan.embedded.store.journal import Kept
-from stowplan.embedded.store.ledger import Ledger
 from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
-from stowplan.embedded.store.paging import FIRST_PAGE, Page, Place, page_of
-from stowplan.embedded.store.patching import patched
-from stowplan.embedded.store.preconditions import check_deletion, check_uid, check_version, other_uid
-from stowplan.embedded.store.replacing import replaced
-from stowplan.embedded.store.selecting import predicate
+from stowplan.embedded.store.patches import patched
+from stowplan.embedded.store.pods import (
+    bound_pod,
+    budget_for,
+    charged_budget,
+    costs_nothing,
+    evicted_pod,
+    needs_no_budget,
+    read_binding,
+)
+from stowplan.embedded.store.registry import (
+    Admission,
+    MetadataFactory,
+    check_deletion,
+    check_metadata,
+    check_uid,
+    check_version,
+    deletion_of,
+    ends_with_update,
+    no_such_uid,
+    other_uid,
+    prepared_update,
+    set_initial_status,
+)
+from stowplan.embedded.store.selection import FIRST_PAGE, Page, PageRequest, page_of, predicate
+from stowplan.embedded.store.storage import SavedState, Storage
+from stowplan.embedded.store.watchcache import ADDED, MODIFIED, Collection
 
 NAME_ATTEMPTS: Final = 8
 
@@ -46,11 +51,11 @@ class Listing(NamedTuple):
     version: int
 
 
-class Store(Ledger):
+class Store(Storage):
     """Objects by resource, namespace and name, with one version counter for all of them.
 
     Objects that are given out belong to the store: whoever gets one must not change it. A writer that is
-    refused gets an `ApiError`. Changes are told to watchers as `Ledger` says.
+    refused gets an `ApiError`. Changes are delivered as `Storage` says.
 
     `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
     a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written
@@ -68,17 +73,17 @@ class Store(Ledger):
         admission: Admission | None = None,
     ) -> None:
         super().__init__(Catalogue() if catalogue is None else catalogue, history)
-        self._registrar = Registrar(clock, rng)
+        self._metadata = MetadataFactory(clock, rng)
         self._event_limit = event_limit
         self._admission = admission
 
-    def restore(self, kept: Kept) -> None:
-        super().restore(kept)
-        if kept.version:
-            self._registrar.go_on_from(kept.version)
+    def restore(self, saved: SavedState) -> None:
+        super().restore(saved)
+        if saved.version:
+            self._metadata.reseed_after(saved.version)
         for collection in self._collections.values():
             if collection.resource.lifetime is not None:
-                collection.expect_all_to_expire()
+                collection.schedule_all_expiries()
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))
@@ -92,7 +97,7 @@ class Store(Ledger):
         return [*self._collection(resource).objects.values()]
 
     def page(
-        self, resource: Resource, namespace: str, selection: Selection, place: Place = FIRST_PAGE
+        self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
     ) -> Page:
         """Some of the objects that match, and where the next ones begin."""
         chosen = predicate(resource, "", selection)
@@ -120,27 +125,39 @@ class Store(Ledger):
         key = key_of(resource, metadata, namespace)
         if not key[1]:
             key = (key[0], self._free_name(collection, metadata, key[0]))
-        obj["metadata"] = born = self._registrar.birth_certificate(resource, metadata, key)
+        obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
         if managed:
-            born["managedFields"] = managed
+            created["managedFields"] = managed
         if self._admission is not None:
-            self._admission.creating(self, resource, obj)
+            self._admission.admit_create(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
         if resource.status:
-            give_first_status(resource, obj, born["creationTimestamp"])
-        if not self._rehearsing:
+            set_initial_status(resource, obj, created["creationTimestamp"])
+        if not self._dry_run:
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
-                now, limit = self._registrar.latest, self._event_limit
-                if collection.expect_expiry(key, born["uid"], now, limit):
-                    self._forget(collection, collection.expired(now, limit))
+                now, limit = self._metadata.latest, self._event_limit
+                if collection.schedule_expiry(key, created["uid"], now, limit):
+                    self._remove_expired(collection, collection.expired(now, limit))
         return obj
 
-    def update(self, resource: Resource, body: Body, *, subresource: str = "", manager: str = "") -> Json:
-        """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`)."""
+    def update(
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        uid_precondition: bool = True,
+    ) -> Json:
+        """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
+
+        A uid in the body is a precondition (409); without `uid_precondition`, as for the result of a patch,
+        it is a field that must not change (422).
+        """
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
         obj = owned_object(resource, body)
@@ -151,15 +168,16 @@ class Store(Ledger):
         old = collection.objects.get(key)
         if old is None:
             return self._update_of_nothing(resource, obj, key, subresource)
-        check_uid(resource, old, metadata.get("uid"))
+        if uid_precondition:
+            check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
         if not version and not resource.blind_update:
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
         if self._admission is not None:
-            self._admission.replacing(self, resource, old, obj, subresource)
-        new = self._managed(old, replaced(resource, old, obj, subresource), manager, subresource)
+            self._admission.admit_update(self, resource, old, obj, subresource)
+        new = self._managed(old, prepared_update(resource, old, obj, subresource), manager, subresource)
         return self._replace(collection, key, old, new)
 
     def patch(
@@ -180,8 +198,8 @@ class Store(Ledger):
         check_version(resource, old, new["metadata"].get("resourceVersion"))
         if self._admission is not None:
             new = new if subresource else owned(new)
-            self._admission.replacing(self, resource, old, new, subresource)
-        new = self._managed(old, replaced(resource, old, new, subresource), "", subresource)
+            self._admission.admit_update(self, resource, old, new, subresource)
+        new = self._managed(old, prepared_update(resource, old, new, subresource), "", subresource)
         return self._replace(collection, key, old, new)
 
     def apply(
@@ -194,19 +212,21 @@ class Store(Ledger):
         metadata = wanted["metadata"]
         key = key_of(resource, metadata)
         old = collection.objects.get(key)
-        by = Applier(manager, self._registrar.stamp(), force, subresource)
-        if old is None and (subresource or metadata.get("uid") or metadata.get("resourceVersion")):
+        by = ApplyOptions(manager, self._metadata.stamp(), force, subresource)
+        if old is None and metadata.get("uid") and not subresource:
+            raise no_such_uid(resource, key[1], metadata["uid"])
+        if old is None and (subresource or metadata.get("resourceVersion")):
             raise status.not_found(resource, key[1])
         if old is not None:
-            check_uid(resource, old, metadata.get("uid"))
             check_version(resource, old, metadata.get("resourceVersion"))
-        found, managed = applied(resource, type_of(resource), old, wanted, by)
+        found, managed = apply_configuration(resource, type_of(resource), old, wanted, by)
         if old is None:
             return self._create(resource, found, key[0], managed)
+        check_metadata(resource, old, metadata)
         new = owned(found)
         if self._admission is not None:
-            self._admission.replacing(self, resource, old, new, subresource)
-        new = replaced(resource, old, new, subresource)
+            self._admission.admit_update(self, resource, old, new, subresource)
+        new = prepared_update(resource, old, new, subresource)
         return self._replace(collection, key, old, with_metadata(new, managedFields=managed))
 
     def delete(
@@ -216,8 +236,8 @@ class Store(Ledger):
         collection, key = self._collection(resource), (namespace, name)
         old = collection.get(key)
         if self._admission is not None:
-            self._admission.deleting(self, resource, old)
-        marked, remove = deletion_of(resource, old, options, self._registrar.now())
+            self._admission.admit_delete(self, resource, old)
+        marked, remove = deletion_of(resource, old, options, self._metadata.now())
         if marked is not old:
             marked = self._rewrite(collection, key, marked, old)
         return self._remove(collection, key, marked) if remove else marked
@@ -239,24 +259,24 @@ class Store(Ledger):
     def bind(self, namespace: str, name: str, body: Body) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
-        given, target = bindings.read(body, name)
+        given, target = read_binding(body, name)
         pod = pods.objects.get(key)
         if pod is None:
             raise status.not_found(PODS, name)
         node = self._collection(NODES).objects.get(("", target))
-        bound = bindings.bound(pod, given, target, node, self._registrar.stamp())
-        if not self._rehearsing:
+        bound = bound_pod(pod, given, target, node, self._metadata.stamp())
+        if not self._dry_run:
             self._change(pods, key, MODIFIED, bound, pod)
         return bound
 
     def evict(self, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION) -> Json:
         """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
-        pods, key, stamp = self._collection(PODS), (namespace, name), self._registrar.stamp()
+        pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
         check_deletion(PODS, pod, options)
-        if not evictions.needs_no_budget(pod):
+        if not needs_no_budget(pod):
             self._charge_budget(pod, stamp)
-        marked = self._rewrite(pods, key, evictions.evicted(pod, stamp), pod)
+        marked = self._rewrite(pods, key, evicted_pod(pod, stamp), pod)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
             options = DeleteOptions(options.grace_period_seconds, options.uid, version, options.propagation)
@@ -270,7 +290,7 @@ class Store(Ledger):
             raise status.invalid(collection.resource, "", [missing])
         name = ""
         for _ in range(NAME_ATTEMPTS):
-            name = self._registrar.name(base)
+            name = self._metadata.name(base)
             if (namespace, name) not in collection.objects:
                 return name
         raise status.no_free_name(collection.resource, name)
@@ -299,21 +319,22 @@ class Store(Ledger):
             return new
         resource = self.catalogue.of_kind(old["apiVersion"], old["kind"])
         type_ = None if resource is None else type_of(resource)
-        stamp = self._registrar.stamp()
+        stamp = self._metadata.stamp()
         return with_metadata(
-            new, managedFields=after_update(type_, old, new, manager or "stowplan", stamp, subresource)
+            new,
+            managedFields=managed_after_update(type_, old, new, manager or "stowplan", stamp, subresource),
         )
 
-    def _forget(self, collection: Collection, expired: Sequence[Key]) -> None:
+    def _remove_expired(self, collection: Collection, expired: Sequence[Key]) -> None:
         for key in expired:
             self._remove(collection, key, collection.objects[key])
 
     def _charge_budget(self, pod: Json, stamp: str) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         budgets = self._collection(POD_DISRUPTION_BUDGETS)
-        budget = evictions.budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
-        if budget is not None and not evictions.costs_nothing(pod, budget):
-            charged = evictions.charged(budget, name, stamp)
+        budget = budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
+        if budget is not None and not costs_nothing(pod, budget):
+            charged = charged_budget(budget, name, stamp)
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget)
 
 

@@ -9,13 +9,63 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stowplan.api import status
-from stowplan.embedded.store.mergekeys import PRIMITIVE
+from stowplan.api.catalogue import CSI_NODES, ENDPOINTS, NODES, SERVICES, Resource
 from stowplan.embedded.store.objects import LISTS
 
+PRIMITIVE: Final = ""
+"""The key of lists of plain values: the elements are their own keys."""
+
+
+_EVERYWHERE: Final[Mapping[str, str]] = {
+    "allocatedResourcesStatus": "name",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "finalizers": PRIMITIVE,
+    "hostAliases": "ip",
+    "hostIPs": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "ports": "containerPort",
+    "reservedFor": "uid",
+    "resourceClaimStatuses": "name",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+
+
+_BY_RESOURCE: Final[Mapping[Resource, Mapping[str, str]]] = {
+    SERVICES: {**_EVERYWHERE, "ports": "port"},
+    NODES: {**_EVERYWHERE, "addresses": "type", "podCIDRs": PRIMITIVE},
+    CSI_NODES: {**_EVERYWHERE, "drivers": "name"},
+    ENDPOINTS: {"finalizers": PRIMITIVE, "ownerReferences": "uid"},
+}
+
+
+def merge_keys(resource: Resource) -> Mapping[str, str]:
+    """The merge key of every merged list in objects of a resource, by the list's name."""
+    return _BY_RESOURCE.get(resource, _EVERYWHERE)
+
+
 _DIRECTIVE: Final = "$patch"
+
+
 _RETAIN: Final = "$retainKeys"
+
+
 _ORDER: Final = "$setElementOrder/"
+
+
 _DELETE: Final = "$deleteFromPrimitiveList/"
+
 
 _Map = dict[str, Any]
 
@@ -88,7 +138,7 @@ def _merge_value(old: Any, new: Any, name: str, order: Any, keys: Mapping[str, s
 def _merge_elements(
     original: list[Any], patch: list[Any], order: Any, key: str, keys: Mapping[str, str]
 ) -> list[Any]:
-    """Merge two lists of maps whose elements are told apart by `key`."""
+    """Merge two lists of maps whose elements have `key` as merge key."""
     plain = [element for element in patch if _DIRECTIVE not in _map(element)]
     directed = [element for element in patch if _DIRECTIVE in element]
     if any(element[_DIRECTIVE] == "replace" for element in directed):

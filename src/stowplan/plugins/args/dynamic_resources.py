@@ -4,9 +4,9 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from stowplan.api.durations import Duration
 from stowplan.api.fielderrors import Path, forbidden, invalid
 from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args.base import PluginArgs
 
 FILTER_TIMEOUT = Duration.of_seconds(10)

@@ -1,16 +1,16 @@
 """Trying node after node: where would preemption help, and whom would it cost?"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from stowplan.api.fielderrors import quote
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.trials import Trials
+from stowplan.gocompat.quoting import quote
 from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
 from stowplan.plugins.defaultpreemption.manyrows import ManyRows
 from stowplan.plugins.defaultpreemption.reprieve import Sacrifice, select_victims
@@ -38,12 +38,12 @@ class DryRun:
         self.explained = 0
         self.errors: list[str] = []
 
-    def run(self, rows: Rows) -> Candidates:
-        """Try rows in their order; returns the candidates in that order."""
+    def run(self, rows: Rows) -> Generator[None, None, Candidates]:
+        """Try rows in their order, in steps; returns the candidates in that order."""
         size = self._limit or len(rows)
         for start in range(0, len(rows), size):
             turns = np.arange(start, min(start + size, len(rows)))
-            self._try(rows[turns], turns)
+            yield from self._try(rows[turns], turns)
             if self._is_enough(self._found, self._clean):
                 break
         return self._remembered(joined(self._parts))
@@ -56,24 +56,27 @@ class DryRun:
             known = known | dict(zip(others, self._many.victims(others), strict=True))
         return [known[row] for row in rows]
 
-    def _try(self, rows: Rows, turns: IntArray) -> None:
+    def _try(self, rows: Rows, turns: IntArray) -> Generator[None, None, None]:
         parts: list[Candidates] = []
         judged = None
         if self._many is not None:
             suits = self._many.suits(rows)
             if suits.any():
+                yield
                 judged = self._many.judge(rows[suits], turns[suits])
                 parts.append(judged.candidates)
                 rows, turns = rows[~suits], turns[~suits]
         if len(rows):
-            parts.append(self._one_by_one(rows, turns, joined(parts)))
+            parts.append((yield from self._one_by_one(rows, turns, joined(parts))))
         if self._limit:
             self._keep(joined(parts))
         if judged is not None and not self._found:
             for status, count in judged.failures():
                 self._note(status, count)
 
-    def _one_by_one(self, rows: Rows, turns: IntArray, others: Candidates) -> Candidates:
+    def _one_by_one(
+        self, rows: Rows, turns: IntArray, others: Candidates
+    ) -> Generator[None, None, Candidates]:
         """Try rows each on its own, until those and the others found by then are enough."""
         clean = np.concatenate(([0], np.cumsum(others.violations == 0)))
         before = np.searchsorted(others.turns, turns)
@@ -84,6 +87,7 @@ class DryRun:
                 self._found + passed + len(found), self._clean + int(clean[passed]) + own_clean
             ):
                 break
+            yield
             outcome = select_victims(self._trials, row, self._budgets)
             if isinstance(outcome, Sacrifice) and not outcome.victims:
                 name = quote(self._trials.table.name_of(row))

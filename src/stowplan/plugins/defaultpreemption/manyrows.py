@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.api.int64 import MAX_INT64, MIN_INT64
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
@@ -22,6 +21,7 @@ from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.plugin import Codes
 from stowplan.framework.status import Status, unresolvable
 from stowplan.framework.trials import promised
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.candidates import Candidates
 from stowplan.plugins.defaultpreemption.crowd import Crowd
 from stowplan.plugins.defaultpreemption.lineups import Lineups

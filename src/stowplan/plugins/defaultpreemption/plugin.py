@@ -15,7 +15,7 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from stowplan.framework.fiterror import fit_error_text
 from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.postfilter import PostFilterResult, Victims
+from stowplan.framework.postfilter import PostFilterResult, Steps, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption.candidates import (
@@ -86,7 +86,7 @@ class DefaultPreemption(Plugin):
     def _after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:
         return Hint.SKIP
 
-    def post_filter(self, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+    def post_filter(self, cycle: Cycle, pod: PodInfo) -> Steps:
         evaluation = cycle.evaluation
         if evaluation is None:
             raise LookupError("expected the evaluation of an attempt that found no node")
@@ -98,16 +98,16 @@ class DefaultPreemption(Plugin):
         rows = evaluation.rows_rejected_with(Code.UNSCHEDULABLE)
         if not len(rows):
             return _hopeless(cycle.table, {}, 0)
-        return self._among(evaluation, rows)
+        return (yield from self._among(evaluation, rows))
 
-    def _among(self, evaluation: Evaluation, rows: Rows) -> PostFilterResult:
+    def _among(self, evaluation: Evaluation, rows: Rows) -> Steps:
         """What can be done on rows where removing pods might help."""
         table = evaluation.cycle.table
         many = None if self.one_by_one else judging_many(evaluation, self._lineups, self._prospects)
         start = self.handle.rng.randrange(len(rows))
         with evaluation.trials() as trials:
             dry_run = DryRun(trials, self.candidates_wanted(len(rows)), many)
-            candidates = dry_run.run(np.concatenate((rows[start:], rows[:start])))
+            candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
         if len(candidates):
             return self.chosen(table, candidates, dry_run.victims)
         if dry_run.errors:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.api.int64 import MAX_INT64
 from stowplan.cluster.columns import CPU, MEMORY, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
@@ -17,6 +16,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Handle, Reads, Scores
+from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.allocation import saturated_sum
 from stowplan.plugins.legacy.base import LegacyPlugin
 

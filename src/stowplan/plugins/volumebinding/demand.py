@@ -4,8 +4,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from stowplan.api.csitopology import translated_affinity
-from stowplan.api.csitranslation import in_tree_kind
+from stowplan.api.csitranslation import in_tree_kind, translated_affinity
 from stowplan.api.labels import Selector, compile_selector
 from stowplan.api.nodeselector import RequiredNodeAffinity
 from stowplan.api.pod import RawQuantity

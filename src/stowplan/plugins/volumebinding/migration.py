@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from stowplan.api.csitopology import translated_affinity
-from stowplan.api.csitranslation import in_tree_kind
+from stowplan.api.csitranslation import in_tree_kind, translated_affinity
 from stowplan.api.storage import CSINode, PersistentVolume, VolumeNodeAffinity
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from stowplan.api.labels import IN
 from stowplan.api.nodeselector import RequiredNodeAffinity
-from stowplan.api.requirement import IN
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IdColumn
 from stowplan.cluster.selection import matching_affinity

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.api.labels import IN
 from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
-from stowplan.api.requirement import IN
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.volumebinding.demand import BoundVolume, Demand

@@ -1,9 +1,9 @@
-"""The command line of `stowplan run`: flags as kube-scheduler has them, read as its users know it.
+"""The flags of `stowplan run`: those of kube-scheduler, parsed as pflag parses them.
 
 * `table`: every flag in its group, with type, default and help; the place to add one
-* `flag`: what a flag and a group are; `kinds`, `lists`, `special`: the types of values
-* `numbers`, `csvtext`: texts to values, with the messages Go programs give
-* `parser`: arguments to values; `usage`: the help
+* `parser`: what a flag is, and arguments to values
+* `values`: the types of values
+* `gotext`: numbers and lists as Go reads them, with Go's error messages
 
-Nothing here needs the scheduler, so that `--help` and `--version` answer at once.
+Nothing here imports the scheduler, so that `--help` and `--version` are quick.
 """

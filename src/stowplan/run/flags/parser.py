@@ -1,15 +1,68 @@
-"""Reading arguments: `--name=value`, `--name value`, `--switch`, `-v2`, in any order."""
+"""Flags and how arguments are parsed: `--name=value`, `--name value`, `--switch`, `-v2`, in any order."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from stowplan.api.durations import Duration
-from stowplan.api.fielderrors import quote
-from stowplan.run.flags.flag import Flag, Group
+from stowplan.gocompat.durations import Duration
+from stowplan.gocompat.quoting import quote
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Value]):
+    """A type of flag values.
+
+    `read` gets the text, the current value, and whether the flag was given before (lists grow then, instead
+    of replacing the default). It raises ValueError with the reason. `implied` is the value of the flag
+    without one (pflag's NoOptDefVal). Defaults that show as one of `zeros` are not in the help.
+    """
+
+    name: str
+    read: Callable[[str, Value, bool], Value]
+    show: Callable[[Value], str]
+    implied: str = ""
+    zeros: frozenset[str] = frozenset({"", "0", "false"})
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag.
+
+    `ignored` says why it has no effect. `deprecated` says what to use instead; such a flag is not in the
+    help, and using it prints a warning.
+    """
+
+    name: str
+    kind: Kind[Any]
+    default: Any
+    help: str
+    shorthand: str = ""
+    ignored: str = ""
+    deprecated: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The flag as error messages name it."""
+        return f"-{self.shorthand}, --{self.name}" if self.shorthand else f"--{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Flags under one heading of the help."""
+
+    name: str
+    flags: tuple[Flag, ...]
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name[:1].upper()}{self.name[1:]} flags"
 
 
 class FlagError(ValueError):
-    """Arguments that make no sense; `show_usage` says whether the help may be of help."""
+    """Invalid arguments; `show_usage` if the usage is printed with the error."""
 
     def __init__(self, message: str, *, show_usage: bool = True) -> None:
         super().__init__(message)
@@ -17,7 +70,7 @@ class FlagError(ValueError):
 
 
 class Parsed:
-    """Every flag's value, and which flags were given. Values are asked for by their type."""
+    """Every flag's value, with a getter per type, and which flags were given."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
@@ -33,7 +86,7 @@ class Parsed:
         return next((flag for flag in self._flags.values() if flag.shorthand == letter), None)
 
     def put(self, flag: Flag, text: str) -> None:
-        """Take a value. Raises FlagError."""
+        """Set a flag. Raises FlagError."""
         name = flag.name
         try:
             self._values[name] = flag.kind.read(text, self._values[name], name in self._given)
@@ -42,17 +95,17 @@ class Parsed:
         self._given[name] = None
 
     def given(self, name: str) -> bool:
-        """Whether the flag stands on the command line."""
+        """Whether the flag is on the command line."""
         return name in self._given
 
     @property
     def ignored(self) -> list[Flag]:
-        """The flags that were given but change nothing here."""
+        """The flags that were given and have no effect."""
         return [self._flags[name] for name in self._given if self._flags[name].ignored]
 
     @property
     def deprecated(self) -> list[Flag]:
-        """The flags that were given but should not be used any more."""
+        """The deprecated flags that were given."""
         return [self._flags[name] for name in self._given if self._flags[name].deprecated]
 
     def shown(self) -> dict[str, str]:
@@ -90,12 +143,12 @@ class Parsed:
         return value
 
     def value(self, name: str) -> Any:
-        """A value of a kind that only this flag has."""
+        """A value of a type that has no getter."""
         return self._values[name]
 
 
 def parse(arguments: Sequence[str], groups: Iterable[Group]) -> Parsed:
-    """Read arguments; what is no flag is left in `rest`. Raises FlagError."""
+    """Parse arguments; positional ones are left in `rest`. Raises FlagError."""
     parsed = Parsed(groups)
     waiting = list(reversed(arguments))
     while waiting:
@@ -127,7 +180,7 @@ def _read_long(argument: str, waiting: list[str], parsed: Parsed) -> None:
 
 
 def _read_short(letters: str, waiting: list[str], parsed: Parsed) -> None:
-    """One or more letters behind a dash; the rest after one that needs a value is that value."""
+    """Shorthands behind one dash; what follows one that takes a value is its value."""
     while letters:
         letter, behind = letters[0], letters[1:]
         flag = parsed.by_shorthand(letter)

@@ -1,7 +1,81 @@
-"""What is answered on the secure port to those who were let in."""
+"""The pages of the secure port, for requests that passed the filter chain."""
 
-from stowplan.serving.pages.assembly import Sources, all_pages, checks
-from stowplan.serving.pages.health import PING, Check
-from stowplan.serving.pages.zpages import Component
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from stowplan.clock import Clock
+from stowplan.config.types import SchedulerConfig
+from stowplan.logs import Journal
+from stowplan.serving.filters import Page, Pages
+from stowplan.serving.pages.debug import profiling_pages, verbosity_pages
+from stowplan.serving.pages.health import PING, Check, Checked, health_pages
+from stowplan.serving.pages.metrics import MetricsSource, metrics_page, resources_page
+from stowplan.serving.pages.zpages import Component, configz_page, flagz_page, statusz_page
 
 __all__ = ["PING", "Check", "Component", "Sources", "all_pages", "checks"]
+
+HANDLERS_SYNC: Final = "sched-handler-sync"
+LEADER_ELECTION: Final = "leaderElection"
+SHUTDOWN: Final = "shutdown"
+"""Names of checks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the pages get their data. Without `flags` there is no /flagz."""
+
+    component: Component
+    clock: Clock
+    journal: Journal
+    metrics: MetricsSource
+    slis: MetricsSource
+    pod_resources: Callable[[], Iterator[bytes]]
+    leads: Callable[[], bool]
+    checked: Checked
+    config: Callable[[], SchedulerConfig]
+    flags: Callable[[], Mapping[str, str]] | None = None
+    healthz: Sequence[Check] = ()
+    livez: Sequence[Check] = ()
+    readyz: Sequence[Check] = field(default_factory=tuple)
+    profiling: bool = True
+    statusz: bool = True
+
+
+def all_pages(sources: Sources) -> Pages:
+    """Every page by its path."""
+    started = sources.component.started
+    pages: dict[str, Page] = {}
+    for path, checks in (
+        ("/healthz", sources.healthz),
+        ("/livez", sources.livez),
+        ("/readyz", sources.readyz),
+    ):
+        pages.update(health_pages(path, checks, checked=sources.checked, journal=sources.journal))
+    pages["/configz"] = configz_page(sources.config)
+    pages["/metrics"] = metrics_page(sources.metrics, started)
+    pages["/metrics/resources"] = resources_page(sources.pod_resources, sources.leads, started)
+    pages["/metrics/slis"] = metrics_page(sources.slis, started)
+    if sources.flags is not None:
+        pages["/flagz"] = flagz_page(sources.component, sources.flags)
+    if sources.statusz:
+        pages["/statusz"] = statusz_page(sources.component, list(pages), sources.clock)
+    if sources.profiling:
+        pages.update(profiling_pages())
+        pages.update(verbosity_pages(sources.journal))
+    return pages
+
+
+def checks(
+    *,
+    electing: Callable[[], str | None] | None,
+    stopping: Callable[[], bool],
+    synced: Callable[[], bool],
+) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
+    """The checks of /healthz and of /readyz. `electing` is the leader election's health, if there is one."""
+    election = () if electing is None else (Check(LEADER_ELECTION, electing),)
+    ready = (
+        Check(SHUTDOWN, lambda: "process is shutting down" if stopping() else None),
+        Check(HANDLERS_SYNC, lambda: None if synced() else "handlers are not fully synchronized"),
+    )
+    return election, (*election, *ready)

@@ -1,7 +1,7 @@
-"""The health pages: what is checked, and what is said of it to whom.
+"""The health pages: /healthz, /livez and /readyz, and one page for each check.
 
-A page names its checks and how they came out, never why one failed: anybody may ask. The reason is on the
-page of the single check, for those who may see it, and in the log.
+The pages need no authorization, so they do not tell why a check failed. The reason is on the check's own page
+and in the log.
 """
 
 import inspect
@@ -10,50 +10,50 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from stowplan.api.fielderrors import quote
+from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal
-from stowplan.serving.pages.answers import answer
-from stowplan.serving.routing import Page, Pages
+from stowplan.serving.filters import Page, Pages
+from stowplan.serving.responses import response
 
 Outcome = str | None
-"""What is wrong, None or empty if nothing is."""
+"""The problem, None or empty if the check passed."""
 
 Checked = Callable[[str, str, bool], None]
-"""Is told of every check: its name, the page's name, and whether it passed."""
+"""Called after every check with its name, the page's name, and whether it passed."""
 
 
 class Check(NamedTuple):
-    """Something to be checked, at once or after waiting for it."""
+    """A health check, a function or a coroutine function."""
 
     name: str
     problem: Callable[[], Outcome | Awaitable[Outcome]]
 
     async def outcome(self) -> Outcome:
-        """What is wrong. A check that fails to check is something wrong, too."""
+        """The problem; an exception of the check is one, too."""
         try:
             found = self.problem()
             return (await found if inspect.isawaitable(found) else found) or None
-        except Exception as error:  # noqa: BLE001 - a page about health has to answer
+        except Exception as error:  # noqa: BLE001 - a health page must respond
             return f"{type(error).__name__}: {error}"
 
 
-def _nothing() -> Outcome:
+def _no_problem() -> Outcome:
     return None
 
 
-PING = Check("ping", _nothing)
-"""Passes as long as there is anybody to answer."""
+PING = Check("ping", _no_problem)
+"""Always passes."""
 
 
 def health_pages(path: str, checks: Sequence[Check], *, checked: Checked, journal: Journal) -> Pages:
-    """The page at a path (`/healthz`) and one for each of its checks. Without checks there is `ping`."""
+    """The page at a path (`/healthz`) and one for each check. Without checks there is `ping`."""
     checks = tuple(checks) or (PING,)
-    pages: dict[str, Page] = {path: _Health(path.strip("/"), checks, checked, journal).page}
-    pages.update({f"{path}/{check.name}": _single(check) for check in checks})
+    pages: dict[str, Page] = {path: _HealthPage(path.strip("/"), checks, checked, journal).page}
+    pages.update({f"{path}/{check.name}": _check_page(check) for check in checks})
     return pages
 
 
-class _Health:
+class _HealthPage:
     """All checks of one page."""
 
     def __init__(self, name: str, checks: Iterable[Check], checked: Checked, journal: Journal) -> None:
@@ -83,10 +83,10 @@ class _Health:
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         if failed:
             self._log(failed)
-            return answer("\n".join([*lines, f"{self._name} check failed\n"]), status=500)
+            return response("\n".join([*lines, f"{self._name} check failed\n"]), status=500)
         if "verbose" not in request.query:
-            return answer("ok")
-        return answer("\n".join([*lines, f"{self._name} check passed\n"]))
+            return response("ok")
+        return response("\n".join([*lines, f"{self._name} check passed\n"]))
 
     def _log(self, failed: dict[str, str]) -> None:
         if self._journal.shows(2):
@@ -94,11 +94,11 @@ class _Health:
             self._journal.plain(2, f"{','.join(failed)} check failed: {self._name}\n{reasons}")
 
 
-def _single(check: Check) -> Page:
+def _check_page(check: Check) -> Page:
     async def page(request: web.Request) -> web.StreamResponse:
         problem = await check.outcome()
         if problem is None:
-            return answer("ok", sniffed=True)
-        return answer(f"internal server error: {problem}\n", status=500)
+            return response("ok", sniffed=True)
+        return response(f"internal server error: {problem}\n", status=500)
 
     return page

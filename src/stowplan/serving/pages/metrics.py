@@ -1,4 +1,4 @@
-"""The pages Prometheus reads."""
+"""/metrics, /metrics/slis and /metrics/resources."""
 
 import asyncio
 import gzip
@@ -8,23 +8,22 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
-from stowplan.serving.pages.accepting import accepted
-from stowplan.serving.pages.answers import answer
-from stowplan.serving.routing import Page
+from stowplan.serving.filters import Page
+from stowplan.serving.responses import parse_accept, response
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
-MESSAGES: Final = (
+PROTOBUF: Final = (
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; "
     "escaping=underscores"
 )
-_MESSAGES: Final = "application/vnd.google.protobuf"
-_FAMILY: Final = "io.prometheus.client.MetricFamily"
-_QUICK: Final = 1
-_GZIP: Final = 16 + zlib.MAX_WBITS
+_PROTOBUF_TYPE: Final = "application/vnd.google.protobuf"
+_PROTOBUF_MESSAGE: Final = "io.prometheus.client.MetricFamily"
+_GZIP_LEVEL: Final = 1
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 
 
-class Figures(Protocol):
-    """Metrics that can be shown and started anew."""
+class MetricsSource(Protocol):
+    """Metrics in both exposition formats."""
 
     def text(self) -> bytes: ...
 
@@ -33,76 +32,76 @@ class Figures(Protocol):
     def reset(self) -> None: ...
 
 
-def metrics_page(figures: Figures, started: float) -> Page:
-    """The page of some metrics: DELETE starts them anew, everything else shows them."""
-    start = _start(started)
+def metrics_page(metrics: MetricsSource, started: float) -> Page:
+    """A page of metrics; DELETE resets them."""
+    start = _start_time(started)
 
     async def page(request: web.Request) -> web.StreamResponse:
         if request.method == "DELETE":
-            figures.reset()
-            return answer("metrics reset\n", sniffed=True)
-        wants_messages = _wants_messages(request)
-        body = figures.delimited() if wants_messages else figures.text()
+            metrics.reset()
+            return response("metrics reset\n", sniffed=True)
+        protobuf = _prefers_protobuf(request)
+        body = metrics.delimited() if protobuf else metrics.text()
         headers = {**start}
-        if _takes_gzip(request):
+        if _accepts_gzip(request):
             headers["Content-Encoding"] = "gzip"
-            body = gzip.compress(body, _QUICK)
-        return answer(body, MESSAGES if wants_messages else TEXT, sniffed=True, headers=headers)
+            body = gzip.compress(body, _GZIP_LEVEL)
+        return response(body, PROTOBUF if protobuf else TEXT, sniffed=True, headers=headers)
 
     return page
 
 
-def resources_page(pieces: Callable[[], Iterator[bytes]], leads: Callable[[], bool], started: float) -> Page:
-    """The page of what pods ask for: only who leads shows anything.
+def resources_page(chunks: Callable[[], Iterator[bytes]], leads: Callable[[], bool], started: float) -> Page:
+    """The page of pods' resource requests and limits; empty unless this instance leads.
 
-    It can be a hundred megabytes, so it is sent while it is made, and everybody else gets a turn in between.
+    It can be a hundred megabytes, so it is streamed, and other tasks run between the chunks.
     """
-    start = _start(started)
+    start = _start_time(started)
 
     async def page(request: web.Request) -> web.StreamResponse:
         if not leads():
             return web.Response()
         if request.method == "DELETE":
-            return answer("metrics reset\n", sniffed=True)
-        zipped = _takes_gzip(request)
+            return response("metrics reset\n", sniffed=True)
+        zipped = _accepts_gzip(request)
         headers = {"Content-Type": TEXT, **start, **({"Content-Encoding": "gzip"} if zipped else {})}
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
+        streamed = web.StreamResponse(headers=headers)
+        await streamed.prepare(request)
         if request.method == "HEAD":
-            return response
-        for piece in _zipped(pieces()) if zipped else pieces():
-            if piece:
-                await response.write(piece)
+            return streamed
+        for chunk in _gzipped(chunks()) if zipped else chunks():
+            if chunk:
+                await streamed.write(chunk)
             await asyncio.sleep(0)
-        await response.write_eof()
-        return response
+        await streamed.write_eof()
+        return streamed
 
     return page
 
 
-def _zipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    zipping = zlib.compressobj(_QUICK, wbits=_GZIP)
-    for piece in pieces:
-        yield zipping.compress(piece)
-    yield zipping.flush()
+def _gzipped(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WBITS)
+    for chunk in chunks:
+        yield compressor.compress(chunk)
+    yield compressor.flush()
 
 
-def _start(started: float) -> dict[str, str]:
+def _start_time(started: float) -> dict[str, str]:
     return {"Process-Start-Time-Unix": str(int(started))}
 
 
-def _takes_gzip(request: web.Request) -> bool:
+def _accepts_gzip(request: web.Request) -> bool:
     offered = request.headers.get("Accept-Encoding", "")
     return any(part.split(";")[0].strip() == "gzip" for part in offered.split(","))
 
 
-def _wants_messages(request: web.Request) -> bool:
-    """Whether protobuf messages are wanted rather than text; other forms are answered with text."""
-    for clause in accepted(request.headers.get("Accept", "")):
+def _prefers_protobuf(request: web.Request) -> bool:
+    """Whether protobuf is preferred over text; other formats get text."""
+    for clause in parse_accept(request.headers.get("Accept", "")):
         if clause.matches("text/plain") and clause.type != "*":
             return False
-        if f"{clause.type}/{clause.subtype}" == _MESSAGES:
-            said = clause.parameters
-            if said.get("proto") == _FAMILY and said.get("encoding") == "delimited":
+        if f"{clause.type}/{clause.subtype}" == _PROTOBUF_TYPE:
+            parameters = clause.parameters
+            if parameters.get("proto") == _PROTOBUF_MESSAGE and parameters.get("encoding") == "delimited":
                 return True
     return False

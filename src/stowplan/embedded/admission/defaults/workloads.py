@@ -1,25 +1,23 @@
-"""Defaults of what makes pods."""
+"""Defaults of the groups apps and batch, and of ReplicationControllers."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.defaults.objects import fill_in_claim
-from stowplan.embedded.admission.defaults.pods import fill_in_pod_spec
+from stowplan.embedded.admission.defaults.core import default_claim, default_pod_spec
 
 
 def _spec_of(obj: Json) -> Json:
     spec: Json = obj.setdefault("spec", {})
     template = spec.get("template")
     if template is not None:
-        fill_in_pod_spec(template.setdefault("spec", {}))
+        default_pod_spec(template.setdefault("spec", {}))
     return spec
 
 
-def fill_in_pod_template(obj: Json) -> None:
-    fill_in_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
-
-
-def fill_in_deployment(obj: Json) -> None:
+def default_deployment(obj: Json) -> None:
     spec = _spec_of(obj)
     spec.setdefault("replicas", 1)
     strategy = spec.setdefault("strategy", {})
@@ -31,22 +29,22 @@ def fill_in_deployment(obj: Json) -> None:
     spec.setdefault("progressDeadlineSeconds", 600)
 
 
-def fill_in_replica_set(obj: Json) -> None:
+def default_replica_set(obj: Json) -> None:
     spec = _spec_of(obj)
     spec.setdefault("replicas", 1)
-    _take_labels(obj, spec)
+    _default_labels(obj, spec)
 
 
-def fill_in_replication_controller(obj: Json) -> None:
+def default_replication_controller(obj: Json) -> None:
     spec = _spec_of(obj)
     spec.setdefault("replicas", 1)
     labels = _template_labels(spec)
     if labels and not spec.get("selector"):
         spec["selector"] = dict(labels)
-    _take_labels(obj, spec)
+    _default_labels(obj, spec)
 
 
-def fill_in_stateful_set(obj: Json) -> None:
+def default_stateful_set(obj: Json) -> None:
     spec = _spec_of(obj)
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
@@ -60,11 +58,11 @@ def fill_in_stateful_set(obj: Json) -> None:
     for claim in spec.get("volumeClaimTemplates") or ():
         claim.setdefault("apiVersion", "v1")
         claim.setdefault("kind", "PersistentVolumeClaim")
-        fill_in_claim(claim)
+        default_claim(claim)
         claim.setdefault("status", {"phase": "Pending"})
 
 
-def fill_in_daemon_set(obj: Json) -> None:
+def default_daemon_set(obj: Json) -> None:
     spec = _spec_of(obj)
     strategy = spec.setdefault("updateStrategy", {})
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -74,11 +72,11 @@ def fill_in_daemon_set(obj: Json) -> None:
     spec.setdefault("revisionHistoryLimit", 10)
 
 
-def fill_in_job(obj: Json) -> None:
-    _fill_in_job_spec(_spec_of(obj))
+def default_job(obj: Json) -> None:
+    _default_job_spec(_spec_of(obj))
 
 
-def fill_in_cron_job(obj: Json) -> None:
+def default_cron_job(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
@@ -88,10 +86,10 @@ def fill_in_cron_job(obj: Json) -> None:
     if template is not None:
         pods = template.setdefault("spec", {}).get("template")
         if pods is not None:
-            fill_in_pod_spec(pods.setdefault("spec", {}))
+            default_pod_spec(pods.setdefault("spec", {}))
 
 
-def _fill_in_job_spec(spec: Json) -> None:
+def _default_job_spec(spec: Json) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
@@ -107,8 +105,19 @@ def _template_labels(spec: Json) -> Any:
     return ((spec.get("template") or {}).get("metadata") or {}).get("labels")
 
 
-def _take_labels(obj: Json, spec: Json) -> None:
+def _default_labels(obj: Json, spec: Json) -> None:
     """Objects that make pods have their pods' labels unless they have labels of their own."""
     labels = _template_labels(spec)
     if labels and not obj["metadata"].get("labels"):
         obj["metadata"]["labels"] = dict(labels)
+
+
+DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
+    catalogue.REPLICATION_CONTROLLERS: default_replication_controller,
+    catalogue.REPLICA_SETS: default_replica_set,
+    catalogue.DEPLOYMENTS: default_deployment,
+    catalogue.STATEFUL_SETS: default_stateful_set,
+    catalogue.DAEMON_SETS: default_daemon_set,
+    catalogue.JOBS: default_job,
+    catalogue.CRON_JOBS: default_cron_job,
+}

@@ -1,17 +1,26 @@
-"""What makes pods: selectors that fit their templates, and templates that are pods."""
+"""Validation of the groups apps and batch, and of ReplicationControllers.
 
-from collections.abc import Iterator
+Selectors have to match their templates, and templates have to be valid pods.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from stowplan.api.fielderrors import FieldError, invalid, not_supported, required
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from stowplan.api.labels import SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation.amounts import NOT_NEGATIVE
-from stowplan.embedded.admission.validation.metadata import label_errors
-from stowplan.embedded.admission.validation.placement import selector_errors
+from stowplan.embedded.admission.validation.meta import (
+    NOT_NEGATIVE,
+    fields_except,
+    immutable_errors,
+    label_errors,
+    selector_errors,
+)
 from stowplan.embedded.admission.validation.pods import pod_spec_errors
 
 _MISMATCH: Final = "`selector` does not match template `labels`"
@@ -120,3 +129,62 @@ def _selector_errors(spec: Json) -> Iterator[FieldError]:
     labels = _labels(spec)
     if spec.get("template") and not compiled.matches(labels):
         yield invalid("spec.template.metadata.labels", labels, _MISMATCH)
+
+
+_STATEFUL_RULE: Final = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+_STATEFUL_MUTABLE: Final = frozenset(
+    (
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    )
+)
+
+
+def selector_update_errors(old: Json, new: Json) -> list[FieldError]:
+    return immutable_errors(old, new, "spec", "selector")
+
+
+def stateful_set_update_errors(old: Json, new: Json) -> list[FieldError]:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if fields_except(before, _STATEFUL_MUTABLE) != fields_except(after, _STATEFUL_MUTABLE):
+        return [forbidden("spec", _STATEFUL_RULE)]
+    return []
+
+
+def job_update_errors(old: Json, new: Json) -> list[FieldError]:
+    errors = immutable_errors(old, new, "spec", "selector")
+    suspended = (old.get("spec") or {}).get("suspend") and not (old.get("status") or {}).get("startTime")
+    if not suspended:
+        errors += immutable_errors(old, new, "spec", "template")
+    errors += immutable_errors(old, new, "spec", "completionMode")
+    if (old.get("spec") or {}).get("completionMode") != "Indexed":
+        errors += immutable_errors(old, new, "spec", "completions")
+    return errors
+
+
+ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
+    catalogue.DEPLOYMENTS: replicated_errors,
+    catalogue.REPLICA_SETS: replicated_errors,
+    catalogue.STATEFUL_SETS: replicated_errors,
+    catalogue.DAEMON_SETS: replicated_errors,
+    catalogue.REPLICATION_CONTROLLERS: replication_controller_errors,
+    catalogue.JOBS: job_errors,
+    catalogue.CRON_JOBS: cron_job_errors,
+}
+ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
+    catalogue.DEPLOYMENTS: selector_update_errors,
+    catalogue.REPLICA_SETS: selector_update_errors,
+    catalogue.DAEMON_SETS: selector_update_errors,
+    catalogue.STATEFUL_SETS: stateful_set_update_errors,
+    catalogue.JOBS: job_update_errors,
+}

@@ -1,20 +1,23 @@
-"""The documents themselves: version 2 for everything at once, version 3 for each group."""
+"""The OpenAPI documents: version 2 for everything at once, version 3 for each group and version."""
 
 import hashlib
-from typing import Final
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.answers import answer
 from stowplan.embedded.apiserver.openapi.gnostic import encoded
-from stowplan.embedded.apiserver.openapi.operations import paths_of
-from stowplan.embedded.apiserver.openapi.schemas import closure
-from stowplan.embedded.schema import the_schema
+from stowplan.embedded.apiserver.responses import response_of
+from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
 
 _INFO: Final = {"title": "stowplan", "version": "v1.36"}
+
+
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
@@ -30,13 +33,13 @@ class OpenApi:
         parts = path.strip("/").split("/")
         if parts == ["openapi", "v2"]:
             if "protobuf" in accept:
-                return answer(self._bytes("v2.pb"), content_type=_PROTOBUF)
-            return answer(self._bytes("v2"))
+                return response_of(self._bytes("v2.pb"), content_type=_PROTOBUF)
+            return response_of(self._bytes("v2"))
         if parts == ["openapi", "v3"]:
-            return answer(msgspec.json.encode({"paths": self._index()}))
+            return response_of(msgspec.json.encode({"paths": self._index()}))
         if parts[:2] == ["openapi", "v3"]:
             place = "/".join(parts[2:])
-            return answer(self._bytes(place)) if place in self._groups() else None
+            return response_of(self._bytes(place)) if place in self._groups() else None
         return None
 
     def _index(self) -> Json:
@@ -68,8 +71,8 @@ class OpenApi:
         return {
             "swagger": "2.0",
             "info": _INFO,
-            "paths": _paths(resources, third=False),
-            "definitions": closure(_types(resources), third=False),
+            "paths": _paths_of(resources, third=False),
+            "definitions": closure(_types_of(resources), third=False),
         }
 
     def _third(self, place: str) -> Json:
@@ -77,18 +80,223 @@ class OpenApi:
         return {
             "openapi": "3.0.0",
             "info": _INFO,
-            "paths": _paths(resources, third=True),
-            "components": {"schemas": closure(_types(resources), third=True)},
+            "paths": _paths_of(resources, third=True),
+            "components": {"schemas": closure(_types_of(resources), third=True)},
         }
 
 
-def _types(resources: list[Resource]) -> set[str]:
+def _types_of(resources: list[Resource]) -> set[str]:
     found = (the_schema().of_kind(r.group, r.version, r.kind) for r in resources)
     return {type_.full_name for type_ in found if type_ is not None}
 
 
-def _paths(resources: list[Resource], *, third: bool) -> Json:
+def _paths_of(resources: list[Resource], *, third: bool) -> Json:
     paths: Json = {}
     for resource in resources:
         paths |= paths_of(resource, third)
     return paths
+
+
+_WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation", "pretty")
+
+
+_APPLY_PARAMETERS: Final = (*_WRITE_PARAMETERS, "force")
+
+
+def paths_of(resource: Resource, third: bool) -> Json:
+    """The paths of a resource with their operations."""
+    base = resource.prefix + ("/namespaces/{namespace}" if resource.namespaced else "")
+    many, one = f"{base}/{resource.plural}", f"{base}/{resource.plural}/{{name}}"
+    return {
+        many: {
+            "get": _operation(resource, "list", (), third),
+            "post": _operation(resource, "post", _WRITE_PARAMETERS, third),
+        },
+        one: {
+            "get": _operation(resource, "get", (), third),
+            "put": _operation(resource, "put", _WRITE_PARAMETERS, third),
+            "patch": _operation(resource, "patch", _APPLY_PARAMETERS, third),
+            "delete": _operation(resource, "delete", ("dryRun",), third),
+        },
+    }
+
+
+def _operation(resource: Resource, action: str, said: tuple[str, ...], third: bool) -> Json:
+    group = "".join(part.capitalize() for part in (resource.group or "core").split(".")[:1])
+    scope = "Namespaced" if resource.namespaced else ""
+    return {
+        "operationId": f"{action}{group}{resource.version.capitalize()}{scope}{resource.kind}"
+        + ("List" if action == "list" else ""),
+        "parameters": [_parameter(name, third) for name in said],
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": {
+            "group": resource.group,
+            "kind": resource.kind,
+            "version": resource.version,
+        },
+    }
+
+
+def _parameter(name: str, third: bool) -> Json:
+    kind: dict[str, Any] = {"type": "boolean" if name == "force" else "string"}
+    return {"name": name, "in": "query", **({"schema": kind} if third else {**kind, "uniqueItems": True})}
+
+
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta"
+
+
+_GROUPS: Final = {
+    "apps": "apps",
+    "batch": "batch",
+    "policy": "policy",
+    "autoscaling": "autoscaling",
+    "core": "",
+}
+
+
+_PLAIN: Final[dict[str, Json]] = {
+    "string": {"type": "string"},
+    "int": {"type": "integer", "format": "int32"},
+    "long": {"type": "integer", "format": "int64"},
+    "number": {"type": "number", "format": "double"},
+    "bool": {"type": "boolean"},
+    "bytes": {"type": "string", "format": "byte"},
+    "time": {"type": "string", "format": "date-time"},
+    "microtime": {"type": "string", "format": "date-time"},
+    "any": {"type": "object"},
+}
+
+
+_NAMED_PLAIN: Final = {
+    "quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "intstr": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+}
+
+
+NAMED: Final[dict[str, tuple[Json, Json]]] = {
+    _NAMED_PLAIN["quantity"]: (
+        {"type": "string", "description": "An amount, such as 100m, 2 or 4Gi."},
+        {
+            "oneOf": [{"type": "string"}, {"type": "number"}],
+            "description": "An amount, such as 100m, 2 or 4Gi.",
+        },
+    ),
+    _NAMED_PLAIN["intstr"]: (
+        {
+            "type": "string",
+            "format": "int-or-string",
+            "description": "A number, or text such as a percentage.",
+        },
+        {
+            "oneOf": [{"type": "integer"}, {"type": "string"}],
+            "format": "int-or-string",
+            "description": "A number, or text such as a percentage.",
+        },
+    ),
+}
+"""Types that have names and no fields, in version 2 and version 3."""
+
+
+def group_of(package: str) -> str:
+    """The API group of a package of the table."""
+    name = package.partition(".")[0]
+    return _GROUPS.get(name, f"{name}.k8s.io")
+
+
+def public_name(full_name: str) -> str:
+    """What a type is called in the documents."""
+    package, _, name = full_name.rpartition(".")
+    if package == "meta.v1":
+        return f"{_META}.v1.{name}"
+    return f"io.k8s.api.{package}.{name}"
+
+
+def referred(type_: TypeDef, third: bool) -> tuple[Json, set[str]]:
+    """A type as a schema, and the types it refers to. `third`: as version 3 has it."""
+    needs: set[str] = set()
+    properties = {name: _field_schema(field, type_, needs, third) for name, field in type_.fields.items()}
+    schema: Json = {"type": "object", "description": described(type_.name)}
+    required = [name for name, field in type_.fields.items() if field.required]
+    if required:
+        schema["required"] = required
+    if properties:
+        schema["properties"] = properties
+    if type_.is_kind:
+        kind = {"group": group_of(type_.package), "kind": type_.name, "version": type_.package.split(".")[1]}
+        schema["x-kubernetes-group-version-kind"] = [kind]
+    if type_.atomic:
+        schema["x-kubernetes-map-type"] = "atomic"
+    return schema, needs
+
+
+def _field_schema(field: Field, type_: TypeDef, needs: set[str], third: bool) -> Json:
+    schema = _form_schema(field.form, needs, third)
+    description = described(f"{type_.name}.{field.name}")
+    if "$ref" in schema and third:
+        schema = {"allOf": [schema]}
+    if description:
+        schema["description"] = description
+    if field.keys == ("",):
+        schema["x-kubernetes-list-type"] = "set"
+    elif field.keys:
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(field.keys)}
+    elif field.form.shape == "list":
+        schema["x-kubernetes-list-type"] = "atomic"
+    strategy = (["merge"] if field.merge_key is not None else []) + (
+        ["retainKeys"] if field.retains_keys else []
+    )
+    if strategy:
+        schema["x-kubernetes-patch-strategy"] = ",".join(strategy)
+    if field.merge_key:
+        schema["x-kubernetes-patch-merge-key"] = field.merge_key
+    return schema
+
+
+def _form_schema(form: Form, needs: set[str], third: bool) -> Json:
+    prefix = "#/components/schemas/" if third else "#/definitions/"
+    if form.shape == "list":
+        return {"type": "array", "items": _form_schema(form.of or form, needs, third)}
+    if form.shape == "map":
+        return {"type": "object", "additionalProperties": _form_schema(form.of or form, needs, third)}
+    if form.shape == "type":
+        needs.add(form.name)
+        return {"$ref": prefix + public_name(form.name)}
+    if form.name in _NAMED_PLAIN:
+        return {"$ref": prefix + _NAMED_PLAIN[form.name]}
+    return dict(_PLAIN[form.name])
+
+
+def closure(names: set[str], third: bool) -> Json:
+    """Schemas of some types and of everything they refer to, by their public names."""
+    found: Json = {name: both[third] for name, both in NAMED.items()}
+    waiting, seen = sorted(names), set(names)
+    while waiting:
+        name = waiting.pop()
+        schema, needs = referred(the_schema().types[name], third)
+        found[public_name(name)] = schema
+        new = sorted(needs - seen)
+        seen.update(new)
+        waiting += new
+    return dict(sorted(found.items()))
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    text = files(__package__).joinpath("descriptions.txt").read_text("utf-8")
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: text.strip() for name, _, text in (line.partition(" ") for line in lines)}
+
+
+def described(name: str) -> str:
+    """What there is to say about a type or a field, in a sentence."""
+    found = _descriptions()
+    if name in found:
+        return found[name]
+    field: Any = name.partition(".")[2]
+    return found.get(f"*.{field}", "") if field else _words_of(name)
+
+
+def _words_of(name: str) -> str:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return f"{words}."

@@ -1,10 +1,10 @@
-"""Columns: what they are called and what stands in them."""
+"""Columns: their names, and what their cells show of an object."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
 from stowplan.clock import Clock
 
 UNKNOWN: Final = "<unknown>"
@@ -89,4 +89,35 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 NAME: Final = Column("Name", lambda obj, now: obj["metadata"]["name"], format="name")
+
+
 AGE: Final = Column("Age", lambda obj, now: age_of(obj["metadata"].get("creationTimestamp"), now))
+
+
+def spec_of(obj: Json) -> Any:
+    return obj.get("spec") or {}
+
+
+def status_of(obj: Json) -> Any:
+    return obj.get("status") or {}
+
+
+def field_cell(name: str, default: str = "<none>") -> Any:
+    """The cell of a field at the top of an object."""
+    return lambda obj, now: obj.get(name) or default
+
+
+def selector_text(selector: Any) -> str:
+    """A selector as people write it."""
+    if not selector:
+        return "<none>"
+    labels = selector.get("matchLabels") or {}
+    if not labels and "matchExpressions" not in selector:
+        labels = {key: value for key, value in selector.items() if isinstance(value, str)}
+    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
+    for term in selector.get("matchExpressions") or ():
+        operator, key = term.get("operator"), term.get("key")
+        values = ",".join(term.get("values") or ())
+        shown = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": str(key)}
+        terms.append(shown.get(str(operator), f"!{key}"))
+    return ",".join(terms) or "<none>"

@@ -1,43 +1,34 @@
-"""The tables of what makes pods."""
+"""Tables of the groups apps and batch."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
-from stowplan.api.timestamps import seconds_of
-from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, age_of, duration
+from stowplan.embedded.apiserver.tables.columns import (
+    AGE,
+    NAME,
+    Column,
+    age_of,
+    duration,
+    selector_text,
+    spec_of,
+)
 
 
-def _spec(obj: Json) -> Any:
-    return obj.get("spec") or {}
-
-
-def _told(obj: Json, field: str) -> Any:
+def _count_of(obj: Json, field: str) -> Any:
     return (obj.get("status") or {}).get(field) or 0
 
 
-def _wanted(obj: Json) -> int:
-    replicas = _spec(obj).get("replicas")
+def _replicas(obj: Json) -> int:
+    replicas = spec_of(obj).get("replicas")
     return 1 if replicas is None else int(replicas)
 
 
 def _containers(obj: Json) -> list[Json]:
-    return list(((_spec(obj).get("template") or {}).get("spec") or {}).get("containers") or ())
-
-
-def selector_text(selector: Any) -> str:
-    """A selector as people write it."""
-    if not selector:
-        return "<none>"
-    labels = selector.get("matchLabels") or {}
-    if not labels and "matchExpressions" not in selector:
-        labels = {key: value for key, value in selector.items() if isinstance(value, str)}
-    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
-    for term in selector.get("matchExpressions") or ():
-        operator, key = term.get("operator"), term.get("key")
-        values = ",".join(term.get("values") or ())
-        shown = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": str(key)}
-        terms.append(shown.get(str(operator), f"!{key}"))
-    return ",".join(terms) or "<none>"
+    return list(((spec_of(obj).get("template") or {}).get("spec") or {}).get("containers") or ())
 
 
 _CONTAINERS: Final = (
@@ -48,43 +39,54 @@ _CONTAINERS: Final = (
     ),
     Column("Images", lambda obj, now: ",".join(c.get("image", "") for c in _containers(obj)), usual=False),
 )
-_SELECTOR: Final = Column("Selector", lambda obj, now: selector_text(_spec(obj).get("selector")), usual=False)
+
+
+_SELECTOR: Final = Column(
+    "Selector", lambda obj, now: selector_text(spec_of(obj).get("selector")), usual=False
+)
+
 
 DEPLOYMENTS: Final = (
     NAME,
-    Column("Ready", lambda obj, now: f"{_told(obj, 'readyReplicas')}/{_wanted(obj)}"),
-    Column("Up-to-date", lambda obj, now: _told(obj, "updatedReplicas"), "integer"),
-    Column("Available", lambda obj, now: _told(obj, "availableReplicas"), "integer"),
+    Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
+    Column("Up-to-date", lambda obj, now: _count_of(obj, "updatedReplicas"), "integer"),
+    Column("Available", lambda obj, now: _count_of(obj, "availableReplicas"), "integer"),
     AGE,
     *_CONTAINERS,
     _SELECTOR,
 )
+
+
 REPLICA_SETS: Final = (
     NAME,
-    Column("Desired", lambda obj, now: _wanted(obj), "integer"),
-    Column("Current", lambda obj, now: _told(obj, "replicas"), "integer"),
-    Column("Ready", lambda obj, now: _told(obj, "readyReplicas"), "integer"),
+    Column("Desired", lambda obj, now: _replicas(obj), "integer"),
+    Column("Current", lambda obj, now: _count_of(obj, "replicas"), "integer"),
+    Column("Ready", lambda obj, now: _count_of(obj, "readyReplicas"), "integer"),
     AGE,
     *_CONTAINERS,
     _SELECTOR,
 )
+
+
 STATEFUL_SETS: Final = (
     NAME,
-    Column("Ready", lambda obj, now: f"{_told(obj, 'readyReplicas')}/{_wanted(obj)}"),
+    Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
     AGE,
     *_CONTAINERS,
 )
+
+
 DAEMON_SETS: Final = (
     NAME,
-    Column("Desired", lambda obj, now: _told(obj, "desiredNumberScheduled"), "integer"),
-    Column("Current", lambda obj, now: _told(obj, "currentNumberScheduled"), "integer"),
-    Column("Ready", lambda obj, now: _told(obj, "numberReady"), "integer"),
-    Column("Up-to-date", lambda obj, now: _told(obj, "updatedNumberScheduled"), "integer"),
-    Column("Available", lambda obj, now: _told(obj, "numberAvailable"), "integer"),
+    Column("Desired", lambda obj, now: _count_of(obj, "desiredNumberScheduled"), "integer"),
+    Column("Current", lambda obj, now: _count_of(obj, "currentNumberScheduled"), "integer"),
+    Column("Ready", lambda obj, now: _count_of(obj, "numberReady"), "integer"),
+    Column("Up-to-date", lambda obj, now: _count_of(obj, "updatedNumberScheduled"), "integer"),
+    Column("Available", lambda obj, now: _count_of(obj, "numberAvailable"), "integer"),
     Column(
         "Node Selector",
         lambda obj, now: selector_text(
-            ((_spec(obj).get("template") or {}).get("spec") or {}).get("nodeSelector")
+            ((spec_of(obj).get("template") or {}).get("spec") or {}).get("nodeSelector")
         ),
     ),
     AGE,
@@ -104,16 +106,16 @@ def _job_state(job: Json, now: float) -> str:
 
 
 def _completions(job: Json, now: float) -> str:
-    done, wanted = _told(job, "succeeded"), _spec(job).get("completions")
+    done, wanted = _count_of(job, "succeeded"), spec_of(job).get("completions")
     if wanted is not None:
         return f"{done}/{wanted}"
-    parallel = _spec(job).get("parallelism") or 0
+    parallel = spec_of(job).get("parallelism") or 0
     return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
 
 
 def _job_duration(job: Json, now: float) -> str:
-    told = job.get("status") or {}
-    begun, ended = told.get("startTime"), told.get("completionTime")
+    status = job.get("status") or {}
+    begun, ended = status.get("startTime"), status.get("completionTime")
     if not begun:
         return ""
     return duration((seconds_of(ended) if ended else now) - seconds_of(begun))
@@ -128,11 +130,13 @@ JOBS: Final = (
     *_CONTAINERS,
     _SELECTOR,
 )
+
+
 CRON_JOBS: Final = (
     NAME,
-    Column("Schedule", lambda obj, now: _spec(obj).get("schedule", "")),
-    Column("Timezone", lambda obj, now: _spec(obj).get("timeZone") or "<none>"),
-    Column("Suspend", lambda obj, now: str(bool(_spec(obj).get("suspend")))),
+    Column("Schedule", lambda obj, now: spec_of(obj).get("schedule", "")),
+    Column("Timezone", lambda obj, now: spec_of(obj).get("timeZone") or "<none>"),
+    Column("Suspend", lambda obj, now: str(bool(spec_of(obj).get("suspend")))),
     Column("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or ()), "integer"),
     Column(
         "Last Schedule",
@@ -142,3 +146,13 @@ CRON_JOBS: Final = (
     ),
     AGE,
 )
+
+COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
+    catalogue.DEPLOYMENTS: DEPLOYMENTS,
+    catalogue.REPLICA_SETS: REPLICA_SETS,
+    catalogue.REPLICATION_CONTROLLERS: REPLICA_SETS,
+    catalogue.STATEFUL_SETS: STATEFUL_SETS,
+    catalogue.DAEMON_SETS: DAEMON_SETS,
+    catalogue.JOBS: JOBS,
+    catalogue.CRON_JOBS: CRON_JOBS,
+}

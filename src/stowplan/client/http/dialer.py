@@ -1,0 +1,407 @@
+"""Making connections: straight to a server or through a proxy, with TLS where that is asked for."""
+
+import asyncio
+import base64
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar, cast
+from urllib.parse import unquote
+
+from stowplan.client.http.connection import LONGEST_HEAD, Connection, MalformedError, parse_head
+from stowplan.client.http.settings import AccessError, Address
+from stowplan.client.http.tls import Tls
+
+_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def proxy_for(target: Address, environ: Mapping[str, str]) -> str:
+    """The proxy for an address, "" for none. What is on this machine is never asked for through a proxy."""
+    proxy = _setting(environ, f"{target.scheme}_proxy")
+    host = target.host.rstrip(".").lower()
+    ip = _ip(host)
+    if not proxy or host == "localhost" or (ip is not None and ip.is_loopback):
+        return ""
+    rules = _setting(environ, "no_proxy").lower().split(",")
+    if any(_excludes(rule.strip(), host, ip, target.port) for rule in rules):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _setting(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _excludes(rule: str, host: str, ip: _Ip | None, port: int) -> bool:
+    """Whether an entry of NO_PROXY is about a host.
+
+    `*` is about all, `10.0.0.0/8` about addresses, `example.com` about the domain and all in it, and
+    `.example.com` only about what is in it. An entry with a port is about that port.
+    """
+    if rule in ("", "*"):
+        return rule == "*"
+    if ip is not None and "/" in rule:
+        return _in_network(ip, rule)
+    name, wanted_port = _split_port(rule)
+    if wanted_port and wanted_port != str(port):
+        return False
+    rule_ip = _ip(name)
+    if rule_ip is not None:
+        return rule_ip == ip
+    if name.startswith(("*.", ".")):
+        return host.endswith(name.removeprefix("*"))
+    return host == name or host.endswith(f".{name}")
+
+
+def _split_port(rule: str) -> tuple[str, str]:
+    if _ip(rule) is not None:
+        return rule, ""
+    name, colon, port = rule.rpartition(":")
+    return (name, port) if colon and port.isdigit() else (rule, "")
+
+
+def _in_network(ip: _Ip, rule: str) -> bool:
+    try:
+        return ip in ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        return False
+
+
+def _ip(text: str) -> _Ip | None:
+    try:
+        return ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+
+
+_PIECE: Final = 256 * 1024
+
+
+class Inner(Protocol):
+    """Who speaks through TLS."""
+
+    def connection_made(self, transport: "TlsLink", /) -> None: ...
+
+    def data_received(self, data: bytes, /) -> None: ...
+
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+
+
+class TlsLink(asyncio.Protocol):
+    """A protocol towards the socket, and a transport towards `inner` once the handshake is done."""
+
+    def __init__(self, inner: Inner, context: ssl.SSLContext, server_name: str) -> None:
+        self._inner = inner
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._transport: asyncio.Transport | None = None
+        self._shaken = False
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def ready(self) -> None:
+        """Wait for the handshake. Raises ssl.SSLError or OSError."""
+        await self._ready
+
+    # A transport for whoever speaks through it
+
+    def write(self, data: bytes) -> None:
+        written = self._tls.write(data)
+        while written < len(data):
+            written += self._tls.write(memoryview(data)[written:])
+        self._flush()
+
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._transport is None:
+            return
+        try:
+            self._tls.unwrap()
+        except ssl.SSLError:
+            self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    # A protocol for the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._shake()
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        if not self._shaken:
+            self._shake()
+            if not self._shaken:
+                return
+        try:
+            while self._incoming.pending or self._tls.pending():
+                text = self._tls.read(_PIECE)
+                if not text:
+                    self.close()
+                    return
+                self._inner.data_received(text)
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._end(error)
+            return
+        self._flush()
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._shaken:
+            self._inner.connection_lost(exc)
+        elif not self._ready.done():
+            self._ready.set_exception(exc or ConnectionResetError("EOF"))
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._flush()
+            self._end(error)
+            return
+        self._shaken = True
+        self._flush()
+        self._inner.connection_made(self)
+        if not self._ready.done():
+            self._ready.set_result(None)
+
+    def _end(self, error: ssl.SSLError) -> None:
+        if not self._shaken and not self._ready.done():
+            self._ready.set_exception(error)
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        if self._shaken:
+            self._inner.connection_lost(error)
+            self._shaken = False
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._transport is not None:
+            self._transport.write(self._outgoing.read())
+
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+CONNECT_SECONDS: Final = 30.0
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds until a name's next address is tried beside the first."""
+
+_KEEPALIVE: Final = (
+    ("TCP_KEEPIDLE", 15),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
+
+
+class DialError(Exception):
+    """No connection could be made, so nothing was sent. `again`: it may be different next time."""
+
+    def __init__(self, problem: str, *, again: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.again = again
+
+
+class Dialer:
+    """Makes connections to one server. Raises AccessError for a proxy nothing can be sent through."""
+
+    def __init__(
+        self, target: Address, tls: Tls | None, proxy: str = "", *, seconds: float = CONNECT_SECONDS
+    ) -> None:
+        self._target = target
+        self._tls = tls
+        self._seconds = seconds
+        self._proxy = _proxy(proxy) if proxy else None
+        self._under_way: dict[asyncio.Timeout, float] = {}
+
+    @property
+    def target_prefix(self) -> str:
+        """What stands before the path in a request: a proxy that sees the request is told the host."""
+        if self._proxy is None or self._target.is_tls:
+            return ""
+        return f"http://{self._target.authority}"
+
+    @property
+    def extra_headers(self) -> list[str]:
+        """Header lines of every request, for a proxy that sees it."""
+        return _authorization(self._proxy) if self._proxy is not None and not self._target.is_tls else []
+
+    async def dial(self, lost: Callable[[Connection], None]) -> Connection:
+        """A new connection. Raises DialError."""
+        where = self._target if self._proxy is None else self._proxy
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                self._under_way[limit] = asyncio.get_running_loop().time()
+                try:
+                    return await self._connect(lost)
+                finally:
+                    was_cut = self._under_way.pop(limit, None) is None
+        except TimeoutError:
+            raise DialError(f"dial tcp {where.host_and_port}: i/o timeout", again=was_cut) from None
+        except ssl.SSLCertVerificationError as error:
+            raise DialError(f"tls: failed to verify certificate: {error.verify_message}") from None
+        except ssl.SSLError as error:
+            problem = (error.reason or str(error)).lower().replace("_", " ")
+            raise DialError(f"tls: {problem}", again=True) from None
+        except socket.gaierror:
+            raise DialError(f"dial tcp: lookup {where.host}: no such host") from None
+        except OSError as error:
+            problem = _system_text(error)
+            raise DialError(f"dial tcp {where.host_and_port}: connect: {problem}", again=True) from None
+        except MalformedError as error:
+            raise DialError(f"proxyconnect tcp: {error}") from None
+        except AccessError as error:
+            raise DialError(str(error)) from None
+
+    def cut_short(self, before: float) -> None:
+        """Give up attempts begun before a time: a system that repeats its first packet ever more rarely
+        may take long to notice that the server is back. Whoever made them may try again at once.
+        """
+        for limit, began in list(self._under_way.items()):
+            if began < before:
+                del self._under_way[limit]
+                limit.reschedule(asyncio.get_running_loop().time())
+
+    async def _connect(self, lost: Callable[[Connection], None]) -> Connection:
+        connection = Connection(lost)
+        if self._tls is None:
+            where = self._target if self._proxy is None else self._proxy
+            await _open(lambda: connection, where, self._proxy)
+            return connection
+        link = TlsLink(connection, self._tls.context(), self._tls.server_name or self._target.host)
+        if self._proxy is None:
+            transport, _ = await _open(lambda: link, self._target)
+        else:
+            transport = await self._tunnel(self._proxy, link)
+        try:
+            await link.ready()
+        except BaseException:
+            transport.abort()
+            raise
+        return connection
+
+    async def _tunnel(self, proxy: Address, link: TlsLink) -> asyncio.Transport:
+        """A way through a proxy, with TLS begun on it."""
+        transport, tunnel = await _open(_Tunnel, proxy, proxy)
+        try:
+            await tunnel.ask(self._target, _authorization(proxy))
+        except BaseException:
+            transport.abort()
+            raise
+        transport.set_protocol(link)
+        link.connection_made(transport)
+        return transport
+
+
+class _Tunnel(asyncio.Protocol):
+    """The beginning of a connection through a proxy: asks it to reach a server."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._begun = b""
+
+    async def ask(self, target: Address, headers: list[str]) -> None:
+        """Raises OSError or MalformedError if there is no way through."""
+        place = target.host_and_port
+        lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}", *headers, "", ""]
+        assert self._transport is not None
+        self._transport.write("\r\n".join(lines).encode())
+        head = await self._answer
+        if parse_head(head).status != 200:
+            raise MalformedError(head.partition(b"\r\n")[0].decode("latin-1")[9:60])
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._begun += data
+        end = self._begun.find(b"\r\n\r\n")
+        if self._answer.done():
+            return
+        if end >= 0:
+            self._answer.set_result(self._begun[:end])
+        elif len(self._begun) > LONGEST_HEAD:
+            self._answer.set_exception(MalformedError("malformed HTTP response"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(exc or MalformedError("EOF"))
+
+
+def _proxy(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError:
+        shown = text.rpartition("@")[2]
+        raise AccessError(f"proxy: expected an http or https address, got {shown!r}") from None
+
+
+def _authorization(proxy: Address) -> list[str]:
+    if not proxy.userinfo:
+        return []
+    encoded = base64.b64encode(unquote(proxy.userinfo).encode()).decode()
+    return [f"Proxy-Authorization: Basic {encoded}"]
+
+
+async def _open(
+    make: Callable[[], P], where: Address, proxy: Address | None = None
+) -> tuple[asyncio.Transport, P]:
+    """A connection to an address, with TLS if that is a proxy that wants it."""
+    secure = proxy is not None and proxy.is_tls
+    transport, protocol = await asyncio.get_running_loop().create_connection(
+        make,
+        where.host,
+        where.port,
+        ssl=ssl.create_default_context() if secure else None,
+        happy_eyeballs_delay=_NEXT_ADDRESS,
+    )
+    _keep_alive(transport)
+    return transport, protocol
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let the system notice within half a minute that the other side is gone without a word."""
+    found: socket.socket | None = transport.get_extra_info("socket")
+    if found is None:
+        return
+    with contextlib.suppress(OSError):
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _system_text(error: OSError) -> str:
+    """What the system says, in small letters as people know it from other clients."""
+    if error.errno is None or error.errno not in errno.errorcode:
+        return str(error) or type(error).__name__
+    return os.strerror(error.errno).lower()

@@ -1,0 +1,100 @@
+"""What is asked of a server: paths with their queries, and the bodies of requests."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.meta import Object
+from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Selection
+from stowplan.client.interface import Body
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9._~:-]*")
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    """Of one namespace, or of all."""
+    if namespace and resource.namespaced:
+        return f"{resource.prefix}/namespaces/{_segment('namespace', namespace)}/{resource.plural}"
+    return f"{resource.prefix}/{resource.plural}"
+
+
+def object_path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
+    """Raises `ApiError` 400 for what is no name."""
+    if resource.namespaced and not namespace:
+        raise status.bad_request(
+            f"namespace: expected the namespace of {resource.qualified} {name!r}, got nothing"
+        )
+    path = f"{collection_path(resource, namespace)}/{_segment('name', name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def with_query(path: str, selection: Selection, **query: str) -> str:
+    """The path with what is asked for, in the order of the names; empty values are left out."""
+    asked = {name: value for name, value in query.items() if value}
+    if not selection.is_empty:
+        if not selection.labels.is_empty:
+            asked["labelSelector"] = selection.label_text
+        if selection.fields:
+            asked["fieldSelector"] = selection.field_text
+    return f"{path}?{urlencode(sorted(asked.items()), quote_via=quote)}" if asked else path
+
+
+def with_timeout(path: str, timeout: str) -> str:
+    """The path with a word to the server on how long we are going to wait."""
+    return f"{path}{'&' if '?' in path else '?'}timeout={timeout}" if timeout else path
+
+
+def _segment(field: str, text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    if not text or text in (".", "..") or "/" in text or "%" in text:
+        raise status.bad_request(f"{field}: expected one part of a path, got {text!r}")
+    return quote(text, safe="")
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_kinds: dict[Resource, bytes] = {}
+_ORDINARY: Final = b'{"kind":"DeleteOptions","apiVersion":"v1"}'
+
+
+def body_of(resource: Resource, body: Body) -> bytes:
+    """An object as JSON. Kind and version are put in front if it does not say them itself."""
+    text = _encode(body)
+    kind = body.kind if isinstance(body, Object) else body.get("kind") if isinstance(body, Mapping) else ""
+    if kind or not resource.kind or len(text) <= 2:
+        return text
+    start = _kinds.get(resource)
+    if start is None:
+        start = _encode({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
+        _kinds[resource] = start
+    return start + text[1:]
+
+
+def place_of(body: Body) -> tuple[str, str]:
+    """Namespace and name of an object, as far as it has them."""
+    if isinstance(body, Object):
+        return body.metadata.namespace, body.metadata.name
+    metadata: Any = body.get("metadata") if isinstance(body, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return "", ""
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def deletion_body(options: DeleteOptions) -> bytes:
+    if options is ORDINARY_DELETION:
+        return _ORDINARY
+    data: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if options.grace_period_seconds is not None:
+        data["gracePeriodSeconds"] = options.grace_period_seconds
+    conditions = {"uid": options.uid, "resourceVersion": options.resource_version}
+    conditions = {name: value for name, value in conditions.items() if value is not None}
+    if conditions:
+        data["preconditions"] = conditions
+    if options.propagation:
+        data["propagationPolicy"] = options.propagation
+    return _encode(data)

@@ -1,0 +1,101 @@
+"""The objects of one resource as a reflector last saw them, and how each change is passed on.
+
+No waiting and no I/O here. Every handler gets, for each object, `added` first and once, then `updated` any
+number of times, then `deleted`; together they add up to what the store holds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+from stowplan.api.meta import Object
+from stowplan.client.interface import Unreadable
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+
+class Handler(Protocol[T_contra]):
+    """An event handler. It must not wait, and an exception of its own ends the reflector."""
+
+    def added(self, new: T_contra, /) -> None: ...
+
+    def updated(self, old: T_contra, new: T_contra, /) -> None: ...
+
+    def deleted(self, last: T_contra, /) -> None: ...
+
+
+class ObjectStore(Generic[T]):
+    """The objects of one resource as last seen.
+
+    An object that cannot be read is skipped: its last readable state stays. Each is reported once, until
+    it becomes readable or goes.
+    """
+
+    def __init__(self, handler: Handler[T], report: Callable[[Unreadable], None]) -> None:
+        self._handler = handler
+        self._report = report
+        self._objects: dict[str, T] = {}
+        self._unreadable: set[str] = set()
+        self.skipped = 0
+
+    @property
+    def objects(self) -> Mapping[str, T]:
+        """Objects by `namespace/name`."""
+        return MappingProxyType(self._objects)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """The keys of objects whose present state cannot be read."""
+        return frozenset(self._unreadable)
+
+    def put(self, key: str, obj: T) -> None:
+        """An object is there, new or changed. Another object of the same name first ends the old one."""
+        if self._unreadable:
+            self._unreadable.discard(key)
+        objects = self._objects
+        old = objects.get(key)
+        if old is None:
+            objects[key] = obj
+            self._handler.added(obj)
+            return
+        before, now = old.metadata, obj.metadata
+        if before.uid != now.uid:
+            self.remove(key)
+            objects[key] = obj
+            self._handler.added(obj)
+        elif before.resource_version != now.resource_version:
+            objects[key] = obj
+            self._handler.updated(old, obj)
+
+    def remove(self, key: str, last: T | None = None) -> None:
+        """An object is gone; `last` is its last state, if that is known better than here."""
+        self._unreadable.discard(key)
+        old = self._objects.pop(key, None)
+        if old is not None:
+            same = last is not None and last.metadata.uid == old.metadata.uid
+            self._handler.deleted(last if same and last is not None else old)
+
+    def skip(self, unreadable: Unreadable) -> None:
+        """An object is there, but cannot be read."""
+        self.skipped += 1
+        if unreadable.key not in self._unreadable:
+            self._unreadable.add(unreadable.key)
+            self._report(unreadable)
+
+    def replace(self, items: Iterable[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
+        """Make this all there is, step by step: the caller may pause between the steps but must take all."""
+        present: set[str] = set()
+        for skipped in unreadable:
+            present.add(skipped.key)
+            self.skip(skipped)
+            yield
+        wanted = [(obj.key, obj) for obj in items]
+        present.update(key for key, _ in wanted)
+        for key in [key for key in self._objects if key not in present]:
+            self.remove(key)
+            yield
+        self._unreadable &= present
+        for key, obj in wanted:
+            self.put(key, obj)
+            yield

@@ -1,0 +1,249 @@
+"""A watchdog of the event loop: for how long it is held at a time, and by whom.
+
+One thread serves scheduling, watches, probes and bindings. Whatever computes for long without giving control
+back makes all of the others late, and nobody sees why. The loop goes through its selector once per turn, so
+the time between two calls of `select` is what one turn took. A second thread looks at the stack of the first
+one while a turn takes too long; that is how a hold gets a name. Nothing on the way of a pod is touched.
+"""
+
+import asyncio
+import gc
+import selectors
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final, Protocol
+
+LIMIT: Final = 0.05
+"""Seconds of one turn from which on it counts as a hold."""
+
+REPORT_EVERY: Final = 10.0
+"""Seconds between two reports; holds in between are counted."""
+
+_PACKAGE: Final = "stowplan."
+_SUBJECTS: Final = ("queued", "assignment", "cycle", "info", "pod")
+"""Local variables in which frames of the scheduler keep the pod at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the loop: the task at work, the innermost function, the pod and the plugin."""
+
+    activity: str = ""
+    where: str = ""
+    pod: str = ""
+    plugin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One turn of the loop that took too long: in all, on the CPU, and in garbage collection (seconds)."""
+
+    seconds: float
+    cpu: float
+    collecting: float
+    holder: Holder
+
+    def values(self) -> dict[str, object]:
+        """The values of a log line."""
+        values: dict[str, object] = {
+            "duration": f"{self.seconds * 1000:.0f}ms",
+            "cpu": f"{self.cpu * 1000:.0f}ms",
+        }
+        if self.collecting >= 0.001:
+            values["garbageCollection"] = f"{self.collecting * 1000:.0f}ms"
+        named = {
+            "activity": self.holder.activity,
+            "where": self.holder.where,
+            "pod": self.holder.pod,
+            "plugin": self.holder.plugin,
+        }
+        return values | {name: text for name, text in named.items() if text}
+
+
+class Turns(Protocol):
+    """Who is told when a turn of the loop begins and ends."""
+
+    def begins(self) -> None: ...
+
+    def ends(self) -> None: ...
+
+
+class LoopWatchdog:
+    """Measures the turns of one loop. `report` is told of long ones, but not more often than every 10 s.
+
+    With `by_cpu` what counts is time on the CPU, not time that passed: for tests and benchmarks on machines
+    that others use, too.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[Hold, int], None] | None = None,
+        *,
+        limit: float = LIMIT,
+        by_cpu: bool = False,
+    ) -> None:
+        self._report = report
+        self._limit = limit
+        self._by_cpu = by_cpu
+        self._turn = 0
+        self._began = 0.0
+        self._cpu_began = 0.0
+        self._collecting = 0.0
+        self._collection_began = 0.0
+        self._is_busy = False
+        self._owner = 0
+        self._seen: tuple[int, Holder] = (-1, Holder())
+        self._next_report = float("-inf")
+        self._unreported = 0
+        self._stopped = threading.Event()
+        self._sampler: threading.Thread | None = None
+        self.longest = Hold(0.0, 0.0, 0.0, Holder())
+        """The longest hold so far."""
+        self.holds: dict[str, int] = {}
+        """How many turns were longer than the limit, by activity."""
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """An event loop that is watched; for `asyncio.Runner(loop_factory=...)`."""
+        return asyncio.SelectorEventLoop(_TimedSelector(self))
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to look at the stack of this thread when a turn takes long."""
+        self._owner = threading.get_ident()
+        gc.callbacks.append(self._collection)
+        self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
+        self._sampler.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._sampler is not None:
+            self._sampler.join(timeout=1.0)
+            gc.callbacks.remove(self._collection)
+            self._sampler = None
+
+    def __enter__(self) -> "LoopWatchdog":
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    # What the loop tells
+
+    def begins(self) -> None:
+        """The loop has waited and begins a turn."""
+        self._turn += 1
+        self._began = time.monotonic()
+        if self._by_cpu:
+            self._cpu_began = time.thread_time()
+        self._is_busy = True
+
+    def ends(self) -> None:
+        """The turn is over; the loop waits, or looks whether there is more to do."""
+        if not self._is_busy:
+            return
+        self._is_busy = False
+        if self._by_cpu:
+            took = time.thread_time() - self._cpu_began
+        else:
+            took = time.monotonic() - self._began
+        if took >= self._limit:
+            self._note(took)
+        self._collecting = 0.0
+
+    def _note(self, took: float) -> None:
+        turn, holder = self._seen
+        hold = Hold(
+            time.monotonic() - self._began,
+            took if self._by_cpu else 0.0,
+            self._collecting,
+            holder if turn == self._turn else Holder(),
+        )
+        self.holds[hold.holder.activity] = self.holds.get(hold.holder.activity, 0) + 1
+        if took > (self.longest.cpu if self._by_cpu else self.longest.seconds):
+            self.longest = hold
+        self._unreported += 1
+        now = time.monotonic()
+        if self._report is not None and now >= self._next_report:
+            others, self._unreported = self._unreported - 1, 0
+            self._next_report = now + REPORT_EVERY
+            self._report(hold, others)
+
+    def _collection(self, phase: str, info: Mapping[str, Any]) -> None:
+        if threading.get_ident() != self._owner:
+            return
+        if phase == "start":
+            self._collection_began = time.monotonic()
+        else:
+            self._collecting += time.monotonic() - self._collection_began
+
+    # The other thread
+
+    def _sample(self) -> None:
+        """Look at the stack whenever a turn has taken half of what it may."""
+        while not self._stopped.wait(self._limit / 2):
+            turn = self._turn
+            if self._is_busy and self._seen[0] != turn and time.monotonic() - self._began >= self._limit / 2:
+                frame = sys._current_frames().get(self._owner)
+                if frame is not None:
+                    self._seen = (turn, holder_of(frame))
+
+
+def holder_of(frame: FrameType) -> Holder:
+    """Who is at work in a stack of calls."""
+    frames = list(_callers(frame))
+    ours = [one for one in frames if _module(one).startswith(_PACKAGE) and _module(one) != __name__]
+    where = f"{_module(frame)}.{frame.f_code.co_qualname}:{frame.f_lineno}"
+    activity = ours[-1].f_code.co_qualname if ours else frame.f_code.co_qualname
+    return Holder(activity, where, _pod_of(frames), _plugin_of(frames))
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that called it, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _pod_of(frames: list[FrameType]) -> str:
+    for frame in frames:
+        for name in _SUBJECTS:
+            found = frame.f_locals.get(name)
+            key = getattr(found, "key", None) or getattr(getattr(found, "pod", None), "key", None)
+            if isinstance(key, str):
+                return key
+    return ""
+
+
+def _plugin_of(frames: list[FrameType]) -> str:
+    """The innermost plugin: it is known by the handle it was given."""
+    for frame in frames:
+        found = frame.f_locals.get("self")
+        name = getattr(found, "name", None)
+        if isinstance(name, str) and hasattr(found, "handle"):
+            return name
+    return ""
+
+
+class _TimedSelector(selectors.DefaultSelector):
+    """The usual selector, which tells a watchdog when turns begin and end."""
+
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self._turns = turns
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._turns.ends()
+        try:
+            return super().select(timeout)
+        finally:
+            self._turns.begins()

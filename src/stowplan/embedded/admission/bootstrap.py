@@ -1,0 +1,31 @@
+"""Objects that every cluster has from the start."""
+
+from typing import Final
+
+from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES
+from stowplan.embedded.store import Store
+
+BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+SYSTEM_PRIORITIES: Final = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "For pods the cluster cannot do without, wherever they run.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "For pods a node cannot do without.",
+    ),
+}
+
+
+def create_bootstrap_objects(store: Store) -> None:
+    """Make the namespaces and priority classes that are always there, where they are not yet."""
+    for name in BOOTSTRAP_NAMESPACES:
+        if store.find(NAMESPACES, "", name) is None:
+            store.create(NAMESPACES, {"metadata": {"name": name}})
+    for name, (value, description) in SYSTEM_PRIORITIES.items():
+        if store.find(PRIORITY_CLASSES, "", name) is None:
+            body = {"metadata": {"name": name}, "value": value, "description": description}
+            store.create(PRIORITY_CLASSES, body)

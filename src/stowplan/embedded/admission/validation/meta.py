@@ -1,0 +1,218 @@
+"""Validation that all kinds share: metadata, label selectors, quantities, fields that must not change."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+from stowplan.api.fielderrors import FieldError, Kind, forbidden, invalid, required
+from stowplan.api.names import (
+    dns_label_problems,
+    is_extended_resource,
+    label_key_problems,
+    label_value_problems,
+    path_segment_problems,
+    service_name_problems,
+    subdomain_problems,
+)
+from stowplan.api.quantity import Quantity, QuantityError, quantity_of
+from stowplan.api.requests import Json
+
+_NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
+    catalogue.NAMESPACES: dns_label_problems,
+    catalogue.SERVICES: service_name_problems,
+    catalogue.ROLES: path_segment_problems,
+    catalogue.ROLE_BINDINGS: path_segment_problems,
+    catalogue.CLUSTER_ROLES: path_segment_problems,
+    catalogue.CLUSTER_ROLE_BINDINGS: path_segment_problems,
+}
+
+
+_MAX_ANNOTATION_BYTES: Final = 256 * 1024
+
+
+_valid_keys: set[str] = set()
+
+
+_valid_values: set[str] = {""}
+
+
+_MAX_CACHED: Final = 10_000
+
+
+def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
+    """What is wrong with an object's metadata."""
+    errors: list[FieldError] = []
+    name = metadata.get("name", "")
+    if name and not _is_plain_name(resource, name):
+        problems = _NAME_RULES.get(resource, subdomain_problems)(name)
+        errors += [invalid("metadata.name", name, problem) for problem in problems]
+    if metadata.get("labels"):
+        errors += label_errors(metadata["labels"], "metadata.labels")
+    if metadata.get("annotations"):
+        errors += _annotation_errors(metadata["annotations"])
+    for i, owner in enumerate(metadata.get("ownerReferences") or ()):
+        errors += _owner_errors(owner, f"metadata.ownerReferences[{i}]")
+    for finalizer in metadata.get("finalizers") or ():
+        errors += [
+            invalid("metadata.finalizers", finalizer, problem) for problem in label_key_problems(finalizer)
+        ]
+    return errors
+
+
+def _is_plain_name(resource: Resource, name: str) -> bool:
+    """The quick answer for names as nearly all are: letters, digits and dashes."""
+    plain = name.replace("-", "")
+    quick = plain.isascii() and plain.isalnum() and plain.islower() and len(name) < 64
+    return quick and name[0] != "-" and name[-1] != "-" and resource not in _NAME_RULES
+
+
+def label_errors(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    """What is wrong with labels. Those that were found good are remembered."""
+    for key, value in labels.items():
+        if key not in _valid_keys:
+            problems = label_key_problems(key)
+            yield from (invalid(path, key, problem) for problem in problems)
+            _cache(_valid_keys, key, problems)
+        if value not in _valid_values:
+            problems = label_value_problems(value)
+            yield from (invalid(path, value, problem) for problem in problems)
+            _cache(_valid_values, value, problems)
+
+
+def _cache(good: set[str], text: str, problems: list[str]) -> None:
+    if not problems:
+        if len(good) >= _MAX_CACHED:
+            good.clear()
+        good.add(text)
+
+
+def _annotation_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
+    path = "metadata.annotations"
+    size = 0
+    for key, value in annotations.items():
+        if key not in _valid_keys:
+            yield from (invalid(path, key, problem) for problem in label_key_problems(key.lower()))
+        size += len(key) + len(value)
+    if size > _MAX_ANNOTATION_BYTES:
+        yield FieldError(path, Kind.TOO_LONG, "", f"may not be more than {_MAX_ANNOTATION_BYTES} bytes")
+
+
+def _owner_errors(owner: Any, path: str) -> Iterator[FieldError]:
+    for field, text in (
+        ("apiVersion", "version must not be empty"),
+        ("kind", "must not be empty"),
+        ("name", "must not be empty"),
+        ("uid", "must not be empty"),
+    ):
+        if not owner.get(field):
+            yield invalid(f"{path}.{field}", owner.get(field) or "", text)
+
+
+def name_errors(path: str, name: str | None, problems: Callable[[str], list[str]]) -> Iterator[FieldError]:
+    """What is wrong with a name somewhere within an object, which has to be there."""
+    if not name:
+        yield required(path)
+        return
+    yield from (invalid(path, name, problem) for problem in problems(name))
+
+
+_LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def selector_errors(selector: Any, path: str) -> Iterator[FieldError]:
+    """What is wrong with a label selector."""
+    if not selector:
+        return
+    for key, _ in (selector.get("matchLabels") or {}).items():
+        yield from (invalid(f"{path}.matchLabels", key, problem) for problem in label_key_problems(key))
+    for i, wish in enumerate(selector.get("matchExpressions") or ()):
+        here, operator, values = f"{path}.matchExpressions[{i}]", wish.get("operator"), wish.get("values")
+        if operator not in _LABEL_OPERATORS:
+            yield invalid(f"{here}.operator", operator or "", "not a valid selector operator")
+        elif operator in ("In", "NotIn") and not values:
+            yield required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist") and values:
+            yield forbidden(
+                f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            )
+        key = wish.get("key") or ""
+        yield from (invalid(f"{here}.key", key, problem) for problem in label_key_problems(key))
+
+
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+
+
+_NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
+
+
+_MAX_CACHED_QUANTITIES: Final = 40
+
+
+_quantities = lru_cache(maxsize=4096)(quantity_of)
+
+
+def read_quantity(raw: Any) -> Quantity | None:
+    """The amount, None if it is none."""
+    try:
+        return _quantities(raw) if len(str(raw)) <= _MAX_CACHED_QUANTITIES else quantity_of(raw)
+    except (QuantityError, TypeError):
+        return None
+
+
+def quantity_errors(amounts: Mapping[str, Any] | None, path: str) -> Iterator[FieldError]:
+    """What is wrong with a list of resources."""
+    for name, raw in (amounts or {}).items():
+        here = f"{path}[{name}]"
+        if name not in _NATIVE:
+            yield from (invalid(here, name, problem) for problem in label_key_problems(name))
+        amount = read_quantity(raw)
+        if amount is None:
+            yield invalid(
+                here,
+                str(raw),
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            )
+        elif amount.sign < 0:
+            yield invalid(here, str(amount), NOT_NEGATIVE)
+        elif is_extended_resource(name) and amount.milli_value() % 1000:
+            yield invalid(here, str(amount), "must be an integer")
+
+
+def requirement_errors(resources: Json | None, path: str) -> Iterator[FieldError]:
+    """What is wrong with the resources of a container."""
+    if not resources:
+        return
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    wrong = [*quantity_errors(limits, f"{path}.limits"), *quantity_errors(requests, f"{path}.requests")]
+    yield from wrong
+    if wrong:
+        return
+    for name, raw in requests.items():
+        here = f"{path}.requests"
+        asked, most = read_quantity(raw), read_quantity(limits[name]) if name in limits else None
+        assert asked is not None
+        whole = is_extended_resource(name)
+        if most is None:
+            if whole:
+                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif whole and asked != most:
+            yield invalid(here, str(asked), f"must be equal to {name} limit of {most}")
+        elif asked > most:
+            yield invalid(here, str(asked), f"must be less than or equal to {name} limit of {most}")
+
+
+IMMUTABLE: Final = "field is immutable"
+
+
+def immutable_errors(old: Json, new: Json, section: str, field: str) -> list[FieldError]:
+    before: Any = (old.get(section) or {}).get(field)
+    after: Any = (new.get(section) or {}).get(field)
+    return [] if before == after else [invalid(f"{section}.{field}", after, IMMUTABLE)]
+
+
+def fields_except(spec: Json, free: set[str] | frozenset[str]) -> Json:
+    return {
+        field: value for field, value in spec.items() if field not in free and value not in (None, [], {})
+    }

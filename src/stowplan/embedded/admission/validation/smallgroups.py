@@ -1,0 +1,114 @@
+"""Validation of groups with few kinds: scheduling, policy, coordination, storage."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
+from stowplan.api.requests import Json
+from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
+from stowplan.embedded.admission.validation.core import RECLAIM_POLICIES
+from stowplan.embedded.admission.validation.meta import IMMUTABLE, selector_errors
+
+_MAX_USER_PRIORITY: Final = 1_000_000_000
+
+
+def priority_class_errors(obj: Json) -> list[FieldError]:
+    name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
+    errors: list[FieldError] = []
+    if name.startswith("system-"):
+        known = SYSTEM_PRIORITIES.get(name)
+        if known is None or known[0] != value:
+            text = (
+                f"priority class names with 'system-' prefix are reserved for system use only. error: {name} "
+            )
+            errors.append(forbidden("metadata.name", text + "is not a known system priority class"))
+    elif value > _MAX_USER_PRIORITY:
+        text = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
+        errors.append(forbidden("value", text))
+    policy = obj.get("preemptionPolicy")
+    if policy not in ("PreemptLowerPriority", "Never"):
+        errors.append(not_supported("preemptionPolicy", policy or "", ["Never", "PreemptLowerPriority"]))
+    return errors
+
+
+def priority_class_update_errors(old: Json, new: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if old.get("value", 0) != new.get("value", 0):
+        errors.append(forbidden("value", "may not be changed in an update."))
+    if old.get("preemptionPolicy") != new.get("preemptionPolicy"):
+        errors.append(invalid("preemptionPolicy", new.get("preemptionPolicy"), IMMUTABLE))
+    return errors
+
+
+def budget_errors(obj: Json) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors: list[FieldError] = []
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        text = "minAvailable and maxUnavailable cannot be both set"
+        errors.append(invalid("spec", {key: spec[key] for key in ("minAvailable", "maxUnavailable")}, text))
+    for field in ("minAvailable", "maxUnavailable"):
+        value = spec.get(field)
+        if isinstance(value, int) and value < 0:
+            errors.append(invalid(f"spec.{field}", value, "must be greater than or equal to 0"))
+        elif isinstance(value, str) and not (value.endswith("%") and value[:-1].isdecimal()):
+            text = "a valid percent string must be a numeric string followed by an ending '%' "
+            errors.append(
+                invalid(
+                    f"spec.{field}",
+                    value,
+                    text + "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
+                )
+            )
+    errors += selector_errors(spec.get("selector"), "spec.selector")
+    return errors
+
+
+def lease_errors(obj: Json) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors: list[FieldError] = []
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and duration <= 0:
+        errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and transitions < 0:
+        errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    return errors
+
+
+_BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
+
+
+def storage_class_errors(obj: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not obj.get("provisioner"):
+        errors.append(required("provisioner"))
+    if obj.get("reclaimPolicy") not in RECLAIM_POLICIES:
+        errors.append(not_supported("reclaimPolicy", obj.get("reclaimPolicy") or "", ["Delete", "Retain"]))
+    if obj.get("volumeBindingMode") not in _BINDING_MODES:
+        errors.append(not_supported("volumeBindingMode", obj.get("volumeBindingMode") or "", _BINDING_MODES))
+    return errors
+
+
+def storage_class_update_errors(old: Json, new: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in ("parameters", "provisioner"):
+        if (old.get(field) or None) != (new.get(field) or None):
+            errors.append(forbidden(field, f"updates to {field} are forbidden."))
+    for field in ("reclaimPolicy", "volumeBindingMode"):
+        if old.get(field) != new.get(field):
+            errors.append(invalid(field, new.get(field), IMMUTABLE))
+    return errors
+
+
+ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
+    catalogue.PRIORITY_CLASSES: priority_class_errors,
+    catalogue.POD_DISRUPTION_BUDGETS: budget_errors,
+    catalogue.LEASES: lease_errors,
+    catalogue.STORAGE_CLASSES: storage_class_errors,
+}
+ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
+    catalogue.PRIORITY_CLASSES: priority_class_update_errors,
+    catalogue.STORAGE_CLASSES: storage_class_update_errors,
+}

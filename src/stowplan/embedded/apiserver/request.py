@@ -1,0 +1,310 @@
+"""What a request asks for besides its body: the target of its path, its options, the format it accepts."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from stowplan.api import status
+from stowplan.api.catalogue import NAMESPACES, Catalogue, Resource
+from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported
+from stowplan.api.labels import SelectorError
+from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
+from stowplan.api.status import ApiError
+from stowplan.embedded.store.objects import Key
+from stowplan.embedded.store.selection import PageRequest
+
+
+class Target(NamedTuple):
+    """What a request is about. Without a name it is all objects (of a namespace, or everywhere)."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class PathResolver:
+    """Finds the target of a path among the resources of a catalogue."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._found: dict[tuple[str, str, str], Resource] = {}
+
+    def target(self, path: str) -> Target | None:
+        """What a path means, None if it is not the address of objects."""
+        parts = path.split("/")
+        if "%" in path:
+            parts = [unquote(part) for part in parts]
+        if parts[-1] == "":
+            parts.pop()
+        if path.startswith("/api/"):
+            return self._within("", parts[2] if len(parts) > 2 else "", parts[3:])
+        if path.startswith("/apis/") and len(parts) > 4:
+            return self._within(parts[2], parts[3], parts[4:])
+        return None
+
+    def _within(self, group: str, version: str, rest: list[str]) -> Target | None:
+        """The target below a group and version: [namespaces, namespace,] plural [, name [, subresource]]."""
+        if not rest or not all(rest):
+            return None
+        if rest[0] == "namespaces" and len(rest) > 2 and not _is_namespace_itself(rest):
+            return self._named(group, version, rest[2], rest[1], rest[3:])
+        return self._named(group, version, rest[0], "", rest[1:])
+
+    def _named(self, group: str, version: str, plural: str, namespace: str, rest: list[str]) -> Target | None:
+        resource = self._resource(group, version, plural)
+        if resource is None or len(rest) > 2 or (namespace and not resource.namespaced):
+            return None
+        if rest and resource.namespaced and not namespace:
+            return None
+        return Target(resource, namespace, *rest)
+
+    def _resource(self, group: str, version: str, plural: str) -> Resource | None:
+        key = (group, version, plural)
+        resource = self._found.get(key)
+        if resource is None:
+            resource = self._catalogue.named(f"{plural}.{version}.{group}")
+            if resource is not None:
+                self._found[key] = resource
+        return resource
+
+
+def _is_namespace_itself(rest: list[str]) -> bool:
+    """Whether `namespaces/x/y` is a subresource of the namespace x rather than a resource within it."""
+    return len(rest) == 3 and rest[2] in ("status", "finalize")
+
+
+def namespace_of(target: Target) -> str:
+    """The namespace a request concerns, as permissions see it."""
+    return target.name if target.resource == NAMESPACES else target.namespace
+
+
+Query = Mapping[str, str]
+
+
+_VERSION_MATCHES: Final = ("Exact", "NotOlderThan")
+
+
+class ListOptions(NamedTuple):
+    """A list or a watch as asked for."""
+
+    selection: Selection = EVERY_OBJECT
+    place: PageRequest = PageRequest()
+    version: int | None = None
+    watch: bool = False
+    bookmarks: bool = False
+    initial_events: bool = False
+    timeout: float | None = None
+
+
+def list_options(query: Query) -> ListOptions:
+    """Read what a list or watch is about. Raises `ApiError` 400 or 422."""
+    if not query:
+        return ListOptions()
+    try:
+        selection = Selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    except SelectorError as error:
+        raise status.bad_request(str(error)) from None
+    watch = flag(query, "watch")
+    initial = flag(query, "sendInitialEvents")
+    match, given = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    _check_version_match(match, given, query, watch, initial)
+    version = version_of(given)
+    after, at = _continue_from(query.get("continue", ""))
+    if match == "Exact":
+        at = version
+    timeout = integer(query, "timeoutSeconds")
+    return ListOptions(
+        selection,
+        PageRequest(after, at, integer(query, "limit") or 0),
+        version,
+        watch,
+        flag(query, "allowWatchBookmarks"),
+        initial,
+        float(timeout) if timeout else None,
+    )
+
+
+def _check_version_match(match: str, given: str, query: Query, watch: bool, initial: bool) -> None:
+    errors: list[FieldError] = []
+    path = "resourceVersionMatch"
+    if watch:
+        if "sendInitialEvents" in query and match != "NotOlderThan":
+            errors.append(
+                forbidden(path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            )
+        elif match and "sendInitialEvents" not in query:
+            errors.append(
+                forbidden(
+                    path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+                )
+            )
+    elif initial:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if match and match not in _VERSION_MATCHES:
+        errors.append(not_supported(path, match, [*_VERSION_MATCHES, ""]))
+    elif match and not watch:
+        if not given:
+            errors.append(
+                forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
+        elif query.get("continue"):
+            errors.append(forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+        elif match == "Exact" and given == "0":
+            text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.append(forbidden(path, text))
+    if errors:
+        raise list_options_invalid(errors)
+
+
+def list_options_invalid(errors: list[FieldError]) -> status.ApiError:
+    causes = [{"message": error[len(error.path) + 2 :], "field": error.path} for error in errors]
+    shown = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
+    details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}
+    return status.ApiError(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {shown}', details)
+
+
+def version_of(text: str) -> int | None:
+    """A version as a number; None for none and for `0`, which stands for any."""
+    if not text or text == "0":
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise list_options_invalid([invalid("resourceVersion", text, "must be an unsigned integer")])
+    return int(text)
+
+
+def continue_token(version: int, last: Key) -> str:
+    """Where the next page begins, as the client gives it back."""
+    text = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": version, "start": last})
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+class _ContinueToken(msgspec.Struct):
+    v: str
+    rv: int
+    start: tuple[str, str]
+
+
+def _continue_from(token: str) -> tuple[Key | None, int | None]:
+    if not token:
+        return None, None
+    try:
+        padded = token.encode() + b"=" * (-len(token) % 4)
+        read = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_ContinueToken)
+        if read.rv < 0 or read.v != "meta.k8s.io/v1":
+            raise ValueError("unexpected content")
+    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+        raise status.bad_request(f"continue key is not valid: {error}") from None
+    return read.start, read.rv
+
+
+def flag(query: Query, name: str) -> bool:
+    """A boolean of the query: absent and everything that says no is false."""
+    return name in query and query[name] not in ("false", "0", "False", "F", "f")
+
+
+def integer(query: Query, name: str) -> int | None:
+    text = query.get(name)
+    if not text:
+        return None
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 18:
+        raise status.bad_request(f"{name}: expected a whole number, got {text[:40]!r}")
+    return int(text)
+
+
+def is_dry_run(query: Query, body: Any = None) -> bool:
+    """Whether the request is only a try. Raises `ApiError` 422 for a kind of try that is unknown."""
+    asked = [query["dryRun"]] if query.get("dryRun") else []
+    if isinstance(body, dict) and isinstance(body.get("dryRun"), list):
+        asked += body["dryRun"]
+    for kind in asked:
+        if kind != "All":
+            raise list_options_invalid([not_supported("dryRun", str(kind), ["All"])])
+    return bool(asked)
+
+
+def delete_options(query: Query, body: Json) -> DeleteOptions:
+    """How to delete, from the query and from the body, which counts for more."""
+    grace = body.get("gracePeriodSeconds", integer(query, "gracePeriodSeconds"))
+    conditions = body.get("preconditions") or {}
+    uid, version = conditions.get("uid"), conditions.get("resourceVersion")
+    return DeleteOptions(grace, uid, version, propagation(query, body))
+
+
+def propagation(query: Query, body: Json) -> str:
+    """What becomes of what the object owns: Background, Foreground or Orphan."""
+    policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
+    if policy not in ("", "Background", "Foreground", "Orphan"):
+        raise list_options_invalid(
+            [not_supported("propagationPolicy", str(policy), ["Background", "Foreground", "Orphan", ""])]
+        )
+    orphan = body.get("orphanDependents")
+    if not policy and orphan is not None:
+        return "Orphan" if orphan else "Background"
+    return str(policy)
+
+
+OBJECT: Final = ""
+
+
+TABLE: Final = "Table"
+
+
+METADATA: Final = "PartialObjectMetadata"
+
+
+METADATA_LIST: Final = "PartialObjectMetadataList"
+
+
+DISCOVERY: Final = "APIGroupDiscoveryList"
+
+
+_JSON_TYPES: Final = frozenset(("application/json", "application/*", "*/*"))
+
+
+_FORMATS: Final = frozenset(
+    (
+        (TABLE, "meta.k8s.io", "v1"),
+        (TABLE, "meta.k8s.io", "v1beta1"),
+        (METADATA, "meta.k8s.io", "v1"),
+        (METADATA, "meta.k8s.io", "v1beta1"),
+        (METADATA_LIST, "meta.k8s.io", "v1"),
+        (METADATA_LIST, "meta.k8s.io", "v1beta1"),
+        (DISCOVERY, "apidiscovery.k8s.io", "v2"),
+        (DISCOVERY, "apidiscovery.k8s.io", "v2beta1"),
+    )
+)
+
+
+class ResponseFormat(NamedTuple):
+    """A form and its version; the objects themselves if no form is named."""
+
+    form: str = OBJECT
+    version: str = ""
+
+
+PLAIN_OBJECTS: Final = ResponseFormat()
+
+
+@lru_cache(maxsize=256)
+def negotiated(accept: str) -> ResponseFormat:
+    """The first form somebody accepts that we have. Raises `ApiError` 406 if we have none of them."""
+    if not accept or accept == "application/json":
+        return PLAIN_OBJECTS
+    for choice in accept.split(","):
+        media, *parameters = (part.strip() for part in choice.split(";"))
+        if media not in _JSON_TYPES:
+            continue
+        given = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = given.get("as", OBJECT)
+        if form == OBJECT:
+            return PLAIN_OBJECTS
+        if (form, given.get("g", ""), given.get("v", "")) in _FORMATS:
+            return ResponseFormat(form, given["v"])
+    text = "only the following media types are accepted: application/json"
+    raise ApiError(406, "NotAcceptable", text)

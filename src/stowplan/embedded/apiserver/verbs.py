@@ -1,0 +1,290 @@
+"""The verbs of the API: get, list, watch, create, update, patch, apply, delete, deletecollection.
+
+Each decodes what the request says, calls the store (admission, then storage) and encodes the result.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from stowplan.api import status
+from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
+from stowplan.embedded.apiserver.bodies import (
+    Decoded,
+    as_json,
+    decode_as,
+    decode_object,
+    deletion_body,
+    read_body,
+    yaml_as_json,
+)
+from stowplan.embedded.apiserver.request import (
+    ListOptions,
+    Target,
+    continue_token,
+    delete_options,
+    flag,
+    is_dry_run,
+    list_options,
+    negotiated,
+)
+from stowplan.embedded.apiserver.responses import View, Views, encode, response_of, success_response
+from stowplan.embedded.apiserver.watch import HEADERS, HttpWatch
+from stowplan.embedded.store import Store, Watcher
+from stowplan.embedded.store.patches import patched
+from stowplan.embedded.store.selection import Page
+
+MIN_WATCH_SECONDS: Final = 1800.0
+
+
+_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You must start a new "
+    "list without the continue parameter."
+)
+
+
+class ReadVerbs:
+    """The verbs that change nothing."""
+
+    def __init__(self, store: Store, views: Views, rng: random.Random, watch_limit: int) -> None:
+        self._store = store
+        self._views = views
+        self._rng = rng
+        self._watch_limit = watch_limit
+        self._watches: dict[HttpWatch, Watcher] = {}
+
+    def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
+        conversion = self._views.conversion(target.resource)
+        obj = self._store.get(conversion.stored, target.namespace, target.name)
+        return response_of(self._view(request, target, query).raw(obj))
+
+    async def list(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """A list, or the watch of it."""
+        options = list_options(query)
+        if options.watch:
+            return await self._watch(request, target, query, options)
+        if options.version is not None and options.version > self._store.version:
+            raise status.too_large_version(options.version, self._store.version)
+        page = self._page(target, options)
+        metadata: Json = {"resourceVersion": str(page.version)}
+        if page.last is not None:
+            metadata["continue"] = continue_token(page.version, page.last)
+            if page.remaining is not None and options.selection.is_empty:
+                metadata["remainingItemCount"] = page.remaining
+        return response_of(self._view(request, target, query).listing(page.items, metadata))
+
+    def end_watches(self) -> None:
+        """End all watches, as a server does that stops."""
+        for watch in list(self._watches):
+            watch.end()
+
+    def _page(self, target: Target, options: ListOptions) -> Page:
+        conversion = self._views.conversion(target.resource)
+        try:
+            return self._store.page(
+                conversion.stored, target.namespace, conversion.selection(options.selection), options.place
+            )
+        except status.ApiError as error:
+            if error.is_expired and options.place.after is not None:
+                raise status.expired(_TOO_OLD) from None
+            raise
+
+    async def _watch(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], options: ListOptions
+    ) -> web.StreamResponse:
+        conversion = self._views.conversion(target.resource)
+        view = self._view(request, target, query)
+        watch = HttpWatch(view, self._store.settled, self._watch_limit)
+        selection = conversion.selection(options.selection)
+        if target.name:
+            selection = by_name(selection, target.name)
+        any_version = options.version is None
+        try:
+            watcher = self._store.watch(
+                conversion.stored,
+                watch.send,
+                namespace=target.namespace,
+                selection=selection,
+                since=options.version,
+                initial_events=options.initial_events or any_version,
+                bookmarks=options.bookmarks,
+            )
+        except status.ApiError as error:
+            if not error.is_expired:
+                raise
+            return await _ended_with(request, error)
+        backlog = list(watcher.backlog)
+        watcher.backlog = ()
+        if any_version and not options.initial_events:
+            backlog.pop()
+        self._watches[watch] = watcher
+        seconds = options.timeout or MIN_WATCH_SECONDS * (1 + self._rng.random())
+        try:
+            return await watch.serve(request, backlog, asyncio.get_running_loop().time() + seconds)
+        finally:
+            del self._watches[watch]
+            watcher.close()
+
+    def _view(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> View:
+        form = negotiated(request.headers.get("Accept", ""))
+        return self._views.view(target.resource, form, query.get("includeObject", ""))
+
+
+async def _ended_with(request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
+    """A watch that says only why there is nothing to watch."""
+    response = web.StreamResponse(headers=HEADERS)
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    await response.write(b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
+    await response.write_eof()
+    return response
+
+
+def by_name(selection: Selection, name: str) -> Selection:
+    """The selection, of one object only."""
+    return Selection(selection.labels, (*selection.fields, FieldTerm("metadata.name", name)))
+
+
+Query = Mapping[str, str]
+
+
+APPLY: Final = "application/apply-patch+yaml"
+
+
+NOT_ALLOWED: Final = "the server does not allow this method on the requested resource"
+
+
+_PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
+
+
+class WriteVerbs:
+    """The verbs that change something. What comes back is shown in the form the writer asks for."""
+
+    def __init__(self, store: Store, views: Views) -> None:
+        self._store = store
+        self._views = views
+
+    async def create(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        resource = target.resource
+        if resource.namespaced and not target.namespace:
+            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+        text = as_json(await read_body(request), request.content_type)
+        read = decode_object(resource, text, query.get("fieldValidation", ""))
+        conversion = self._views.conversion(resource)
+        with self._store.dry_run(is_dry_run(query)):
+            obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace)
+        return self._shown(request, target, obj, 201, read)
+
+    async def update(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        text = as_json(await read_body(request), request.content_type)
+        read = decode_object(target.resource, text, query.get("fieldValidation", ""))
+        conversion = self._views.conversion(target.resource)
+        existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        obj = self._replace(target, query, read)
+        return self._shown(request, target, obj, 200 if existed else 201, read)
+
+    async def patch(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        text = await read_body(request)
+        if request.content_type == APPLY:
+            return self._apply(request, target, query, yaml_as_json(text))
+        kind = _PATCH_TYPES.get(request.content_type)
+        if kind is None:
+            raise status.unsupported_media_type([*_PATCH_TYPES, APPLY])
+        change = decode_as(None, text, target.resource).data
+        conversion = self._views.conversion(target.resource)
+        old = self._store.get(conversion.stored, target.namespace, target.name)
+        new = msgspec.json.encode(patched(target.resource, conversion.to_served(old), change, kind))
+        read = decode_object(target.resource, new, query.get("fieldValidation", ""))
+        obj = self._replace(target, query, read, uid_precondition=False)
+        return self._shown(request, target, obj, 200, read)
+
+    async def delete(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        body = deletion_body(await read_body(request), request.content_type)
+        conversion = self._views.conversion(target.resource)
+        with self._store.dry_run(is_dry_run(query, body)):
+            obj = self._store.delete(
+                conversion.stored, target.namespace, target.name, delete_options(query, body)
+            )
+        metadata = obj["metadata"]
+        gone = self._store.find(conversion.stored, target.namespace, target.name) is None
+        if not gone or target.resource.plural == "pods":
+            return self._shown(request, target, obj, 200)
+        resource = target.resource
+        details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
+        return success_response(
+            **{key: value for key, value in details.items() if value}, uid=metadata["uid"]
+        )
+
+    async def delete_collection(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+        body = deletion_body(await read_body(request), request.content_type)
+        options = list_options({key: value for key, value in query.items() if key != "watch"})
+        conversion = self._views.conversion(target.resource)
+        with self._store.dry_run(is_dry_run(query, body)):
+            gone = self._store.delete_collection(
+                conversion.stored,
+                target.namespace,
+                conversion.selection(options.selection),
+                delete_options(query, body),
+            )
+        view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
+        return response_of(view.listing([*gone], {"resourceVersion": str(self._store.version)}))
+
+    def _replace(self, target: Target, query: Query, read: Decoded, *, uid_precondition: bool = True) -> Json:
+        conversion = self._views.conversion(target.resource)
+        data = conversion.to_stored(read.data)
+        check_address(target, data)
+        with self._store.dry_run(is_dry_run(query)):
+            return self._store.update(
+                conversion.stored,
+                data,
+                subresource=target.subresource,
+                manager=query.get("fieldManager", ""),
+                uid_precondition=uid_precondition,
+            )
+
+    def _apply(self, request: web.BaseRequest, target: Target, query: Query, text: bytes) -> web.Response:
+        read = decode_object(target.resource, text, query.get("fieldValidation", ""))
+        manager = query.get("fieldManager", "")
+        if not manager:
+            raise status.bad_request("fieldManager: expected a name: it is required for apply patch")
+        conversion = self._views.conversion(target.resource)
+        if conversion.is_converted:
+            raise status.unsupported_media_type(list(_PATCH_TYPES))
+        check_address(target, read.data)
+        existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        with self._store.dry_run(is_dry_run(query)):
+            obj = self._store.apply(
+                target.resource,
+                read.data,
+                manager,
+                force=flag(query, "force"),
+                subresource=target.subresource,
+            )
+        return self._shown(request, target, obj, 200 if existed else 201, read)
+
+    def _shown(
+        self, request: web.BaseRequest, target: Target, obj: Json, code: int, read: Decoded | None = None
+    ) -> web.Response:
+        view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
+        return response_of(view.raw(obj), code, warnings=() if read is None else read.warnings)
+
+
+def check_address(target: Target, data: Any) -> None:
+    """See to it that a body is about the object its address names. Raises `ApiError` 400."""
+    if not isinstance(data, dict) or not isinstance(data.setdefault("metadata", {}), dict):
+        raise status.bad_request("the object provided is unrecognized: expected a map with metadata")
+    metadata: Json = data["metadata"]
+    for field, expected in (("name", target.name), ("namespace", target.namespace)):
+        given = metadata.get(field)
+        if given and given != expected:
+            raise status.bad_request(
+                f"the {field} of the object ({given}) does not match the {field} on the URL ({expected})"
+            )
+        if expected:
+            metadata[field] = expected

@@ -1,0 +1,66 @@
+"""The ephemeral volume controller: claims for one pod alone, from the templates in its volumes."""
+
+from typing import ClassVar
+
+from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PODS
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
+from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.objects import (
+    controller_reference,
+    is_active,
+    key_of,
+    name_of,
+    namespace_of,
+    spec_of,
+)
+
+
+def claims_for(pod: Json) -> list[Json]:
+    """The claims a pod brings along; they go when it goes."""
+    return [
+        {
+            "metadata": {
+                **(volume["ephemeral"]["volumeClaimTemplate"].get("metadata") or {}),
+                "name": f"{name_of(pod)}-{volume['name']}",
+                "namespace": namespace_of(pod),
+                "ownerReferences": [controller_reference(PODS, pod)],
+            },
+            "spec": volume["ephemeral"]["volumeClaimTemplate"].get("spec") or {},
+        }
+        for volume in spec_of(pod).get("volumes") or ()
+        if (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    ]
+
+
+class EphemeralVolumeController(Controller):
+    """Creates the claims of pods with generic ephemeral volumes."""
+
+    name: ClassVar[str] = "ephemeral-volume-controller"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.pods = self.informer(PODS)
+        self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)
+        self.pods.add_handler(self._pod_changed)
+
+    def _pod_changed(self, old: Json | None, new: Json | None) -> None:
+        if old is None and new is not None and any(map(_is_ephemeral, spec_of(new).get("volumes") or ())):
+            self.queue.add(key_of(new))
+
+    async def sync(self, key: str) -> None:
+        pod = self.pods.get(key)
+        if pod is None or not is_active(pod):
+            return
+        for claim in claims_for(pod):
+            if self.claims.get(key_of(claim)) is not None:
+                continue
+            try:
+                await self.create(PERSISTENT_VOLUME_CLAIMS, claim)
+            except ApiError as error:
+                if not error.is_already_exists:
+                    raise
+
+
+def _is_ephemeral(volume: Json) -> bool:
+    return bool(volume.get("ephemeral"))

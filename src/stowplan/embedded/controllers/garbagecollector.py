@@ -1,0 +1,253 @@
+"""The garbage collector: what belongs to something deleted goes too, in the background or the foreground.
+
+Or it is orphaned, if that is the deletion's propagation policy.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence, Set
+from enum import Enum, auto
+from typing import ClassVar, Final
+
+from stowplan.api.catalogue import (
+    CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    CRON_JOBS,
+    CSI_NODES,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    JOBS,
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Catalogue,
+    Resource,
+)
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError
+from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.informers import EventHandler, Informer
+from stowplan.embedded.controllers.objects import (
+    finalizers_of,
+    is_deleting,
+    key_of,
+    namespace_of,
+    owners_of,
+    uid_of,
+)
+
+FOREGROUND: Final = "foregroundDeletion"
+
+
+ORPHAN: Final = "orphan"
+
+
+class Action(Enum):
+    """What is to be done with an object."""
+
+    STAY = auto()
+    DISOWN = auto()
+    DELETE = auto()
+    DELETE_IN_FOREGROUND = auto()
+
+
+def action_for(obj: Json, gone: Set[str], waiting: Set[str], has_dependents: bool) -> Action:
+    """An object stays as long as one owner does; owners that wait for it to go want it to go first.
+
+    `gone` and `waiting` are uids of owners: those that do not exist, and those being deleted in the
+    foreground.
+    """
+    uids = {one.get("uid", "") for one in owners_of(obj)}
+    lost = uids & (gone | waiting)
+    if not lost:
+        return Action.STAY
+    if uids - lost:
+        return Action.DISOWN
+    if uids & waiting and has_dependents:
+        return Action.DELETE_IN_FOREGROUND
+    return Action.DELETE
+
+
+def blocks_owner(obj: Json, owner: Json) -> bool:
+    """Whether an owner has to wait for an object to go."""
+    return any(one.get("uid") == uid_of(owner) and one.get("blockOwnerDeletion") for one in owners_of(obj))
+
+
+WATCHED: Final = (
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    JOBS,
+    CRON_JOBS,
+    CONTROLLER_REVISIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
+    RESOURCE_CLAIMS,
+    SERVICES,
+    ENDPOINT_SLICES,
+    CONFIG_MAPS,
+    SECRETS,
+    NODES,
+    LEASES,
+    CSI_NODES,
+)
+
+
+REMEMBERED: Final = 1000
+"""So many owners are remembered to be gone, lest the server be asked once for each of their objects."""
+
+
+class GarbageCollector(Controller):
+    """Follows who owns whom, over all kinds of objects."""
+
+    name: ClassVar[str] = "garbage-collector"
+    workers: ClassVar[int] = 8
+
+    def __init__(self, context: Context, watched: Sequence[Resource] = WATCHED) -> None:
+        super().__init__(context)
+        self._catalogue = Catalogue()
+        self._informers: dict[str, Informer] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        for resource in watched:
+            informer = self._informers[resource.dotted] = self.informer(resource)
+            informer.add_handler(self._listener(resource))
+
+    # News
+
+    def _listener(self, resource: Resource) -> EventHandler:
+        def handler(old: Json | None, new: Json | None) -> None:
+            if new is None:
+                assert old is not None
+                self._has_gone(old)
+            elif (is_deleting(new) and _held_by_us(new)) or _has_other_owners(old, new):
+                self._add(resource, new)
+
+        return handler
+
+    def _has_gone(self, obj: Json) -> None:
+        """Whoever belonged to it has to be looked at, and whoever waited for it."""
+        for resource, dependent in self._dependents(uid_of(obj)):
+            self._add(resource, dependent)
+        for reference in owners_of(obj):
+            kind = self._catalogue.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+            owner = None if kind is None else self._known(kind, obj, reference)
+            if owner is not None and kind is not None and is_deleting(owner):
+                self._add(kind, owner)
+
+    def _add(self, resource: Resource, obj: Json) -> None:
+        self.queue.add(f"{resource.dotted} {key_of(obj)}")
+
+    def _dependents(self, uid: str) -> Iterable[tuple[Resource, Json]]:
+        for informer in self._informers.values():
+            for obj in list(informer.by_owner[uid].values()):
+                yield informer.resource, obj
+
+    # Work
+
+    async def sync(self, key: str) -> None:
+        dotted, _, rest = key.partition(" ")
+        informer = self._informers[dotted]
+        obj = informer.get(rest)
+        if obj is None:
+            return
+        if is_deleting(obj) and ORPHAN in finalizers_of(obj):
+            await self._orphan(informer.resource, obj)
+        elif is_deleting(obj) and FOREGROUND in finalizers_of(obj):
+            await self._finish(informer.resource, obj)
+        elif owners_of(obj) and not is_deleting(obj):
+            await self._check_owners(informer.resource, obj)
+
+    async def _orphan(self, resource: Resource, owner: Json) -> None:
+        """Let everything that belongs to an object stay, and then the object go."""
+        uid = uid_of(owner)
+        await gather_writes(self._disown(kind, obj, {uid}) for kind, obj in self._dependents(uid))
+        await self._drop(resource, owner, ORPHAN)
+
+    async def _finish(self, resource: Resource, owner: Json) -> None:
+        """Let an object go when everything that holds it up has gone."""
+        dependents = list(self._dependents(uid_of(owner)))
+        for kind, obj in dependents:
+            self._add(kind, obj)
+        if not any(blocks_owner(obj, owner) for _, obj in dependents):
+            await self._drop(resource, owner, FOREGROUND)
+
+    async def _drop(self, resource: Resource, obj: Json, finalizer: str) -> None:
+        kept = [one for one in finalizers_of(obj) if one != finalizer]
+        await self.change(resource, obj, {"metadata": {"finalizers": kept or None}})
+
+    async def _check_owners(self, resource: Resource, obj: Json) -> None:
+        gone: set[str] = set()
+        waiting: set[str] = set()
+        for reference in owners_of(obj):
+            owner = await self._owner(obj, reference)
+            if owner is None:
+                gone.add(reference.get("uid", ""))
+            elif is_deleting(owner) and FOREGROUND in finalizers_of(owner):
+                waiting.add(reference.get("uid", ""))
+        if not gone and not waiting:
+            return
+        has_dependents = any(True for _ in self._dependents(uid_of(obj)))
+        fate = action_for(obj, gone, waiting, has_dependents)
+        if fate is Action.DISOWN:
+            await self._disown(resource, obj, gone | waiting)
+        elif fate is Action.DELETE_IN_FOREGROUND:
+            held = {"metadata": {"finalizers": [*finalizers_of(obj), FOREGROUND]}}
+            await self.delete(resource, await self.change(resource, obj, held))
+        elif fate is Action.DELETE:
+            await self.delete(resource, obj)
+
+    async def _disown(self, resource: Resource, obj: Json, uids: set[str]) -> None:
+        kept = [one for one in owners_of(obj) if one.get("uid") not in uids]
+        await self.change(resource, obj, {"metadata": {"ownerReferences": kept or None}})
+
+    async def _owner(self, obj: Json, reference: Json) -> Json | None:
+        """An owner as it is now, None if it is gone. One of an unknown kind is taken to be there."""
+        uid = reference.get("uid", "")
+        if uid in self._gone:
+            return None
+        resource = self._catalogue.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if resource is None:
+            return {"metadata": {"name": reference.get("name", ""), "uid": uid}}
+        known = self._known(resource, obj, reference)
+        if known is not None:
+            return known
+        namespace = namespace_of(obj) if resource.namespaced else ""
+        try:
+            found = await self.client.get(resource, namespace, reference.get("name", ""))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            found = None
+        if found is not None and uid_of(found) == uid:
+            return found
+        self._gone[uid] = None
+        if len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
+        return None
+
+    def _known(self, resource: Resource, obj: Json, reference: Json) -> Json | None:
+        informer = self._informers.get(resource.dotted)
+        name = reference.get("name", "")
+        key = f"{namespace_of(obj)}/{name}" if resource.namespaced else name
+        found = None if informer is None else informer.get(key)
+        return found if found is not None and uid_of(found) == reference.get("uid") else None
+
+
+def _has_other_owners(old: Json | None, new: Json) -> bool:
+    return bool(owners_of(new)) and (old is None or owners_of(old) != owners_of(new))
+
+
+def _held_by_us(obj: Json) -> bool:
+    held = finalizers_of(obj)
+    return ORPHAN in held or FOREGROUND in held

@@ -1,0 +1,79 @@
+"""The controller manager: all controllers together, as `stowplan controllers` and `stowplan up` run them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from stowplan.client import Client
+from stowplan.clock import Clock
+from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
+from stowplan.embedded.controllers.daemonset import DaemonSetController
+from stowplan.embedded.controllers.deployment import DeploymentController
+from stowplan.embedded.controllers.disruption import DisruptionController
+from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
+from stowplan.embedded.controllers.garbagecollector import GarbageCollector
+from stowplan.embedded.controllers.job import JobController
+from stowplan.embedded.controllers.namespace import NamespaceController, ServiceAccountController
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
+from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
+from stowplan.embedded.controllers.podgc import PodGCController
+from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
+from stowplan.embedded.controllers.replicaset import ReplicaSetController
+from stowplan.embedded.controllers.statefulset import StatefulSetController
+from stowplan.embedded.controllers.tainteviction import TaintEvictionController
+from stowplan.embedded.controllers.volumeprotection import (
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
+
+
+@dataclass(slots=True)
+class ControllerSettings:
+    """What can be set about control loops; `provisioner` may be changed while they run."""
+
+    provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
+
+
+def all_controllers(context: Context, settings: ControllerSettings | None = None) -> list[Controller]:
+    """Every control loop there is."""
+    settings = ControllerSettings() if settings is None else settings
+    return [
+        *volume_controllers(context, settings.provisioner),
+        DeploymentController(context),
+        ReplicaSetController(context),
+        StatefulSetController(context),
+        DaemonSetController(context),
+        JobController(context),
+        DisruptionController(context),
+        NodeLifecycleController(context, settings.lifecycle),
+        TaintEvictionController(context),
+        PodGCController(context),
+        GarbageCollector(context),
+        NamespaceController(context),
+        ServiceAccountController(context),
+    ]
+
+
+def volume_controllers(context: Context, settings: ProvisionerSettings | None = None) -> list[Controller]:
+    """The control loops of claims and volumes."""
+    return [
+        PersistentVolumeController(context),
+        Provisioner(context, settings),
+        ClaimProtectionController(context),
+        VolumeProtectionController(context),
+        EphemeralVolumeController(context),
+    ]
+
+
+def controller_manager(
+    client: Client,
+    settings: ControllerSettings | None = None,
+    *,
+    clock: Clock,
+    rng: Random,
+    report: Callable[[str], None] = lambda text: None,
+) -> ControllerManager:
+    """All control loops against one API server, ready to `run`."""
+    context = Context.of(client, clock, rng, report)
+    return ControllerManager(context, all_controllers(context, settings))

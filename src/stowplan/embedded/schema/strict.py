@@ -1,0 +1,124 @@
+"""Strict decoding: JSON text held against the types, with the fields that no type declares.
+
+The types are made into msgspec structs, so that a body is checked at the speed of decoding it.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from stowplan.embedded.schema.types import Form, TypeDef, the_schema
+
+_PYTHON_TYPES: Final[dict[str, Any]] = {
+    "string": str,
+    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    "number": float,
+    "bool": bool,
+    "bytes": bytes,
+    "time": Annotated[datetime, Meta(tz=True)],
+    "microtime": Annotated[datetime, Meta(tz=True)],
+    "quantity": str | int | float,
+    "intstr": str | Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "any": Any,
+}
+
+
+@cache
+def decoder(full_name: str) -> msgspec.json.Decoder[Any]:
+    """Decodes JSON text as a type of the table; unknown fields are mistakes."""
+    return msgspec.json.Decoder(struct_of(full_name))
+
+
+@cache
+def struct_of(full_name: str) -> type[msgspec.Struct]:
+    """The type as a struct. Every field may be left out or null: what has to be there is asked for later."""
+    found: TypeDef = the_schema().types[full_name]
+    fields = [(f"f{i}", _python(field.form) | None, None) for i, field in enumerate(found.fields.values())]
+    names = {f"f{i}": name for i, name in enumerate(found.fields)}
+    return msgspec.defstruct(found.name, fields, rename=names, forbid_unknown_fields=True, gc=False)
+
+
+def _python(form: Form) -> Any:
+    if form.shape == "list":
+        assert form.of is not None
+        return list[_python(form.of)]  # type: ignore[misc]
+    if form.shape == "map":
+        assert form.of is not None
+        return dict[str, _python(form.of)]  # type: ignore[misc]
+    return struct_of(form.name) if form.shape == "type" else _PYTHON_TYPES[form.name]
+
+
+_JSON_TYPES: Final = {"str": "string", "object": "map", "array": "list", "bool": "boolean"}
+
+
+class TypeMismatchError(ValueError):
+    """Data whose types are not those of its kind; the message names the field and what was expected."""
+
+
+def decode_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
+    """JSON text as data without what its type does not have, and the fields that were left out for that.
+
+    Raises `TypeMismatchError`, or msgspec.DecodeError for what is not JSON.
+    """
+    try:
+        decoder(type_.full_name).decode(text)
+    except msgspec.ValidationError:
+        pass
+    else:
+        return _decoded(text), []
+    data = _decoded(text)
+    unknown = unknown_fields(type_, data)
+    try:
+        msgspec.convert(data, struct_of(type_.full_name))
+    except msgspec.ValidationError as error:
+        raise TypeMismatchError(_readable(str(error))) from None
+    return data, unknown
+
+
+def unknown_fields(type_: TypeDef, data: Any) -> list[str]:
+    """Take fields that a type does not have out of the data; gives back their paths, sorted."""
+    return sorted(_unknown(Form("type", type_.full_name), data, ""))
+
+
+def _unknown(form: Form, data: Any, path: str) -> Iterator[str]:
+    if form.shape == "type" and isinstance(data, dict):
+        fields = the_schema().types[form.name].fields
+        for key in [key for key in data if key not in fields]:
+            del data[key]
+            yield f"{path}.{key}" if path else key
+        for key, value in data.items():
+            yield from _unknown(fields[key].form, value, f"{path}.{key}" if path else key)
+    elif form.shape == "list" and isinstance(data, list):
+        assert form.of is not None
+        for i, value in enumerate(data):
+            yield from _unknown(form.of, value, f"{path}[{i}]")
+    elif form.shape == "map" and isinstance(data, dict):
+        assert form.of is not None
+        for key, value in data.items():
+            yield from _unknown(form.of, value, f"{path}.{key}")
+
+
+def _decoded(text: bytes) -> Any:
+    """The data, without nulls: they say the same as nothing."""
+    data = msgspec.json.decode(text)
+    return _without_nulls(data) if b"null" in text else data
+
+
+def _without_nulls(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
+    return [_without_nulls(value) for value in data] if isinstance(data, list) else data
+
+
+def _readable(problem: str) -> str:
+    """msgspec's message with the field first and JSON's names of types."""
+    what, _, where = problem.partition(" - at `")
+    what = re.sub(r"`(\w+)( \| null)?`", lambda match: _JSON_TYPES.get(match[1], match[1]), what)
+    place = where.rstrip("`").removeprefix("key in ").strip("`").removeprefix("$").removeprefix(".")
+    return f"{place}: {what[:1].lower()}{what[1:]}" if place else what

@@ -1,0 +1,225 @@
+"""Storage under one version counter: every write goes through here, to the watch caches and to a log."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from stowplan.api import status
+from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.api.requests import EVERY_OBJECT, Json, Selection
+from stowplan.api.status import ApiError
+from stowplan.embedded.store.objects import Key, with_metadata
+from stowplan.embedded.store.selection import predicate
+from stowplan.embedded.store.watchcache import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    NOTHING_COMPACTED,
+    Change,
+    Collection,
+    Collections,
+    Compacted,
+    Predicate,
+    Sink,
+    Watcher,
+    bookmark,
+    selected_change,
+)
+
+
+class WriteAheadLog(Protocol):
+    """Keeps every change on disk. The store never waits for it; whoever answers clients can."""
+
+    def admit(self) -> None:
+        """Raises `ApiError` 503 while nothing can be saved: then nothing is to be changed."""
+        ...
+
+    def record(self, resource: Resource, key: Key, change: Change) -> None:
+        """Keep a change, soon. Changes come in the order of their versions."""
+        ...
+
+    async def settled(self, version: int) -> ApiError | None:
+        """Wait until all changes up to a version are kept; gives back what went wrong, if anything did."""
+        ...
+
+
+class LogEntry(NamedTuple):
+    """An object as it was kept at a version, None if it was deleted with that version."""
+
+    resource: Resource
+    key: Key
+    version: int
+    object: Json | None
+
+
+class SavedState(NamedTuple):
+    """What an earlier process stored: a state, the changes since, and the last version given out."""
+
+    version: int = 0
+    compacted: Compacted = NOTHING_COMPACTED
+    objects: Sequence[LogEntry] = ()
+    changes: Iterable[LogEntry] = ()
+
+
+def change_of(entry: LogEntry, previous: Json | None) -> Change:
+    """The change that an entry was made for. Raises ValueError if there cannot have been one."""
+    if entry.object is not None:
+        return Change(ADDED if previous is None else MODIFIED, entry.version, entry.object, previous)
+    if previous is None:
+        raise ValueError(f"version {entry.version} deletes {'/'.join(entry.key)}, which does not exist")
+    return Change(
+        DELETED, entry.version, with_metadata(previous, resourceVersion=str(entry.version)), previous
+    )
+
+
+class Storage:
+    """Collections of objects under one version counter.
+
+    A change is delivered to all watchers of its resource before the writer goes on. A watcher may write in
+    turn: its changes are delivered after the present one has reached everybody, so all watchers see one
+    order. A watcher that raises is closed and the others go on; the writer gets its exception when the change
+    has reached everybody.
+    """
+
+    def __init__(self, catalogue: Catalogue, history: int) -> None:
+        self.catalogue = catalogue
+        self.version = 0
+        self.write_ahead_log: WriteAheadLog | None = None
+        self._collections = Collections(catalogue, history)
+        self._collection: Callable[[Resource], Collection] = self._collections.__getitem__
+        self._undelivered: deque[tuple[Collection, Change]] = deque()
+        self._delivering = False
+        self._dry_run = False
+
+    def restore(self, saved: SavedState) -> None:
+        """Continue from what an earlier process stored. Only while nothing has been written."""
+        self._collections.restart_after(saved.compacted)
+        for entry in saved.objects:
+            if entry.object is not None:
+                self._collection(entry.resource).restore(entry.key, entry.object)
+        for entry in saved.changes:
+            collection = self._collection(entry.resource)
+            collection.apply(entry.key, change_of(entry, collection.objects.get(entry.key)))
+        self.version = saved.version
+
+    async def settled(self) -> status.ApiError | None:
+        """Wait until every write so far is in the write-ahead log, if there is one; gives its error.
+
+        Whoever answers a client outside this process waits here first: then no answered write is lost with
+        the process. Within it there is no need to wait, because the log keeps the order of changes.
+        """
+        return None if self.write_ahead_log is None else await self.write_ahead_log.settled(self.version)
+
+    @contextmanager
+    def dry_run(self, enabled: bool = True) -> Iterator[None]:
+        """Writes within do everything but write: they are judged, and give back what would have been."""
+        before, self._dry_run = self._dry_run, enabled
+        try:
+            yield
+        finally:
+            self._dry_run = before
+
+    def watch(
+        self,
+        resource: Resource,
+        sink: Sink,
+        *,
+        namespace: str = "",
+        selection: Selection = EVERY_OBJECT,
+        since: int | None = None,
+        initial_events: bool = False,
+        bookmarks: bool = False,
+    ) -> Watcher:
+        """Have a function called with changes, from a version on or (without one) from now on.
+
+        The watcher's backlog is the caller's to go through first: it has what happened since that version,
+        or, with `initial_events`, everything that exists and a bookmark at its end.
+        Raises `ApiError`: 410 if the version is too old, 504 if it has not been reached.
+        """
+        collection = self._collection(resource)
+        chosen = predicate(resource, namespace, selection)
+        if since is not None and since > self.version:
+            raise status.too_large_version(since, self.version)
+        backlog: list[Change] = []
+        if initial_events:
+            backlog = self._initial_state(collection, chosen)
+        elif since is not None:
+            changes = collection.history.since(since)
+            shown = changes if chosen is None else (selected_change(chosen, change) for change in changes)
+            backlog = [change for change in shown if change is not None]
+        watcher = Watcher(
+            sink,
+            chosen,
+            collection.remove_watcher,
+            version=self.version,
+            backlog=backlog,
+            bookmarks=bookmarks,
+        )
+        collection.add_watcher(watcher)
+        return watcher
+
+    def send_bookmarks(self) -> None:
+        """Send a bookmark with the current version to every watcher that asked for bookmarks."""
+        for collection in self._collections.values():
+            if collection.watchers:
+                self._undelivered.append((collection, bookmark(collection.resource, self.version)))
+        if not self._delivering:
+            self._deliver()
+
+    def _initial_state(self, collection: Collection, chosen: Predicate | None) -> list[Change]:
+        """Everything there is, as if it were added now, and the bookmark that says that this was all."""
+        added = [
+            Change(ADDED, int(obj["metadata"]["resourceVersion"]), obj) for obj in collection.selected(chosen)
+        ]
+        return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
+
+    def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json) -> Json:
+        """Replace an object by one that may share its metadata with others; gives back the one written."""
+        if not self._dry_run:
+            obj = with_metadata(obj)
+            self._change(collection, key, MODIFIED, obj, old)
+        return obj
+
+    def _remove(self, collection: Collection, key: Key, obj: Json) -> Json:
+        """Remove the object of a key; gives back its last state with the version of its removal."""
+        if self._dry_run:
+            return obj
+        gone = with_metadata(obj)
+        self._change(collection, key, DELETED, gone, obj)
+        return gone
+
+    def _change(self, collection: Collection, key: Key, type_: str, obj: Json, old: Json | None) -> None:
+        """Give an object the next version, log the change and deliver it. Not for dry runs.
+
+        The object must be the store's own, metadata and all, and not given out yet.
+        """
+        log = self.write_ahead_log
+        if log is not None:
+            log.admit()
+        self.version = version = self.version + 1
+        obj["metadata"]["resourceVersion"] = str(version)
+        change = Change(type_, version, obj, old)
+        collection.apply(key, change)
+        if log is not None:
+            log.record(collection.resource, key, change)
+        if collection.watchers:
+            self._undelivered.append((collection, change))
+            if not self._delivering:
+                self._deliver()
+
+    def _deliver(self) -> None:
+        """Deliver what has not been delivered yet, in its order."""
+        self._delivering = True
+        failure: Exception | None = None
+        while self._undelivered:
+            collection, change = self._undelivered.popleft()
+            for watcher in collection.watchers:
+                try:
+                    watcher.deliver(change)
+                except Exception as error:  # noqa: BLE001 - raised below, when everybody has it
+                    watcher.close()
+                    failure = failure or error
+        self._delivering = False
+        if failure is not None:
+            raise failure

@@ -1,0 +1,186 @@
+"""Log lines of the scheduling cycle. Callers have checked that the verbosity shows them."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from stowplan.api.node import Node
+from stowplan.api.taints import untolerated
+from stowplan.client import Reflector
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.framework import Framework
+from stowplan.framework.points import Point
+from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.status import Code
+from stowplan.logs import Journal, Ref
+from stowplan.plugins.defaultpreemption.plugin import PREFIX
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.scheduling_cycle import ScheduleResult
+
+_PREEMPTION: Final = "PostFilter.DefaultPreemption"
+_TAINTS: Final = "FilterWithNominatedPods.Filter.TaintToleration"
+
+SLOW: Final = 0.1
+"""Seconds after which the search for a node is worth a line of its own."""
+
+
+def log_result(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None:
+    """What filters and scores came to, node by node (levels 4, 5 and 10)."""
+    outright = result.evaluation.rejected_outright
+    if outright is not None:
+        status = outright.message
+        journal.info(5, "Status after running PreFilter plugins for pod", pod=Ref(pod.key), status=status)
+        return
+    _log_taints(journal, result.evaluation, pod)
+    if journal.shows(10) and result.evaluation.scored:
+        _log_scores(journal, result, pod)
+
+
+def _log_taints(journal: Journal, evaluation: Evaluation, pod: PodInfo) -> None:
+    table = evaluation.cycle.table
+    first = evaluation.pod_class.feasibility.first
+    for column in evaluation.filters():
+        if column.plugin.name != "TaintToleration" or column.codes is None:
+            continue
+        for node in (table.nodes[row] for row in np.flatnonzero(first == column.index).tolist()):
+            if node is not None:
+                journal.info(
+                    4,
+                    "node had untolerated taints",
+                    logger=_TAINTS,
+                    pod=Ref(pod.key),
+                    node=Ref(node.name),
+                    untoleratedTaint=_in_the_way(node, pod),
+                )
+
+
+def _in_the_way(node: Node, pod: PodInfo) -> dict[str, str]:
+    """The taint that keeps a pod off a node."""
+    taints, tolerations = node.spec.taints, pod.spec.tolerations
+    taint = untolerated(taints, tolerations, compare=True) or untolerated(taints, tolerations)
+    if taint is None:
+        return {}
+    value = {"value": taint.value} if taint.value else {}
+    return {"key": taint.key, **value, "effect": taint.effect}
+
+
+def _log_scores(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None:
+    rows = result.evaluation.feasible_rows
+    names = [result.evaluation.cycle.table.name_of(row) for row in rows.tolist()]
+    about = Ref(pod.key)
+    for plugin, scores in result.scores(rows).items():
+        for node, score in zip(names, scores, strict=True):
+            journal.info(10, "Plugin scored node for pod", pod=about, plugin=plugin, node=node, score=score)
+    for node, score in zip(names, result.all_totals(rows), strict=True):
+        journal.info(10, "Calculated node's final score for pod", pod=about, node=node, score=score)
+
+
+def log_preemption(journal: Journal, cycle: Cycle, pod: PodInfo, result: PostFilterResult) -> None:
+    """What preemption came to."""
+    about = Ref(pod.key)
+    node = result.nominated_node
+    if result.status.is_success:
+        if node:
+            journal.info(
+                2,
+                "the target node for the preemption is determined",
+                logger=_PREEMPTION,
+                pod=about,
+                node=node,
+            )
+    elif node is not None:
+        evaluation = cycle.evaluation
+        if evaluation is not None and not len(evaluation.rows_rejected_with(Code.UNSCHEDULABLE)):
+            journal.info(
+                3, "Preemption will not help schedule pod on any node", logger=_PREEMPTION, pod=about
+            )
+        journal.info(
+            2,
+            "No preemption candidate is found; preemption is not helpful for scheduling",
+            logger=_PREEMPTION,
+            pod=about,
+        )
+    elif journal.shows(5):
+        for reason in result.status.reasons:
+            if reason.startswith(PREFIX):
+                why = reason.removeprefix(PREFIX)
+                journal.info(
+                    5, "Pod is not eligible for preemption", logger=_PREEMPTION, pod=about, reason=why
+                )
+
+
+def log_slow_cycle(
+    journal: Journal, pod: PodInfo, ended: float, took: float, filtered: float, number: int
+) -> None:
+    """Where the time went: `took` seconds in all until `ended`, `filtered` of them for the filters.
+
+    A step is told if it took more than its share, or if somebody wants detail. `number` marks the lines.
+    """
+    began = ended - took
+    head = f"Trace[{number}]:"
+    steps = [("Computing predicates done", filtered, began + filtered)]
+    if took > filtered:
+        steps.append(("Prioritizing done", took - filtered, ended))
+    shown = [step for step in steps if step[1] >= SLOW / 3 or journal.shows(4)]
+    first = (
+        f'{head} "Scheduling" namespace:{pod.namespace},name:{pod.name} '
+        f"({_moment(began, '%d-%b-%Y %H:%M:%S')}) (total time: {int(took * 1000)}ms):"
+    )
+    lines = [
+        first,
+        *(f'{head} ---"{what}" {int(span * 1000)}ms ({_moment(at, "%H:%M:%S")})' for what, span, at in shown),
+        f"{head} [{took * 1000:.6f}ms] [{took * 1000:.6f}ms] END",
+    ]
+    journal.plain(0, "\n".join(lines))
+
+
+def _moment(seconds: float, form: str) -> str:
+    moment = datetime.fromtimestamp(seconds)
+    return f"{moment.strftime(form)}.{moment.microsecond // 1000:03}"
+
+
+def log_plugins(journal: Journal, framework: Framework) -> None:
+    """Which plugins a profile works with, by extension point."""
+    points = {
+        f"{point.value[0].upper()}{point.value[1:]}": {
+            "Enabled": [
+                {"Name": use.name, "Weight": use.weight if point.is_weighted else 0}
+                for use in framework.profile.plugins.get(point, ())
+            ],
+            "Disabled": None,
+        }
+        for point in _POINTS
+    }
+    journal.info(2, "the scheduler starts to work with those plugins", Plugins=points)
+
+
+_POINTS: Final = (
+    Point.PRE_ENQUEUE,
+    Point.QUEUE_SORT,
+    Point.PRE_FILTER,
+    Point.FILTER,
+    Point.POST_FILTER,
+    Point.PRE_SCORE,
+    Point.SCORE,
+    Point.RESERVE,
+    Point.PERMIT,
+    Point.PRE_BIND,
+    Point.BIND,
+    Point.POST_BIND,
+    Point.PLACEMENT_GENERATE,
+    Point.PLACEMENT_SCORE,
+)
+"""In the order in which a pod passes them."""
+
+
+def reflector_values(reflector: Reflector[Any]) -> dict[str, object]:
+    """What lines about a reflector call it."""
+    resource = reflector.resource
+    return {
+        "type": f"*{resource.version}.{resource.kind or resource.plural}",
+        "reflector": resource.qualified,
+    }

@@ -1,0 +1,397 @@
+"""Event handlers: what a watch event means for the cache and the queue.
+
+Informers call `added`, `updated` and `deleted` of one handler per resource (at the end of this module). The
+cache is updated before the queue, so a requeued pod sees the state that triggered the requeue.
+"""
+
+from collections.abc import Callable, Container, Mapping
+from typing import Any, Final, Protocol
+
+from stowplan.api.meta import Object
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.api.quantity import QuantityError
+from stowplan.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    UNSCHEDULED_POD_ADD,
+    Action,
+    ClusterEvent,
+)
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.waiting import WaitingPods
+from stowplan.logs import Journal, Ref
+from stowplan.queue.changes import node_events, pod_events
+from stowplan.scheduler.cache import CacheCorruptedError
+from stowplan.scheduler.context import Context
+
+_LOGGED: Final = 3
+"""From this verbosity on the log has a line for every watch event."""
+
+_POD_ADDED: Final = (UNSCHEDULED_POD_ADD.label,)
+
+
+class CacheUpdates(Protocol):
+    """What event handlers need of a cache."""
+
+    def put_node(self, node: Node, /) -> None: ...
+
+    def remove_node(self, node: Node, /) -> None: ...
+
+    def put_pod(self, pod: Pod, /) -> None:
+        """A pod that has a node is new or changed; if it was assumed, it is confirmed."""
+
+    def remove_pod(self, pod: Pod, /) -> None: ...
+
+    def put(self, obj: Object, /) -> None:
+        """Any other object is new or changed."""
+
+    def remove(self, obj: Object, /) -> None: ...
+
+    def assumed_pod(self, pod: Pod, /) -> Pod | None:
+        """The pod on the node it was assumed on; None if it is not assumed."""
+
+    def forget(self, uid: str, /) -> bool: ...
+
+    def skip(self, problem: str, /) -> None:
+        """An object cannot be read and is left out."""
+
+
+class QueueUpdates(Protocol):
+    """What event handlers need of a scheduling queue."""
+
+    def add(self, pod: Pod, /) -> None: ...
+
+    def update(self, old: Pod, new: Pod, /) -> None: ...
+
+    def delete(self, pod: Pod, /) -> None: ...
+
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: Object | None,
+        new: Object | None,
+        at_most_priority: int | None = None,
+        /,
+    ) -> None:
+        """Requeue pods that the event may help, if their priority is at most the one given."""
+
+
+class EventHandlers:
+    """Turns watch events into updates of the cache and the queue.
+
+    `profiles` are the names of our profiles: pods that ask for one of them are ours. `gangs` is the feature
+    gate GangScheduling, `declared_features` NodeDeclaredFeatures. `watched` says for every other kind of
+    object which changes plugins registered for. `timed` is told how long each event took to handle.
+    """
+
+    def __init__(
+        self,
+        cache: CacheUpdates,
+        queue: QueueUpdates,
+        profiles: Container[str],
+        waiting: WaitingPods,
+        *,
+        gangs: bool = False,
+        declared_features: bool = True,
+        watched: Mapping[str, Action] | None = None,
+        timer: Callable[[], float] = lambda: 0.0,
+        timed: Mapping[Any, Any] | None = None,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._profiles = profiles
+        self._waiting = waiting
+        self._gangs = gangs
+        self._declared_features = declared_features
+        self._watched: Mapping[str, Action] = {} if watched is None else watched
+        self._timer = timer
+        self._timed: Mapping[Any, Any] = _Untimed() if timed is None else timed
+
+    @classmethod
+    def of(cls, context: Context, watched: Mapping[str, Action], gates: FeatureGates) -> "EventHandlers":
+        """The event handlers of a scheduler."""
+        return cls(
+            context.cache,
+            context.queue,
+            context.profiles,
+            context.waiting,
+            gangs=gates["GangScheduling"],
+            declared_features=gates["NodeDeclaredFeatures"],
+            watched=watched,
+            timer=context.timer,
+            timed=context.metrics.handling,
+        )
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether a pod asks for one of our profiles."""
+        return pod.spec.scheduler_name in self._profiles
+
+    # Nodes
+
+    def add_node(self, node: Node) -> None:
+        self._cache.put_node(node)
+        self._move_all(NODE_ADD, None, node)
+
+    def update_node(self, old: Node, new: Node) -> None:
+        self._cache.put_node(new)
+        for event in node_events(old, new, declared_features=self._declared_features):
+            self._move_all(event, old, new)
+
+    def delete_node(self, node: Node) -> None:
+        self._move_all(NODE_DELETE, node, None)
+        self._cache.remove_node(node)
+
+    # Pods
+
+    def add_pod(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._add_to_cache(pod)
+        elif pod.spec.scheduler_name in self._profiles:
+            self._add_to_queue(pod)
+            if self._gangs:
+                self._move_all(UNSCHEDULED_POD_ADD, None, pod)
+
+    def update_pod(self, old: Pod, new: Pod) -> None:
+        if old.spec.node_name:
+            self._cache.put_pod(new)
+            for event in pod_events(old, new):
+                self._move_all(event, old, new)
+        elif new.spec.node_name:
+            self._add_to_cache(new)
+            if old.spec.scheduler_name in self._profiles:
+                self._queue.delete(old)
+        elif self.is_ours(old):
+            self._update_in_queue(old, new)
+
+    def delete_pod(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._remove_from_cache(pod)
+        elif self.is_ours(pod):
+            assumed = self._cache.assumed_pod(pod)
+            self._queue.delete(pod)
+            if assumed is not None:
+                self._forget_assumed(assumed)
+            else:
+                self._nomination_ends(pod)
+
+    def delete_pod_of_unknown_state(self, pod: Pod) -> None:
+        """A pod is gone, and its last known state may be out of date: it is removed wherever it may be."""
+        self._remove_from_cache(pod)
+        if self.is_ours(pod):
+            self._queue.delete(pod)
+            self._nomination_ends(pod)
+
+    def _add_to_queue(self, pod: Pod) -> None:
+        began = self._timer()
+        try:
+            self._queue.add(pod)
+        except QuantityError as error:
+            self._cache.skip(f"pod {pod.key}: {error}")
+        self._timed[_POD_ADDED].observe(self._timer() - began)
+
+    def _update_in_queue(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        assumed = self._cache.assumed_pod(new)
+        if assumed is None:
+            try:
+                self._queue.update(old, new)
+            except QuantityError as error:
+                self._cache.skip(f"pod {new.key}: {error}")
+            if old.status.nominated_node_name != new.status.nominated_node_name:
+                self._nomination_ends(old)
+        elif new.is_terminating and not old.is_terminating:
+            self._forget_assumed(assumed)
+
+    def _add_to_cache(self, pod: Pod) -> None:
+        self._cache.put_pod(pod)
+        self._move_all(ASSIGNED_POD_ADD, None, pod)
+
+    def _remove_from_cache(self, pod: Pod) -> None:
+        self._cache.remove_pod(pod)
+        self._move_all(ASSIGNED_POD_DELETE, pod, None)
+
+    def _forget_assumed(self, assumed: Pod) -> None:
+        """An assumed pod is being deleted: its wait at Permit ends, or else the cache forgets it."""
+        waiting = self._waiting.get(assumed.metadata.uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
+        else:
+            self._cache.forget(assumed.metadata.uid)
+        self._move_all(ASSIGNED_POD_DELETE, assumed, None)
+
+    def _nomination_ends(self, pod: Pod) -> None:
+        """The nominated node has room again for pods of at most the same priority."""
+        if pod.status.nominated_node_name:
+            self._move_all(ASSIGNED_POD_DELETE, pod, None, pod.priority)
+
+    # Everything else
+
+    def change_object(self, resource: str, old: Object | None, new: Object | None) -> None:
+        """An object that is neither a pod nor a node was added, updated or deleted."""
+        if new is not None:
+            self._cache.put(new)
+        elif old is not None:
+            self._cache.remove(old)
+        event = event_of(resource, old, new, self._watched)
+        if event is not None:
+            self._move_all(event, old, new)
+
+    def _move_all(
+        self, event: ClusterEvent, old: Object | None, new: Object | None, at_most_priority: int | None = None
+    ) -> None:
+        began = self._timer()
+        self._queue.move_all(event, old, new, at_most_priority)
+        self._timed[event.label,].observe(self._timer() - began)
+
+
+def event_of(
+    resource: str, old: Object | None, new: Object | None, watched: Mapping[str, Action]
+) -> ClusterEvent | None:
+    """The cluster event of a changed object; None if no plugin registered for it."""
+    action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+    return ClusterEvent(resource, action) if watched.get(resource, Action(0)) & action else None
+
+
+class _Untimed(dict[Any, Any]):
+    """Takes durations that nobody wants."""
+
+    def __missing__(self, label: object) -> "_Untimed":
+        return self
+
+    def observe(self, seconds: float) -> None:
+        """Drop it."""
+
+
+# What informers call
+
+
+class Dispatcher:
+    """Runs event handlers: logs events, waits while the table is frozen, survives a handler that fails."""
+
+    def __init__(self, context: Context, handlers: EventHandlers) -> None:
+        self.handlers = handlers
+        self._context = context
+        self._freeze = context.freeze
+        self._wake = context.wake
+        self._journal = context.journal
+        self._log = _EventLog(handlers, context.journal)
+
+    def dispatch(self, handler: Callable[..., None], *objects: Any) -> None:
+        """Handle a watch event now, or when the table is released."""
+        if self._journal.detail >= _LOGGED:
+            self._log.log(handler, objects)
+        if self._freeze.held:
+            self._freeze.defer(lambda: self._handle(handler, objects))
+        else:
+            self._handle(handler, objects)
+
+    def _handle(self, handler: Callable[..., None], objects: tuple[Any, ...]) -> None:
+        try:
+            handler(*objects)
+        except CacheCorruptedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one object must not stop the scheduler
+            key = next((one.key for one in objects if isinstance(one, Object)), "")
+            self._context.unexpected(
+                "Event handler failed; the event is skipped",
+                error,
+                source="event_handler",
+                handler=handler.__name__,
+                object=Ref(key),
+            )
+        self._wake()
+
+
+class PodEventHandler:
+    """Handles watch events of pods."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatch = dispatcher.dispatch
+        self._handlers = dispatcher.handlers
+
+    def added(self, new: Pod) -> None:
+        self._dispatch(self._handlers.add_pod, new)
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        self._dispatch(self._handlers.update_pod, old, new)
+
+    def deleted(self, last: Pod) -> None:
+        self._dispatch(self._handlers.delete_pod, last)
+
+
+class NodeEventHandler:
+    """Handles watch events of nodes."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatch = dispatcher.dispatch
+        self._handlers = dispatcher.handlers
+
+    def added(self, new: Node) -> None:
+        self._dispatch(self._handlers.add_node, new)
+
+    def updated(self, old: Node, new: Node) -> None:
+        self._dispatch(self._handlers.update_node, old, new)
+
+    def deleted(self, last: Node) -> None:
+        self._dispatch(self._handlers.delete_node, last)
+
+
+class ObjectEventHandler:
+    """Handles watch events of one other kind of objects, called `resource` in cluster events."""
+
+    def __init__(self, dispatcher: Dispatcher, resource: str) -> None:
+        self._dispatch = dispatcher.dispatch
+        self._change = dispatcher.handlers.change_object
+        self._resource = resource
+
+    def added(self, new: Object) -> None:
+        self._dispatch(self._change, self._resource, None, new)
+
+    def updated(self, old: Object, new: Object) -> None:
+        self._dispatch(self._change, self._resource, old, new)
+
+    def deleted(self, last: Object) -> None:
+        self._dispatch(self._change, self._resource, last, None)
+
+
+class _EventLog:
+    """Log lines of watch events of pods and nodes: additions and deletions at level 3, updates at level 4."""
+
+    def __init__(self, handlers: EventHandlers, journal: Journal) -> None:
+        self._is_ours = handlers.is_ours
+        self._journal = journal
+        self._by_handler: dict[Any, Callable[..., None]] = {
+            handlers.add_pod: lambda pod: self._pod(3, "Add", pod),
+            handlers.update_pod: self._pod_updated,
+            handlers.delete_pod: lambda pod: self._pod(3, "Delete", pod),
+            handlers.add_node: lambda node: self._node(3, "Add", node),
+            handlers.update_node: lambda old, new: self._node(4, "Update", new),
+            handlers.delete_node: lambda node: self._node(3, "Delete", node),
+        }
+
+    def log(self, handler: Callable[..., Any], objects: tuple[Any, ...]) -> None:
+        write = self._by_handler.get(handler)
+        if write is not None:
+            write(*objects)
+
+    def _pod_updated(self, old: Pod, new: Pod) -> None:
+        if old.spec.node_name:
+            self._pod(4, "Update", old)
+        elif new.spec.node_name:
+            self._pod(3, "Add", new)
+            self._pod(3, "Delete", old)
+        elif old.metadata.resource_version != new.metadata.resource_version:
+            self._pod(4, "Update", new)
+
+    def _pod(self, level: int, what: str, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._journal.info(level, f"{what} event for scheduled pod", pod=Ref(pod.key))
+        elif self._is_ours(pod):
+            self._journal.info(level, f"{what} event for unscheduled pod", pod=Ref(pod.key))
+
+    def _node(self, level: int, what: str, node: Node) -> None:
+        self._journal.info(level, f"{what} event for node", node=Ref(node.name))

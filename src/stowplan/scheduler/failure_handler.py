@@ -1,0 +1,255 @@
+"""The failure handler: a pod that could not be scheduled or bound is requeued, nominated and reported."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from stowplan.api.pod import Pod
+from stowplan.api.quantity import QuantityError
+from stowplan.api.status import ApiError
+from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.framework.fiterror import NO_NODES, fit_error_text
+from stowplan.framework.rejectors import Rejectors
+from stowplan.framework.status import Code, Status
+from stowplan.logs import Journal, Ref
+from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
+from stowplan.queue.places import MOVED, QUEUES, AlreadyQueuedError
+from stowplan.queue.queued import QueuedPod
+from stowplan.queue.requeue import Strategy
+from stowplan.reporting import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    WARNING,
+    failure_patch,
+    is_replaced,
+    patch_status,
+)
+from stowplan.scheduler.context import Context
+
+_NOBODY: Final = Rejectors()
+
+UNHANDLED: Final = "UnhandledError"
+"""The logger of errors that nobody is told of but by the log."""
+
+UPDATING: Final = "Updating pod condition and nominated node name"
+OVERRIDING: Final = 1
+"""How kube-scheduler writes that a nomination is meant to replace the one before."""
+
+_HINTS: Final = {Strategy.SKIP: 0, Strategy.AFTER_BACKOFF: 1, Strategy.IMMEDIATELY: 2}
+"""How it writes what becomes of a pod that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a pod could not be scheduled or bound.
+
+    `rejected`: the pod does not fit, as opposed to something having gone wrong. `nominated_node` is the node
+    it is nominated to from now on, "" to clear the nomination, None to leave it as it is. `announced` is the
+    node that was written to its status in this cycle, whether or not the informer has seen it yet.
+    """
+
+    message: str
+    rejected: bool
+    rejectors: Rejectors = _NOBODY
+    nominated_node: str | None = ""
+    announced: str = ""
+
+
+def failed_on_node(status: Status) -> Failure:
+    """The failure of a pod that a Reserve or Permit plugin rejected or failed for."""
+    if not status.code.is_rejection:
+        return Failure(status.message, rejected=False)
+    pending = frozenset((status.plugin,)) if status.code is Code.PENDING else frozenset()
+    counts = dict.fromkeys(status.reasons, 1)
+    return Failure(fit_error_text(1, counts), True, Rejectors(frozenset((status.plugin,)), pending))
+
+
+def failed_late(status: Status) -> Failure:
+    """The failure of a pod in PreBind or Bind.
+
+    No cluster event is known to help; so it is retried as after an error, also if the plugin calls it a
+    rejection.
+    """
+    return Failure(status.message, rejected=status.code.is_rejection)
+
+
+class FailureHandler:
+    """Requeues failed pods and reports why, in this order: queue, nomination, event, status."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._statuses = StatusWriter(context)
+
+    def handle(self, queued: QueuedPod, failure: Failure, began: float) -> None:
+        context = self._context
+        profile = queued.profile
+        result = UNSCHEDULABLE_RESULT if failure.rejected else ERROR
+        context.metrics.attempt(result, profile, context.timer() - began)
+        self._log(queued, failure)
+        pod = self._requeue(queued, failure)
+        if pod is None:
+            return
+        context.queue.nominator.add(queued.pod, failure.nominated_node)
+        context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=failure.message)
+        reason = UNSCHEDULABLE if failure.rejected else SCHEDULER_ERROR
+        if failure.announced and context.find(queued.key) is not None:
+            pod = replace(pod, status=replace(pod.status, nominated_node_name=failure.announced))
+        self._statuses.submit(pod, reason, failure.message, failure.nominated_node)
+        context.wake()
+
+    def _requeue(self, queued: QueuedPod, failure: Failure) -> Pod | None:
+        """Put the pod back as it is now, if it still wants a node. None if another has its name by now."""
+        context, queue = self._context, self._context.queue
+        known = context.find(queued.key)
+        if known is None or known.spec.node_name or known.metadata.uid != queued.uid:
+            _log_absence(context.journal, queued, known)
+            queue.done(queued.uid)
+            return queued.pod.pod if known is None or known.spec.node_name else None
+        by = failure.rejectors.unschedulable, failure.rejectors.pending
+        try:
+            strategy = queue.add_unschedulable_if_not_present(queued, *by, known)
+        except AlreadyQueuedError as error:
+            context.journal.problem("Error occurred", err=error, logger=UNHANDLED)
+        except QuantityError as error:
+            context.cache.skip(f"pod {queued.key}: {error}")
+            queue.add_unschedulable_if_not_present(queued, *by)
+        else:
+            if context.journal.shows(3):
+                self._log_requeue(queued, strategy)
+        return known
+
+    def _log(self, queued: QueuedPod, failure: Failure) -> None:
+        journal = self._context.journal
+        pod, message = Ref(queued.key), failure.message
+        if message == NO_NODES:
+            journal.info(
+                2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=pod
+            )
+        elif failure.rejectors is not _NOBODY:
+            journal.info(2, "Unable to schedule pod; no fit; waiting", pod=pod, err=message)
+        else:
+            journal.problem("Error scheduling pod; retrying", pod=pod, err=message, logger=UNHANDLED)
+
+    def _log_requeue(self, queued: QueuedPod, strategy: Strategy) -> None:
+        queue = self._context.queue
+        told = {
+            "event": SCHEDULE_ATTEMPT_FAILURE,
+            "queue": QUEUES.get(queue.place_of(queued.key) or "", ""),
+            "schedulingCycle": queue.cycle,
+            "hint": _HINTS[strategy],
+            "unschedulable plugins": {plugin: {} for plugin in sorted(queued.rejectors)},
+        }
+        self._context.journal.info(3, MOVED, pod=Ref(queued.key), **told)
+
+
+def _log_absence(journal: Journal, queued: QueuedPod, known: Pod | None) -> None:
+    """Say why a pod that failed does not come back."""
+    pod = Ref(queued.key)
+    if known is None:
+        missing = f'pod "{queued.pod.name}" not found'
+        journal.info(0, "Pod doesn't exist in informer cache", pod=pod, err=missing)
+    elif known.spec.node_name:
+        journal.info(
+            0,
+            "Pod has been assigned to node. Abort adding it back to queue.",
+            pod=pod,
+            node=known.spec.node_name,
+        )
+    else:
+        journal.info(
+            2,
+            "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+            pod=pod,
+            oldUID=queued.uid,
+            newUID=known.metadata.uid,
+        )
+
+
+@dataclass(slots=True)
+class _StatusUpdate:
+    """What is to be written to a pod's status."""
+
+    pod: Pod
+    reason: str
+    message: str
+    nominated_node: str | None
+
+
+class StatusWriter:
+    """Writes why pods could not be placed, without anybody waiting for it.
+
+    One write per pod is under way at a time. What is wanted meanwhile is written after it, and only the last
+    of it; a nomination is not lost by that.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._under_way: dict[str, _StatusUpdate | None] = {}
+
+    def submit(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
+        wanted = _StatusUpdate(pod, reason, message, nominated_node)
+        if self._context.journal.shows(3):
+            self._log(wanted)
+        uid = pod.metadata.uid
+        if uid in self._under_way:
+            later = self._under_way[uid]
+            if later is not None and wanted.nominated_node is None:
+                wanted.nominated_node = later.nominated_node
+            self._under_way[uid] = wanted
+        else:
+            self._under_way[uid] = None
+            self._context.tasks.start(self._write(uid, wanted), "pod status")
+
+    def _log(self, wanted: _StatusUpdate) -> None:
+        promised: dict[str, object] = {}
+        if wanted.nominated_node is not None:
+            promised = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
+        self._context.journal.info(
+            3,
+            UPDATING,
+            pod=Ref(wanted.pod.key),
+            conditionType="PodScheduled",
+            conditionStatus="False",
+            conditionReason=wanted.reason,
+            **promised,
+        )
+
+    async def _write(self, uid: str, first: _StatusUpdate) -> None:
+        context = self._context
+        wanted: _StatusUpdate | None = first
+        pod = first.pod
+        try:
+            while wanted is not None and not self._is_another(pod):
+                patch = failure_patch(
+                    pod,
+                    reason=wanted.reason,
+                    message=wanted.message,
+                    now=context.clock.now(),
+                    nominated_node=wanted.nominated_node,
+                )
+                try:
+                    await patch_status(context.client, pod, patch, context.rng)
+                except ApiError as error:
+                    if is_replaced(error):
+                        return
+                    context.journal.problem(
+                        "Error updating pod", pod=Ref(pod.key), err=error, logger=UNHANDLED
+                    )
+                wanted, self._under_way[uid] = self._under_way[uid], None
+                if wanted is not None:
+                    pod = self._latest(wanted.pod)
+        except Exception as cause:  # noqa: BLE001 - a status that cannot be written must not end the scheduler
+            context.unexpected("Writing a pod's status failed", cause, source="pod_status", pod=Ref(pod.key))
+        finally:
+            del self._under_way[uid]
+
+    def _is_another(self, pod: Pod) -> bool:
+        """Whether a new pod has its name by now: it must not be told what is not about it."""
+        known = self._context.find(pod.key)
+        return known is not None and known.metadata.uid != pod.metadata.uid
+
+    def _latest(self, pod: Pod) -> Pod:
+        """The pod as it was last told of, if it is still the same."""
+        known = self._context.find(pod.key)
+        return known if known is not None and known.metadata.uid == pod.metadata.uid else pod

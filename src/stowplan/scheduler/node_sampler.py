@@ -1,0 +1,81 @@
+"""Looking at only some of the nodes, where a configuration asks for that.
+
+The default is to look at every node. With `percentageOfNodesToScore` the search stops when enough nodes are
+found, and begins where the last one ended, zone by zone in turn, so that in time every node gets its chance.
+"""
+
+import numpy as np
+
+from stowplan.api.node import Node
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.nodetree import NodeTree, zone_key
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.sampling import nodes_to_find
+from stowplan.logs import Journal, Ref
+
+
+class NodeSampler:
+    """The order of nodes and where the next search begins; one for all profiles of a scheduler.
+
+    As in kube-scheduler a node whose zone changes keeps its place until a node comes or goes.
+    """
+
+    def __init__(self, table: ClusterTable, journal: Journal | None = None) -> None:
+        self._table = table
+        self._journal = Journal() if journal is None else journal
+        self._tree = NodeTree()
+        self._nodes: dict[str, Node] = {}
+        self._order: Rows | None = None
+        self.next_start = 0
+
+    def put(self, node: Node) -> None:
+        """A node is there, new or changed."""
+        old = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        if old is None:
+            self._tree.add(node)
+            self._order = None
+            self._tell("Added node to NodeTree", node)
+        else:
+            self._tree.update(old, node)
+            if self._journal.shows(2) and zone_key(old) != zone_key(node):
+                self._tell("Removed node from NodeTree", old)
+                self._tell("Added node to NodeTree", node)
+
+    def remove(self, node: Node) -> None:
+        old = self._nodes.pop(node.name, None)
+        if old is not None:
+            self._tree.remove(old)
+            self._order = None
+            self._tell("Removed node from NodeTree", old)
+
+    def _tell(self, message: str, node: Node) -> None:
+        if self._journal.shows(2):
+            self._journal.info(2, message, node=Ref(node.name), zone=zone_key(node))
+
+    def narrow(self, evaluation: Evaluation, percentage: int) -> None:
+        """Leave out the nodes that a search that stops at enough of them would not have come to."""
+        order = self._rows()
+        asked = evaluation.pod_class.feasibility.asked_for
+        searched = order if asked is None else order[asked[order]]
+        if not len(searched):
+            return
+        searched = np.roll(searched, -(self.next_start % len(searched)))
+        feasible = evaluation.pod_class.feasibility.feasible[searched]
+        found = np.cumsum(feasible)
+        wanted = nodes_to_find(len(searched), percentage)
+        looked_at = len(searched)
+        if found[-1] > wanted:
+            looked_at = int(np.searchsorted(found, wanted)) + 1
+            rest = searched[looked_at:]
+            evaluation.leave_out(rest[feasible[looked_at:]])
+            evaluation.unexamined = len(rest)
+        self.next_start = (self.next_start + looked_at) % len(order)
+
+    def _rows(self) -> Rows:
+        """The rows of all nodes in the order of a search."""
+        if self._order is None:
+            rows = [self._table.row_of(name) for name in self._tree.names()]
+            self._order = np.array([row for row in rows if row is not None], dtype=np.intp)
+        return self._order

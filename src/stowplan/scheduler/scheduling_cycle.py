@@ -1,0 +1,524 @@
+"""The scheduling cycle: one pod at a time, from the queue to a node that it is assumed on.
+
+PreFilter, Filter, (PostFilter,) PreScore, Score, the choice of a node, assume, Reserve, Permit; then the
+binding cycle takes over. A pod that gets no node goes to the failure handler.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from stowplan.api.node import Node
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import IntColumn
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.extenders import Extender, ExtenderError
+from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
+from stowplan.framework.cycle import Cycle
+from stowplan.framework.decision import Record
+from stowplan.framework.errors import PluginError
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.fiterror import NO_NODES, fit_error
+from stowplan.framework.framework import Framework
+from stowplan.framework.hintmap import EXTENDER
+from stowplan.framework.postfilter import PostFilterResult, post_filter_steps
+from stowplan.framework.rejectors import Rejectors, rejectors_of
+from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable
+from stowplan.framework.trials import NO_NOMINATIONS, Nominations
+from stowplan.framework.waiting import WaitingPod
+from stowplan.gocompat.quoting import quote
+from stowplan.logs import Journal, Ref
+from stowplan.queue.places import AlreadyQueuedError
+from stowplan.queue.queued import QueuedPod
+from stowplan.reporting import WARNING
+from stowplan.scheduler import empty_node_scores
+from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
+from stowplan.scheduler.cache import CacheCorruptedError
+from stowplan.scheduler.context import Context, Profile, describe
+from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_slow_cycle
+from stowplan.scheduler.decisions import LastDecision, Preempting
+from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
+from stowplan.scheduler.node_sampler import NodeSampler
+from stowplan.scheduler.preemption import PLUGIN as PREEMPTION
+from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
+
+TOP = 5
+"""How many of the best nodes are kept with their scores."""
+
+_IGNORED = "Skipping extender as it returned error and has ignorable flag set"
+_NO_SCORE = "Failed to run extender's priority function. No score given by this extender."
+
+
+@dataclass(slots=True)
+class ScheduleResult:
+    """What the search for a node came to: the row, None if no node can take the pod.
+
+    `ties` is how many rows were as good. Where extenders had a say, `extender_scores` is what they added,
+    `shifts` how far plugins' scores moved because nodes came back empty, and `totals` the totals of the
+    feasible rows with all of that.
+    """
+
+    evaluation: Evaluation
+    row: int | None = None
+    ties: int = 0
+    extender_scores: Sequence[ExtenderScores] = ()
+    shifts: empty_node_scores.Difference | None = None
+    totals: IntColumn | None = None
+    extenders_rejected: bool = False
+
+    def best_rows(self) -> Rows:
+        """Every row as good as the chosen one."""
+        if self.totals is None:
+            return self.evaluation.best_rows()
+        best: Rows = self.evaluation.feasible_rows[self.totals == self.totals.max()]
+        return best
+
+    def scores(self, rows: Rows) -> dict[str, list[int]]:
+        """What each plugin gave all the feasible rows, times its weight."""
+        scores = self.evaluation.scores(rows)
+        for plugin, shifts in (self.shifts or {}).items():
+            scores[plugin] = [score + shift for score, shift in zip(scores[plugin], shifts, strict=True)]
+        return scores
+
+    def all_totals(self, rows: Rows) -> list[int]:
+        """The totals of all the feasible rows."""
+        totals = self.evaluation.totals()[rows] if self.totals is None else self.totals
+        listed: list[int] = totals.tolist()
+        return listed
+
+
+class NodeFinder:
+    """The search for a node: Filter, Score and the choice among the best, with extenders where there are any.
+
+    `filtered_at` is when the filters of the last search were done, by `timer`, for the log.
+    """
+
+    def __init__(
+        self,
+        sampler: NodeSampler,
+        extenders: Sequence[Extender],
+        rng: Random,
+        journal: Journal,
+        timer: Callable[[], float] | None = None,
+    ) -> None:
+        self._sampler = sampler
+        self._extenders = extenders
+        self._rng = rng
+        self._journal = journal
+        self._timer = timer
+        self.filtered_at = 0.0
+
+    def find(
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        nominations: Nominations = NO_NOMINATIONS,
+        nominated_row: int | None = None,
+    ) -> ScheduleResult:
+        """Filter and score nodes, and choose the best one; extenders are not asked. Raises PluginError."""
+        evaluation = framework.screen(pod, nominations, nominated_row)
+        if framework.profile.percentage_of_nodes_to_score is not None:
+            self._sample(framework, evaluation)
+        if self._journal.detail >= 2:
+            self._note_filtered()
+        framework.rank(evaluation)
+        return self._choose(evaluation)
+
+    async def find_with_extenders(
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        nominations: Nominations = NO_NOMINATIONS,
+        nominated_row: int | None = None,
+    ) -> ScheduleResult:
+        """The same with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
+        evaluation = framework.screen(pod, nominations, nominated_row)
+        if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
+            evaluation.keep_to(None)
+        rejected = False
+        fresh: Mapping[str, Node] = {}
+        if evaluation.only_row is None and evaluation.feasible_count:
+            self._sample(framework, evaluation)
+            rejected, fresh = await self._filter_by_extenders(evaluation)
+        self._note_filtered()
+        framework.rank(evaluation)
+        if evaluation.scored:
+            result = await self._prioritize_by_extenders(evaluation, fresh)
+        else:
+            result = self._choose(evaluation)
+        result.extenders_rejected = rejected
+        return result
+
+    def _sample(self, framework: Framework, evaluation: Evaluation) -> None:
+        """Leave nodes out where the profile says that fewer are enough (percentageOfNodesToScore)."""
+        percentage = framework.profile.percentage_of_nodes_to_score
+        if percentage is not None and evaluation.only_row is None and evaluation.rejected_outright is None:
+            self._sampler.narrow(evaluation, percentage)
+
+    def _note_filtered(self) -> None:
+        if self._timer is not None:
+            self.filtered_at = self._timer()
+
+    def _choose(self, evaluation: Evaluation) -> ScheduleResult:
+        if not evaluation.feasible_count:
+            return ScheduleResult(evaluation)
+        row, ties = evaluation.choose(self._rng.randrange)
+        return ScheduleResult(evaluation, row, ties)
+
+    # Extenders
+
+    async def _nominated_passes(self, evaluation: Evaluation) -> bool:
+        """Do extenders accept the pod's nominated node? An error counts as no."""
+        row = evaluation.only_row
+        assert row is not None
+        try:
+            left = await filter_round(self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, [row]))
+        except ExtenderError as failure:
+            self._journal.problem("Evaluation failed on nominated node", err=failure)
+            return False
+        return bool(left.kept)
+
+    async def _filter_by_extenders(self, evaluation: Evaluation) -> tuple[bool, Mapping[str, Node]]:
+        """Leave out what extenders reject. Returns whether there was any, and the nodes that came back."""
+        table = evaluation.cycle.table
+        rows = evaluation.feasible_rows.tolist()
+        left_out = unresolvable() if evaluation.pre_filtering.node_names is None else evaluation.left_out
+        left = await filter_round(
+            self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, rows), left_out
+        )
+        for name, cause in left.ignored:
+            self._journal.info(0, _IGNORED, pod=Ref(evaluation.cycle.pod.key), extender=name, err=cause)
+        verdicts = {table.row_of(name): verdict for name, verdict in left.verdicts.items()}
+        known = {row: verdict for row, verdict in verdicts.items() if row is not None}
+        evaluation.leave_out(np.array(list(known), dtype=np.intp), known)
+        return len(left.kept) != len(rows), left.fresh
+
+    async def _prioritize_by_extenders(
+        self, evaluation: Evaluation, fresh: Mapping[str, Node]
+    ) -> ScheduleResult:
+        """Add the scores of extenders, and choose."""
+        rows = evaluation.feasible_rows
+        nodes = _nodes(evaluation, rows.tolist())
+        asked = await prioritize_round(self._extenders, evaluation.cycle.pod.pod, nodes)
+        for name, cause in asked.ignored:
+            self._journal.info(5, _NO_SCORE, error=cause, pod=Ref(evaluation.cycle.pod.key), extender=name)
+        shifts = empty_node_scores.differences(evaluation, rows, fresh) if fresh else {}
+        totals = evaluation.totals()[rows] + empty_node_scores.total(shifts, len(rows))
+        for given in asked.scores:
+            totals += np.array([given.scores.get(node.name, 0) for node in nodes], dtype=np.int64)
+        best: Rows = rows[totals == totals.max()]
+        row = int(best[self._rng.randrange(len(best)) if len(best) > 1 else 0])
+        evaluation.check_choice(row)
+        return ScheduleResult(evaluation, row, len(best), asked.scores, shifts, totals)
+
+
+class SchedulingCycle:
+    """Schedules pods, one after the other."""
+
+    def __init__(
+        self,
+        context: Context,
+        finder: NodeFinder,
+        preemption: Preemption,
+        failures: FailureHandler,
+        binding: BindingCycle,
+    ) -> None:
+        self._context = context
+        self._finder = finder
+        self._preemption = preemption
+        self._failures = failures
+        self._binding = binding
+
+    async def schedule_one(self, queued: QueuedPod) -> None:
+        """Schedule one pod that was popped from the queue.
+
+        It lets others run only while it waits for extenders or searches long for victims of preemption. An
+        exception that nobody expected is the pod's error, not the scheduler's end.
+        """
+        began = self._context.timer()
+        try:
+            failure = await self._schedule(queued, began)
+        except asyncio.CancelledError:
+            self._put_back(queued)
+            raise
+        except CacheCorruptedError:
+            raise
+        except Exception as cause:  # noqa: BLE001 - it is this pod's error, and nobody else's
+            failure = self._failed_unexpectedly(queued, cause)
+        if failure is not None:
+            self._failures.handle(queued, failure, began)
+
+    async def _schedule(self, queued: QueuedPod, began: float) -> Failure | None:
+        context = self._context
+        profile = context.profiles.get(queued.profile)
+        if profile is None:
+            context.journal.problem(f"profile not found for scheduler name {quote(queued.profile)}")
+            context.queue.done(queued.uid)
+            return None
+        if context.journal.detail >= 4:
+            context.journal.info(4, "About to try and schedule pod", pod=Ref(queued.key))
+        if queued.pod.dying or context.cache.is_assumed(queued.uid):
+            self._skip(queued)
+            return None
+        if context.journal.detail >= 3:
+            context.journal.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
+        if context.extenders:
+            with context.freeze.hold():
+                return await self._place(profile, queued, began)
+        return await self._place(profile, queued, began)
+
+    def _skip(self, queued: QueuedPod) -> None:
+        """Pods that are being deleted, and pods that are assumed on a node, are not scheduled."""
+        context, pod = self._context, queued.pod.pod
+        if queued.pod.dying:
+            note = f"skip schedule deleting pod: {pod.key}"
+            context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
+            context.journal.info(3, "Skip schedule deleting pod", pod=Ref(pod.key))
+        context.queue.done(queued.uid)
+
+    async def _place(self, profile: Profile, queued: QueuedPod, began: float) -> Failure | None:
+        """Find a node for the pod and assume it there; returns why that was not possible."""
+        context = self._context
+        if not context.cache.table.node_count:
+            context.metrics.algorithm(context.timer() - began)
+            self._record(queued, None, "unschedulable", NO_NODES)
+            return Failure(NO_NODES, rejected=True)
+        try:
+            result = await self._find_node(profile.framework, queued.pod)
+            if context.journal.detail >= 2:
+                self._log(queued.pod, result, began)
+            if result.row is None:
+                return await self._post_filter(profile, queued, result)
+        except (PluginError, ExtenderError) as failure:
+            context.journal.problem("Error selecting node for pod", pod=Ref(queued.key), err=failure)
+            self._record(queued, None, "error", str(failure))
+            return Failure(str(failure), rejected=False)
+        finally:
+            context.metrics.algorithm(context.timer() - began)
+        return self._assume_and_reserve(profile, queued, result, result.row, began)
+
+    # Filter and Score
+
+    async def _find_node(self, framework: Framework, pod: PodInfo) -> ScheduleResult:
+        nominated = pod.pod.status.nominated_node_name
+        row = self._nominated_row(pod, nominated) if nominated else None
+        if self._context.extenders:
+            return await self._finder.find_with_extenders(framework, pod, self._nominations(), row)
+        return self._finder.find(framework, pod, self._nominations(), row)
+
+    def _nominations(self) -> Nominations:
+        by_node = self._context.queue.nominator.by_node
+        if not by_node:
+            return NO_NOMINATIONS
+        row_of = self._context.cache.table.row_of
+        by_row = ((row_of(node), list(pods.values())) for node, pods in by_node.items())
+        return {row: pods for row, pods in by_row if row is not None}
+
+    def _nominated_row(self, pod: PodInfo, node: str) -> int | None:
+        row = self._context.cache.table.row_of(node)
+        if row is None:
+            self._context.journal.problem(
+                "Evaluation failed on nominated node", pod=Ref(pod.key), node=node, err="the node is gone"
+            )
+        return row
+
+    def _log(self, pod: PodInfo, result: ScheduleResult, began: float) -> None:
+        context = self._context
+        took = context.timer() - began
+        if took >= SLOW:
+            filtered = max(self._finder.filtered_at - began, 0.0)
+            log_slow_cycle(context.journal, pod, context.clock.now(), took, filtered, context.queue.cycle)
+        if context.journal.detail >= 4:
+            log_result(context.journal, result, pod)
+
+    # No node: PostFilter
+
+    async def _post_filter(self, profile: Profile, queued: QueuedPod, result: ScheduleResult) -> Failure:
+        """See whether preemption can make room, and say why there is none."""
+        evaluation = result.evaluation
+        rejectors = rejectors_of(evaluation)
+        if result.extenders_rejected:
+            rejectors = Rejectors(rejectors.unschedulable | {EXTENDER}, rejectors.pending)
+        decision = Record(evaluation, None, 0, TOP)
+        if not profile.post_filters:
+            message = fit_error(evaluation)
+            self._record(queued, decision, "unschedulable", message)
+            return Failure(message, True, rejectors)
+        found = await self._run_post_filters(profile, evaluation.cycle, queued.pod)
+        message = fit_error(evaluation, found.status.message)
+        self._record(queued, decision, "unschedulable", message, _preempting(found))
+        if found.status.is_success and found.nominated_node:
+            await self._preemption.prepare(queued.pod.pod, found.nominated_node, found.victims)
+        return Failure(message, True, rejectors, found.nominated_node)
+
+    async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+        context = self._context
+        began = context.timer()
+        if PREEMPTION in profile.framework.plugins:
+            context.metrics.preemption_attempted()
+        try:
+            with context.freeze.hold():
+                result = await self._search_victims(profile, cycle, pod)
+        except PluginError as failure:
+            result = PostFilterResult(error(str(failure)))
+        if PREEMPTION in profile.framework.plugins and context.journal.shows(2):
+            log_preemption(context.journal, cycle, pod, result)
+        message = "Status after running PostFilter plugins for pod"
+        status = result.status.message
+        if result.status.code is Code.ERROR:
+            context.journal.problem(message, pod=Ref(pod.key), status=status, logger=UNHANDLED)
+        else:
+            context.journal.info(5, message, pod=Ref(pod.key), status=status)
+        label = result.status.code.label
+        context.metrics.point("PostFilter", label, profile.name, context.timer() - began)
+        return result
+
+    async def _search_victims(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+        """Run PostFilter plugins; a long search lets others run between its steps."""
+        context = self._context
+        if context.extenders:
+            return await post_filter_with_extenders(
+                profile.post_filters, cycle, pod, context.extenders, context.slice
+            )
+        steps = post_filter_steps(profile.post_filters, cycle, pod)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: PostFilterResult = end.value
+                return result
+            await context.slice.pause_if_over()
+
+    # A node: assume, Reserve, Permit
+
+    def _assume_and_reserve(
+        self, profile: Profile, queued: QueuedPod, result: ScheduleResult, row: int, began: float
+    ) -> Failure | None:
+        """Assume the pod on its node, run Reserve and Permit, and start its binding cycle."""
+        context = self._context
+        node = context.cache.table.name_of(row)
+        evaluation = result.evaluation
+        if context.decisions.wanted:
+            self._record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
+        pod, cycle = queued.pod, evaluation.cycle
+        if context.observer is not None:
+            context.observer.assuming(pod, node)
+        try:
+            context.cache.assume(pod, node)
+        except ValueError as failure:
+            return Failure(str(failure), rejected=False)
+        context.queue.nominator.remove(pod.uid)
+        try:
+            return self._reserve_and_permit(profile, queued, evaluation, node, began)
+        except BaseException:
+            profile.lifecycle.unreserve(cycle, pod, node)
+            raise
+
+    def _reserve_and_permit(
+        self, profile: Profile, queued: QueuedPod, evaluation: Evaluation, node: str, began: float
+    ) -> Failure | None:
+        context, pod, cycle = self._context, queued.pod, evaluation.cycle
+        status, waits = profile.lifecycle.hold(cycle, pod, node)
+        if status is not SUCCESS and not status.is_success and status.code is not Code.WAIT:
+            return self._unreserve(profile, cycle, queued, node, status)
+        if waits:
+            context.waiting.add(WaitingPod(pod, node, waits))
+        if cycle.pods_to_activate:
+            self._activate(cycle)
+        ready, pre_bind = profile.lifecycle.pre_flight(cycle, pod, node)
+        self._binding.start(
+            Assignment(
+                profile,
+                queued,
+                cycle,
+                node,
+                began,
+                evaluation.feasible_count,
+                context.cache.table.node_count,
+                ready,
+                pre_bind,
+                bool(waits),
+            )
+        )
+        return None
+
+    def _unreserve(
+        self, profile: Profile, cycle: Cycle, queued: QueuedPod, node: str, status: Status
+    ) -> Failure:
+        context = self._context
+        for problem in profile.lifecycle.unreserve(cycle, queued.pod, node):
+            context.journal.problem(problem, pod=Ref(queued.key))
+        context.cache.forget(queued.uid)
+        failure = failed_on_node(status)
+        outcome = "unschedulable" if failure.rejected else "error"
+        context.decisions.update(queued.uid, outcome, failure.message)
+        return failure
+
+    def _activate(self, cycle: Cycle) -> None:
+        """Requeue pods that a plugin asked for while it dealt with this one."""
+        pods, cycle.pods_to_activate = cycle.pods_to_activate, []
+        self._context.queue.activate(pods)
+
+    # What goes wrong
+
+    def _failed_unexpectedly(self, queued: QueuedPod, cause: Exception) -> Failure:
+        """The failure of a pod whose scheduling cycle raised what nobody expected."""
+        context = self._context
+        pod = Ref(queued.key)
+        context.unexpected("Scheduling cycle failed", cause, source="scheduling_cycle", pod=pod)
+        context.waiting.remove(queued.uid)
+        context.cache.forget(queued.uid)
+        message = describe(cause)
+        self._record(queued, None, "error", message)
+        return Failure(message, rejected=False)
+
+    def _put_back(self, queued: QueuedPod) -> None:
+        """The scheduler stops in the middle of a cycle: the pod is scheduled again when it goes on."""
+        context = self._context
+        context.cache.forget(queued.uid)
+        try:
+            context.queue.add_unschedulable_if_not_present(queued)
+        except AlreadyQueuedError as present:
+            context.journal.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
+
+    def _record(
+        self,
+        queued: QueuedPod,
+        record: Record | None,
+        outcome: str,
+        message: str,
+        preempting: Preempting | None = None,
+    ) -> None:
+        """Keep the decision so that it can be explained."""
+        context = self._context
+        context.decisions.put(
+            LastDecision(
+                queued.key,
+                queued.uid,
+                context.clock.now(),
+                queued.attempts,
+                record,
+                outcome,
+                message,
+                preempting,
+            )
+        )
+
+
+def _nodes(evaluation: Evaluation, rows: Sequence[int]) -> list[Node]:
+    nodes = evaluation.cycle.table.nodes
+    return [node for node in (nodes[row] for row in rows) if node is not None]
+
+
+def _preempting(result: PostFilterResult) -> Preempting | None:
+    if not result.nominated_node and not result.status.message:
+        return None
+    return Preempting(
+        result.nominated_node or "",
+        tuple(pod.key for pod in result.victims),
+        len(result.candidates),
+        result.status.message,
+    )

@@ -1,0 +1,74 @@
+"""Replays recordings: every line says by its fields what kind of fact it holds and how to replay it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from stowplan.verify import config, decisions, hints, primitives
+from stowplan.verify.recording import Line, read_lines
+from stowplan.verify.report import Report
+
+Replayer = Callable[[Line, Report], None]
+
+
+def replay(path: Path, report: Report) -> None:
+    """Replay a recording into a report. Raises RecordingError."""
+    for line in read_lines(path):
+        replayer_of(line)(line, report)
+
+
+def replayer_of(line: Line) -> Replayer:
+    """What replays a line. Raises RecordingError."""
+    try:
+        head = _heads.decode(line.data)
+    except msgspec.MsgspecError as error:
+        raise line.error(error) from None
+    if head.kind is not None:
+        if head.kind not in _BY_KIND:
+            raise line.error(
+                f"kind {head.kind!r} is not known, expected one of {', '.join(sorted(_BY_KIND))}"
+            )
+        return _BY_KIND[head.kind]
+    for field, replayer in _BY_FIELD.items():
+        if getattr(head, field) is not _ABSENT:
+            return replayer
+    raise line.error(f"expected a field `kind` or one of {', '.join(_BY_FIELD)}")
+
+
+def count_pod_groups(line: Line, report: Report) -> None:
+    """Whole runs of a scheduler with pod groups: one fact per cycle, pod and group."""
+    case = line.case()
+    with line.case_errors():
+        for part, facts in case["expected"].items():
+            report.not_built(line.family, part, len(facts))
+
+
+def count_expression(line: Line, report: Report) -> None:
+    """Expressions that select devices."""
+    report.not_built(line.family, "expression")
+
+
+_BY_KIND: dict[str, Replayer] = {
+    "config": config.replay_line,
+    **dict.fromkeys(primitives.KINDS, primitives.replay_line),
+    **dict.fromkeys(hints.KINDS, hints.replay_line),
+}
+_BY_FIELD: dict[str, Replayer] = {
+    "batches": count_pod_groups,
+    "expression": count_expression,
+    "expected": decisions.replay_line,
+}
+"""For lines without a `kind`: the first of these fields that is there decides."""
+
+_ABSENT = msgspec.Raw()
+
+
+class _Head(msgspec.Struct):
+    kind: str | None = None
+    batches: msgspec.Raw = _ABSENT
+    expression: msgspec.Raw = _ABSENT
+    expected: msgspec.Raw = _ABSENT
+
+
+_heads = msgspec.json.Decoder(_Head)

@@ -1,0 +1,84 @@
+"""A scheduler that is careless with volumes does not get away with it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from stowplan.chaos import execute, plan_of
+from stowplan.cluster.storage import Storage
+from stowplan.framework.status import SKIP
+from stowplan.plugins.volumebinding import VolumeBinding, binding
+from stowplan.plugins.volumebinding.reservation import Reservation
+from stowplan.plugins.volumebinding.survey import Survey
+from stowplan.plugins.volumerestrictions import VolumeRestrictions
+
+LOOKED_AT: Final = 25
+SEEDS: Final = [seed for seed in range(200) if plan_of(seed).storage is not None][:LOOKED_AT]
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def _keep_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reservation, "undo", lambda self, storage: None)
+
+
+def _assume_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Storage, "assume_volume", lambda self, volume: None)
+    patch.setattr(Storage, "assume_claim", lambda self, claim: None)
+
+
+def _overwrite(patch: pytest.MonkeyPatch) -> None:
+    """Volumes are written whatever their version, and nobody remembers whose they are."""
+
+    async def put(client: Any, resource: Any, obj: Any, changes: Any) -> Any:
+        current = await client.get(resource, obj.namespace, obj.name)
+        return await client.update(resource, binding._merged(current, changes))
+
+    patch.setattr(binding, "_put", put)
+    _assume_nothing(patch)
+
+
+def _look_at_no_node(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(VolumeBinding, "filter", lambda self, cycle, pod, nodes: None)
+    patch.setattr(VolumeBinding, "filter_row", lambda self, cycle, pod, row: 0)
+
+
+def _share(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(VolumeRestrictions, "pre_filter", lambda self, cycle, pod: SKIP)
+
+
+def _wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(binding._Watch, "all_bound", lambda self: True)
+
+
+def _find_nothing(patch: pytest.MonkeyPatch) -> None:
+    """No node has ever what a claim needs, in nobody's opinion."""
+    sync = Survey.sync
+
+    def full(self: Survey) -> None:
+        sync(self)
+        self.conflicts = self.conflicts | 2
+
+    patch.setattr(Survey, "sync", full)
+
+
+SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
+    "what was taken is not given back": (_keep_everything, "assumed volumes belong to an assumed pod"),
+    "what was taken is not remembered": (_assume_nothing, "volumes of an assumed pod are assumed"),
+    "volumes are taken from others": (_overwrite, "no volume has two claims"),
+    "where volumes are is not looked at": (_look_at_no_node, "no pod is bound out of reach of its volumes"),
+    "claims for one pod are shared": (_share, "a ReadWriteOncePod claim has one user"),
+    "claims are not waited for": (_wait_for_nobody, "no pod is bound before its claims are"),
+    "volumes are never found": (_find_nothing, "every pod that fits is bound"),
+}
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_carelessness_with_volumes_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage, invariant = SABOTAGES[name]
+    sabotage(monkeypatch)
+    for seed in SEEDS:
+        if invariant in {finding.invariant for finding in execute(plan_of(seed)).findings}:
+            return
+    pytest.fail(f"{invariant!r} was not found broken within {len(SEEDS)} seeds")

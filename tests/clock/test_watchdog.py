@@ -1,0 +1,165 @@
+"""The watchdog of the event loop: who held it, and for how long."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stowplan.clock import Hold, LoopWatchdog, run
+from stowplan.clock.watchdog import Holder
+from stowplan.scheduler import Scheduler, Settings
+from stowplan.testing import node, pod
+
+LIMIT = 0.05
+
+
+def watched(story: Callable[[], Awaitable[None]], **options: Any) -> tuple[LoopWatchdog, list[Hold]]:
+    """Run a coroutine on a watched loop in real time; what was reported."""
+    reported: list[Hold] = []
+    watchdog = LoopWatchdog(lambda hold, others: reported.append(hold), **options)
+    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner, watchdog:
+        runner.run(story())  # type: ignore[arg-type]
+    return watchdog, reported
+
+
+def busy(seconds: float) -> None:
+    """Compute for a while."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(200))
+
+
+def test_a_turn_that_takes_too_long_is_reported_with_who_held_the_loop() -> None:
+    async def story() -> None:
+        await asyncio.sleep(0.01)
+        busy(4 * LIMIT)
+        await asyncio.sleep(0.01)
+
+    watchdog, [hold] = watched(story)
+    assert hold.seconds >= 4 * LIMIT
+    assert hold.holder.activity
+    assert watchdog.longest is hold
+    assert sum(watchdog.holds.values()) == 1
+
+
+def test_waiting_is_no_hold_and_neither_are_many_short_turns() -> None:
+    async def story() -> None:
+        await asyncio.sleep(3 * LIMIT)
+        for _ in range(20):
+            busy(LIMIT / 10)
+            await asyncio.sleep(0)
+
+    watchdog, reported = watched(story, by_cpu=True)
+    assert (reported, watchdog.longest.seconds) == ([], 0.0)
+
+
+def test_by_cpu_it_does_not_matter_how_long_a_turn_slept() -> None:
+    async def story() -> None:
+        await asyncio.sleep(0)
+        time.sleep(3 * LIMIT)
+        await asyncio.sleep(0)
+
+    assert watched(story, by_cpu=True)[1] == []
+    assert len(watched(story)[1]) == 1
+
+
+def test_reports_are_not_repeated_within_seconds_but_holds_are_counted() -> None:
+    async def story() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+            busy(2 * LIMIT)
+        await asyncio.sleep(0)
+
+    watchdog, reported = watched(story)
+    assert len(reported) == 1
+    assert sum(watchdog.holds.values()) == 3
+
+
+def test_the_time_of_the_garbage_collector_is_told_apart() -> None:
+    async def story() -> None:
+        heap = [[] for _ in range(300_000)]
+        await asyncio.sleep(0)
+        busy(LIMIT)
+        gc.collect()
+        await asyncio.sleep(0)
+        del heap
+
+    [hold] = watched(story)[1]
+    assert 0 < hold.collecting < hold.seconds
+    assert "garbageCollection" in hold.values()
+
+
+SLOW_PLUGIN = """
+import time
+from stowplan.framework.plugin import Plugin
+
+class Sluggish(Plugin):
+    def filter_node(self, cycle, pod, node):
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            pass
+"""
+
+
+def test_a_slow_plugin_is_named_with_its_pod(tmp_path: Any) -> None:
+    from random import Random
+
+    from msgspec import to_builtins
+
+    from stowplan.api.catalogue import NODES, PODS
+    from stowplan.clock import RealClock
+    from stowplan.config import load
+    from stowplan.embedded.client import InProcessClient
+    from stowplan.embedded.store import Store
+    from stowplan.framework.loading import load_plugin
+
+    (tmp_path / "sluggish.py").write_text(SLOW_PLUGIN)
+    plugin = load_plugin(f"{tmp_path / 'sluggish.py'}:Sluggish")
+    config = load(
+        '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": '
+        '[{"plugins": {"multiPoint": {"enabled": [{"name": "Sluggish"}]}}}]}'
+    )
+
+    async def story() -> None:
+        store = Store(RealClock(), Random(1))
+        store.create(NODES, to_builtins(node("n").obj()))
+        scheduler = Scheduler(
+            InProcessClient(store), Settings.of(config, [plugin]), clock=RealClock(), rng=Random(2)
+        )
+        async with scheduler.running():
+            store.create(PODS, to_builtins(pod("slow").obj()))
+            await asyncio.sleep(0.5)
+
+    watchdog, _ = watched(story, limit=0.1)
+    values = watchdog.longest.values()
+    assert (values["plugin"], values["pod"]) == ("Sluggish", "default/slow")
+    assert (values["activity"], "filter_node" in str(values["where"])) == ("Scheduler._schedule", True)
+
+
+def test_virtual_time_is_watched_too() -> None:
+    watchdog = LoopWatchdog()
+
+    async def main(clock: object) -> None:
+        await asyncio.sleep(3600)
+        busy(2 * LIMIT)
+        await asyncio.sleep(3600)
+
+    with watchdog:
+        run(main, watchdog=watchdog)
+    assert 2 * LIMIT <= watchdog.longest.seconds < 60
+    assert watchdog.longest.holder != Holder()
+
+
+def test_a_watchdog_leaves_nothing_behind() -> None:
+    before = list(gc.callbacks)
+
+    async def story() -> None:
+        await asyncio.sleep(0)
+
+    watched(story)
+    assert gc.callbacks == before
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()

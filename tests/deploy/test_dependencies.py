@@ -1,0 +1,42 @@
+"""What the package needs is what pyproject.toml says it needs."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
+"""Distributions whose module has another name."""
+
+
+def declared() -> dict[str, str]:
+    """Version ranges by the name of the module."""
+    found = {}
+    for text in PROJECT["dependencies"]:
+        name, versions = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", text).groups()
+        found[MODULES.get(name, name)] = versions
+    return found
+
+
+def imported() -> set[str]:
+    """Top-level modules that come neither with Python nor with this package."""
+    found = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"stowplan"}
+
+
+def test_everything_imported_is_declared_and_everything_declared_is_imported() -> None:
+    assert imported() - {"kubernetes", "lightkube"} == set(declared())
+
+
+def test_aiohttp_is_used_only_up_to_the_next_major_version() -> None:
+    """The secure port subclasses its request handler."""
+    assert "<4" in declared()["aiohttp"].split(",")
