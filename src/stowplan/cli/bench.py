@@ -10,6 +10,7 @@ from stowplan.bench import apiserver as apiserver_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
 from stowplan.bench import growth, httpclient
+from stowplan.bench import hostile as hostile_bench
 from stowplan.bench import http as http_bench
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import soak as soak_bench
@@ -91,6 +92,26 @@ def engine_command(
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("hostile")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--count", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Keys, terms and so on.")
+@click.option("--only", default="", help="Only cases with this text in their name.")
+@JSON
+def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
+    """Try pods as large as an API server accepts them: thousands of keys, terms, containers, resources.
+
+    Every pod is tried twice: what counts is the first attempt, in which nothing can be reused. Garbage is
+    collected before the clock starts, and what is alive is frozen.
+    """
+    click.echo(f"{nodes:,} nodes, {count:,} of each; milliseconds of the first attempt and of one more")
+    measured = []
+    for attempt in hostile_bench.measure(nodes, count, only):
+        measured.append(asdict(attempt))
+        click.echo(f"  {attempt.case:48} {attempt.first_ms:9,.1f} {attempt.again_ms:9,.1f}")
+    if as_json:
+        echo_json({"nodes": nodes, "count": count, "attempts": measured})
 
 
 @bench.command("table")
