@@ -35,7 +35,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.embedded.client import typed
 from stowplan.embedded.store import DELETED, Change
 from stowplan.queue.queued import QueuedPod
-from stowplan.scheduler import Scheduler
+from stowplan.scheduler import Scheduler, SchedulingObserver
 from stowplan.scheduler.cache import Cache
 
 BOUND_FIRST = "no pod is bound before its claims are"
@@ -308,7 +308,7 @@ def _claim_key(obj: Object) -> str:
     return "" if ref is None else f"{ref.namespace}/{ref.name}"
 
 
-class CycleChecks:
+class CycleChecks(SchedulingObserver):
     """Checks one scheduler whenever it pops a pod and whenever it assumes one.
 
     When a pod is popped no other cycle is half done: cache, queue and informers must agree.
@@ -322,16 +322,17 @@ class CycleChecks:
         self._assumed_volumes = AssumedVolumes(world, scheduler.context.cache)
         self._known_nodes: dict[str, Node] = {}
         self._known_pods: dict[str, str] = {}
-        context = scheduler.context
-        self._pop = context.queue.pop
-        self._assume = context.cache.assume
-        setattr(context.queue, "pop", self.pop)  # noqa: B010 - a method in the place of another
-        setattr(context.cache, "assume", self.assume)  # noqa: B010
+        scheduler.observe(self)
 
-    def pop(self) -> QueuedPod | None:
-        queued = self._pop()
-        if queued is None:
-            return None
+    def popped(self, queued: QueuedPod) -> None:
+        with self._world.watchdog.uncounted():
+            self._check_popped(queued)
+
+    def assuming(self, pod: PodInfo, node: str) -> None:
+        with self._world.watchdog.uncounted():
+            self._check_assuming(pod, node)
+
+    def _check_popped(self, queued: QueuedPod) -> None:
         self._world.counts["attempts"] += 1
         self._world.note(f"try {queued.key}")
         pods = self.scheduler.informers.pods.objects
@@ -342,9 +343,8 @@ class CycleChecks:
         self.check_queue(queued.uid)
         self.check_cache()
         self._assumed_volumes.check()
-        return queued
 
-    def assume(self, info: PodInfo, node: str) -> None:
+    def _check_assuming(self, info: PodInfo, node: str) -> None:
         pod = info.pod
         known = self._known_nodes.get(node)
         on_node = {uid for uid, where in self._known_pods.items() if where == node}
@@ -364,7 +364,6 @@ class CycleChecks:
             claims.decide(pod, known)
         self._assumed_volumes.decide(pod)
         self._check_decision(pod, node, known)
-        self._assume(info, node)
 
     # Decisions
 

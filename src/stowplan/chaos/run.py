@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
@@ -22,8 +22,9 @@ from stowplan.chaos.invariants import Bindings, ClaimChecks, CycleChecks, Volume
 from stowplan.chaos.plan import Action, FaultPhase, Plan
 from stowplan.chaos.server import FaultyConnection
 from stowplan.chaos.world import Finding, World
-from stowplan.clock import VirtualClock, VirtualTimeError
+from stowplan.clock import LoopWatchdog, VirtualClock, VirtualTimeError
 from stowplan.clock import run as run_virtual
+from stowplan.clock.watchdog import LIMIT
 from stowplan.config import LoadedConfig, load
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.logs import Journal
@@ -57,19 +58,27 @@ class Outcome:
 def execute(plan: Plan, *, keep_log: bool = False) -> Outcome:
     """Carry out a plan."""
 
+    watchdog = LoopWatchdog(by_cpu=True)
+
     async def main(clock: VirtualClock) -> Outcome:
-        return await _Run(plan, clock, keep_log).run()
+        return await _Run(plan, World(plan, clock, watchdog, keep_log=keep_log)).run()
 
     try:
-        return run_virtual(main, patience=PATIENCE)
+        with watchdog:
+            outcome = run_virtual(main, patience=PATIENCE, watchdog=watchdog)
     except VirtualTimeError as stuck:
         return Outcome(plan.seed, [Finding("the scheduler comes to rest", str(stuck), plan.end)], {}, "")
+    longest = watchdog.longest
+    if longest.cpu - longest.collecting < LIMIT:
+        return outcome
+    held = Finding("the event loop is never held for long", str(longest.values()), plan.end)
+    return replace(outcome, findings=[*outcome.findings, held])
 
 
 class _Run:
-    def __init__(self, plan: Plan, clock: VirtualClock, keep_log: bool) -> None:
+    def __init__(self, plan: Plan, world: World) -> None:
         self._plan = plan
-        self._world = World(plan, clock, keep_log=keep_log)
+        self._world = world
         self._users = Users(self._world)
         Kubelets(self._world)
         self._host = SchedulerHost(self._world)
@@ -170,10 +179,16 @@ class SchedulerHost:
             clock=world.clock,
             rng=Random(f"scheduler {number} {world.plan.seed}"),
             extenders=extenders,
-            journal=Journal(lambda level, text, values: world.note(f"log {text} {_shown(values)}")),
+            journal=Journal(self._log),
         )
         self.checks = CycleChecks(self.scheduler, number, world, self._bindings)
         self._task = asyncio.create_task(self.scheduler.run(), name="the scheduler")
+
+    def _log(self, level: int, message: str, values: Mapping[str, object]) -> None:
+        """Note what the scheduler logs. An exception that nobody expected is a finding."""
+        self._world.note(f"log {message} {_shown(values)}")
+        if "traceback" in values:
+            self._world.violated("nothing fails unexpectedly", f"{message}: {values['traceback']}")
 
     async def stop(self) -> None:
         """Cancel the scheduler as a signal would. Having ended by itself is a finding."""

@@ -17,7 +17,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.chaos.plan import FaultPhase, Plan
-from stowplan.clock import Clock
+from stowplan.clock import Clock, LoopWatchdog
 from stowplan.embedded.store import Change, Store
 from stowplan.testing.faults import Faults
 
@@ -70,9 +70,12 @@ class RunLog:
 class World:
     """The state of one run. `phase_listeners` are called with each new fault phase."""
 
-    def __init__(self, plan: Plan, clock: Clock, *, keep_log: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, clock: Clock, watchdog: LoopWatchdog | None = None, *, keep_log: bool = False
+    ) -> None:
         self.plan = plan
         self.clock = clock
+        self.watchdog = LoopWatchdog() if watchdog is None else watchdog
         self._began = clock.now()
         self.store = Store(clock, self.rng("store"), history=plan.history)
         self.faults = Faults()

@@ -28,6 +28,7 @@ from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.values import AtLeast, OneOf
+from stowplan.clock.watchdog import LIMIT
 
 AT_LEAST_ONE: Final = AtLeast(1)
 NOT_NEGATIVE: Final = AtLeast(0)
@@ -182,6 +183,7 @@ def loop_command(
     _echo_loop_figures(figures)
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("churn")
@@ -207,6 +209,7 @@ def churn_command(
     click.echo(f"  attempts   {figures.attempts:,}; {figures.node_updates:,} updates of nodes")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("preemption")
@@ -244,6 +247,7 @@ def preemption_command(
     if as_json:
         alone = {f"decision_{name}": value for name, value in asdict(decision).items()}
         echo_json({**asdict(run), **alone, **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("soak")
@@ -269,6 +273,13 @@ def soak_command(pods: int, population: int, nodes: int, workload: str, seed: in
     click.echo(f"  remembered {kept}")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+def _check_hold(milliseconds: float, held_by: str) -> None:
+    """Fail if the event loop was held for too long: whatever else it serves was late by that."""
+    if milliseconds > LIMIT * 1e3:
+        click.echo(f"Error: the event loop was held for {milliseconds:,.0f} ms by {held_by}", err=True)
+        raise SystemExit(1)
 
 
 def _echo_loop_figures(figures: LoopFigures) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Protocol
@@ -119,6 +120,11 @@ class LoopWatchdog:
         self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
         self._sampler.start()
 
+    def reset(self) -> None:
+        """Forget what was measured so far."""
+        self.longest = Hold(0.0, 0.0, 0.0, Holder())
+        self.holds = {}
+
     def stop(self) -> None:
         self._stopped.set()
         if self._sampler is not None:
@@ -155,6 +161,16 @@ class LoopWatchdog:
         if took >= self._limit:
             self._note(took)
         self._collecting = 0.0
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leave out what the block does: it is no part of what is watched, as the checks of a test."""
+        began, cpu_began = time.monotonic(), time.thread_time()
+        try:
+            yield
+        finally:
+            self._began += time.monotonic() - began
+            self._cpu_began += time.thread_time() - cpu_began
 
     def _note(self, took: float) -> None:
         turn, holder = self._seen
