@@ -72,8 +72,11 @@ class Connections(Protocol):
         """A probe over a new connection, which is kept for the next one. Raises ProbeError."""
         ...
 
-    def end_silent(self, since: float) -> None:
-        """End connections over which nothing has come since then, and attempts to make one from before."""
+    def end_silent(self, since: float, until: float) -> None:
+        """End connections over which nothing came from one time to another, made before or in between.
+
+        The same for attempts to make one.
+        """
         ...
 
 
@@ -94,6 +97,7 @@ class ServerAvailability:
         self._wake = asyncio.Event()
         self._down_since: float | None = None
         self._probed_at = 0.0
+        self._recoveries = 0
         self.outages = 0
 
     @property
@@ -127,10 +131,14 @@ class ServerAvailability:
             self._checking.add_done_callback(self._checked)
 
     async def check(self) -> bool:
-        """Whether the server can be reached, after a look if that is in doubt."""
+        """Whether the server can be reached, after a look if that is in doubt.
+
+        False also if it could not, and came back during the look.
+        """
+        recoveries = self._recoveries
         self.suspect()
         await self._decided.wait()
-        return self._down_since is None
+        return self._down_since is None and self._recoveries == recoveries
 
     async def pause(self, seconds: float) -> None:
         """Wait before the next try: so many seconds, or until the server is back if it is gone meanwhile."""
@@ -233,11 +241,13 @@ class ServerAvailability:
         self._is_back.set()
         self._wake.set()
         self._wake = asyncio.Event()
-        asyncio.get_running_loop().call_later(SPREAD, self._end_silent, began)
+        self._recoveries += 1
+        loop = asyncio.get_running_loop()
+        loop.call_later(SPREAD, self._end_silent, began, loop.time())
 
-    def _end_silent(self, began: float) -> None:
+    def _end_silent(self, began: float, recovered: float) -> None:
         for member in list(self._members):
-            member.end_silent(began)
+            member.end_silent(began, recovered)
 
 
 class _Probes:
