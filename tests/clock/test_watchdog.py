@@ -170,12 +170,13 @@ def test_what_held_the_loop_is_not_kept_alive_by_whoever_looked() -> None:
     class Subject:
         key = "default/large"
 
-    async def story() -> None:
+    def deal_with_a_pod() -> weakref.ref[Subject]:
         pod = Subject()
-        kept = weakref.ref(pod)
         busy(4 * LIMIT)
-        del pod
-        await asyncio.sleep(0)
+        return weakref.ref(pod)
+
+    async def story() -> None:
+        kept = deal_with_a_pod()
         gc.collect()
         assert kept() is None
 
