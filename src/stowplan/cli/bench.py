@@ -10,6 +10,7 @@ from stowplan.bench import apiserver as apiserver_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
 from stowplan.bench import growth, httpclient
+from stowplan.bench import hostile as hostile_bench
 from stowplan.bench import http as http_bench
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import soak as soak_bench
@@ -27,6 +28,7 @@ from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.values import AtLeast, OneOf
+from stowplan.clock.watchdog import LIMIT
 
 AT_LEAST_ONE: Final = AtLeast(1)
 NOT_NEGATIVE: Final = AtLeast(0)
@@ -90,6 +92,26 @@ def engine_command(
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("hostile")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--count", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Keys, terms and so on.")
+@click.option("--only", default="", help="Only cases with this text in their name.")
+@JSON
+def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
+    """Try pods as large as an API server accepts them: thousands of keys, terms, containers, resources.
+
+    Every pod is tried twice: what counts is the first attempt, in which nothing can be reused. Garbage is
+    collected before the clock starts, and what is alive is frozen.
+    """
+    click.echo(f"{nodes:,} nodes, {count:,} of each; milliseconds of the first attempt and of one more")
+    measured = []
+    for attempt in hostile_bench.measure(nodes, count, only):
+        measured.append(asdict(attempt))
+        click.echo(f"  {attempt.case:48} {attempt.first_ms:9,.1f} {attempt.again_ms:9,.1f}")
+    if as_json:
+        echo_json({"nodes": nodes, "count": count, "attempts": measured})
 
 
 @bench.command("table")
@@ -161,6 +183,7 @@ def loop_command(
     _echo_loop_figures(figures)
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("churn")
@@ -186,6 +209,7 @@ def churn_command(
     click.echo(f"  attempts   {figures.attempts:,}; {figures.node_updates:,} updates of nodes")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("preemption")
@@ -223,6 +247,7 @@ def preemption_command(
     if as_json:
         alone = {f"decision_{name}": value for name, value in asdict(decision).items()}
         echo_json({**asdict(run), **alone, **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("soak")
@@ -248,6 +273,13 @@ def soak_command(pods: int, population: int, nodes: int, workload: str, seed: in
     click.echo(f"  remembered {kept}")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+def _check_hold(milliseconds: float, held_by: str) -> None:
+    """Fail if the event loop was held for too long: whatever else it serves was late by that."""
+    if milliseconds > LIMIT * 1e3:
+        click.echo(f"Error: the event loop was held for {milliseconds:,.0f} ms by {held_by}", err=True)
+        raise SystemExit(1)
 
 
 def _echo_loop_figures(figures: LoopFigures) -> None:

@@ -121,6 +121,11 @@ class LoopWatchdog:
         self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
         self._sampler.start()
 
+    def reset(self) -> None:
+        """Forget what was measured so far."""
+        self.longest = Hold(0.0, 0.0, 0.0, Holder())
+        self.holds = {}
+
     def stop(self) -> None:
         self._stopped.set()
         if self._sampler is not None:

@@ -54,7 +54,7 @@ def statusz_page(component: Component, paths: Iterable[str], clock: Clock) -> Pa
         format = negotiate(request.headers.get("Accept", ""), "Statusz")
         if format is None:
             return not_acceptable(request)
-        up = max(0, int(clock.now() - component.started))
+        up = max(0, int(clock.monotonic() - component.started))
         if format.media_type == TEXT:
             lines = {
                 "Started": f"{started:%a %b} {started.day:2d} {started:%H:%M:%S UTC %Y}",
