@@ -14,14 +14,13 @@ from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender
-from stowplan.framework.framework import Framework
-from stowplan.framework.lifecycle import Lifecycle
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.points import Point
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.interface import Plugin, Point
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.cache import Cache

@@ -9,11 +9,10 @@ from stowplan.api.node import Node
 from stowplan.api.taints import untolerated
 from stowplan.client import Reflector
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.points import Point
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.interface import Point, PostFilterResult
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.logs import Journal, Ref
 from stowplan.plugins.defaultpreemption.plugin import PREFIX

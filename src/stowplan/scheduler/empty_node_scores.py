@@ -16,10 +16,10 @@ from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.plugin import Extremes
-from stowplan.framework.scorecolumn import IGNORED, ScoreColumn
+from stowplan.framework.interface import Extremes
+from stowplan.framework.score_results import IGNORED, ScoreColumn
 
 Difference = dict[str, list[int]]
 

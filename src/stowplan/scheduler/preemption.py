@@ -11,9 +11,9 @@ from stowplan.api.status import ApiError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import preempt_round
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.postfilter import PostFilterResult, PostFilterRound, ask_post_filter
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import PostFilterRound, ask_post_filter
+from stowplan.framework.interface import Plugin, PostFilterResult
 from stowplan.framework.status import error
 from stowplan.logs import Ref
 from stowplan.plugins.defaultpreemption import DefaultPreemption

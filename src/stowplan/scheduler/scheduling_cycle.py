@@ -17,22 +17,20 @@ from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.decision import Record
-from stowplan.framework.errors import PluginError
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.fiterror import NO_NODES, fit_error
-from stowplan.framework.framework import Framework
-from stowplan.framework.hintmap import EXTENDER
-from stowplan.framework.postfilter import PostFilterResult, post_filter_steps
-from stowplan.framework.rejectors import Rejectors, rejectors_of
-from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable
-from stowplan.framework.trials import NO_NOMINATIONS, Nominations
-from stowplan.framework.waiting import WaitingPod
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import NO_NODES, Record, fit_error
+from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
+from stowplan.framework.events import EXTENDER
+from stowplan.framework.extension_points import post_filter_steps
+from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
+from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
+from stowplan.framework.waiting_pods import WaitingPod
 from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal, Ref
-from stowplan.queue.places import AlreadyQueuedError
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.reporting import WARNING
 from stowplan.scheduler import empty_node_scores
 from stowplan.scheduler.binding_cycle import Assignment, BindingCycle

@@ -10,12 +10,11 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.fiterror import fit_error_text
-from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.postfilter import PostFilterResult, Steps, Victims
+from stowplan.framework.interface import Handle, Plugin, PostFilterResult, Steps, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption.candidates import (

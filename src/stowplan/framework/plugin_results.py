@@ -1,19 +1,40 @@
-"""What is kept of one plugin at one extension point for a class of pods."""
+"""What filters and scores have in common: calling the plugin, and knowing which kept results are stale."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import PluginError
-from stowplan.framework.plugin import ALL_ROWS, AllRows, Plugin, StaleRows, Traits
-from stowplan.framework.probe import Probe
-from stowplan.framework.rows import merge_stale, rows_read
-from stowplan.framework.status import Code
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import ALL_ROWS, AllRows, Plugin, StaleRows, Traits
+from stowplan.framework.plugin_call import call_plugin, describe_exception, guarded, plugin_error
+from stowplan.framework.status import PluginError
 
-_SUCCESS = Code.SUCCESS.label
+
+def rows_read(traits: Traits, node_rows: Rows, usage_rows: Rows) -> Rows:
+    """Of the touched rows, those where something a plugin reads was touched."""
+    if not traits.reads_node:
+        return usage_rows if traits.reads_usage else NO_ROWS
+    return merge_rows(node_rows, usage_rows) if traits.reads_usage else node_rows
+
+
+def merge_rows(one: Rows, other: Rows) -> Rows:
+    if not len(one) or one is other:
+        return other
+    if not len(other):
+        return one
+    if len(one) + len(other) <= 64:
+        return np.array(sorted({*one.tolist(), *other.tolist()}), dtype=np.intp)
+    mask = np.zeros(max(int(one.max()), int(other.max())) + 1, dtype=np.bool_)
+    mask[one] = True
+    mask[other] = True
+    return np.flatnonzero(mask)
+
+
+def merge_stale(one: Rows, other: StaleRows) -> StaleRows:
+    return other if isinstance(other, AllRows) else merge_rows(one, other)
 
 
 class PluginColumn:
@@ -45,10 +66,6 @@ class PluginColumn:
         """The rows that the plugin itself says have changed."""
         raise LookupError(self.plugin.name)
 
-    def error(self, message: str, node: str | None = None) -> PluginError:
-        """The error that ends the attempt, by the plugin's name."""
-        raise LookupError(self.plugin.name)
-
     def stale(self, cycle: Cycle, now: Any, node_rows: Rows, usage_rows: Rows) -> StaleRows:
         """The rows whose answer may differ from the one kept."""
         if not self.active or not self.reusable:
@@ -65,39 +82,27 @@ class PluginColumn:
         self.stale_rows = stale
         return True
 
-    def call(self, ask: Callable[..., Any], cycle: Cycle, *about: Any, node: str | None = None) -> Any:
-        """Ask the plugin. Whatever it raises fails this attempt, under its name, and nothing else."""
-        try:
-            return ask(cycle, cycle.pod, *about)
-        except PluginError:
-            raise
-        except Exception as cause:
-            raise self.raised(cause, node) from cause
+    def call(self, method: Callable[..., Any], cycle: Cycle, *args: Any, node: str | None = None) -> Any:
+        """Call a method of the plugin that is not timed. Raises PluginError."""
+        return guarded(self.plugin, self.point, method, cycle, cycle.pod, *args, node=node)
 
-    def raised(self, cause: Exception, node: str | None = None) -> PluginError:
-        """The error that stands for whatever the plugin raised."""
-        return self.error(f"{type(cause).__name__}: {cause}", node)
+    def judge(self, method: Callable[..., Any], cycle: Cycle, *args: Any, node: str | None = None) -> Any:
+        """Ask the plugin about nodes, one or many; timed in a cycle that is a sample. Raises PluginError."""
+        return call_plugin(self.plugin, self.point, method, cycle, cycle.pod, *args, node=node)
 
-    def judge(self, ask: Callable[..., Any], cycle: Cycle, *about: Any, node: str | None = None) -> Any:
-        """Ask the plugin about nodes, one or many; in a sampled attempt that is timed."""
-        watch = cycle.watch
-        if watch is None:
-            return self.call(ask, cycle, *about, node=node)
-        began = watch.timer()
-        answer = self.call(ask, cycle, *about, node=node)
-        watch.plugin(self.plugin.name, self.point, _SUCCESS, watch.timer() - began)
-        return answer
+    def row_method(self, method: Callable[..., int], cycle: Cycle) -> Callable[..., int]:
+        """A method for single rows, to be called many times: with timing if the cycle is a sample."""
+        if cycle.watch is None:
+            return method
+        return partial(call_plugin, self.plugin, self.point, method)
 
-    def timed(self, ask: Callable[..., int], watch: Probe) -> Callable[..., int]:
-        """The same question, with a watch on how long each answer takes."""
+    def raised(self, cause: Exception) -> PluginError:
+        """The error that stands for what the plugin raised."""
+        return self.error(describe_exception(cause))
 
-        def timed(*about: Any) -> int:
-            began = watch.timer()
-            answer = ask(*about)
-            watch.plugin(self.plugin.name, self.point, _SUCCESS, watch.timer() - began)
-            return answer
-
-        return timed
+    def error(self, message: str, node: str | None = None) -> PluginError:
+        """The error that ends the cycle."""
+        return plugin_error(self.plugin, self.point, message, node)
 
     def checked(self, answer: Any, count: int, what: str) -> Any:
         """An answer by column, refused unless it is an array of so many whole numbers."""
