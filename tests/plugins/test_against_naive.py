@@ -9,7 +9,6 @@ from plugins.naive.clusters import Surroundings, filling, neighbouring, spreadin
 from plugins.naive.interpod import Neighbourhood
 from plugins.naive.resources import Filling, on_shape, requested
 from reuse.profiles import CURVED, DEFAULT, PACKING, REGISTRY, SPREADING
-from reuse.strategies import FPGA, GPU
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
@@ -18,6 +17,7 @@ from stowplan.framework.status import Code
 from stowplan.plugins.allocation import utilization_scores
 from stowplan.plugins.args import UtilizationShapePoint
 from stowplan.plugins.podtopologyspread.constraints import SYSTEM_DEFAULTS
+from stowplan.testing.cluster_strategies import FPGA, GPU
 
 MANY = settings(max_examples=examples(200))
 

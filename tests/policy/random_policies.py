@@ -6,8 +6,6 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reuse import strategies as some
-from reuse.strategies import RACK, ZONE
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -15,6 +13,8 @@ from stowplan.plugins.legacy.oldname import OldName
 from stowplan.plugins.legacy.predicates import PREDICATES
 from stowplan.plugins.legacy.priorities import PRIORITIES
 from stowplan.testing import Cluster, cluster
+from stowplan.testing import cluster_strategies as some
+from stowplan.testing.cluster_strategies import RACK, ZONE
 
 labels = st.sampled_from(["disk", "gen", RACK, ZONE])
 points = st.lists(st.integers(0, 100), min_size=1, max_size=3, unique=True).flatmap(

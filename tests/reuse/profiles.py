@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from reuse.strategies import GPU, HOSTNAME, RACK, ZONE
 from stowplan.api.pod import (
     NodeAffinity,
     NodeSelector,
@@ -33,6 +32,7 @@ from stowplan.plugins.args import (
 )
 from stowplan.plugins.catalog import IN_TREE_POINTS, default_plugins
 from stowplan.plugins.registry import LEGACY, in_tree_registry
+from stowplan.testing.cluster_strategies import GPU, HOSTNAME, RACK, ZONE
 
 
 class SameRack(Plugin):
