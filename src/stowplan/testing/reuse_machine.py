@@ -524,13 +524,17 @@ class ReuseMachine(RuleBasedStateMachine):
         """Kept results are not what is found from scratch. Raises AssertionError."""
         raise AssertionError(f"profile {profile}, pod {pod.key}: {difference(kept, anew)}")
 
+    def failed(self, error: PluginError, pod: Pod) -> dict[str, Any]:
+        """What is compared where a plugin fails."""
+        return {"error": error.message}
+
     def _outcome(self, framework: Framework, pod: PodInfo) -> dict[str, Any]:
         table = framework.table
         own = None if self.own_nomination is None else table.row_of(self.own_nomination)
         try:
             evaluation = framework.evaluate(pod, nominations_by_row(table, self.nominated), own)
         except PluginError as error:
-            return {"error": error.message}
+            return self.failed(error, pod.pod)
         found = describe_evaluation(framework, evaluation)
         if self.removes_pods and evaluation.rejected_outright is None:
             found["with pods gone"] = verdicts_as_pods_go(framework, evaluation)
