@@ -215,6 +215,9 @@ class PostFilterResult(NamedTuple):
     ties: tuple[str, ...] = ()
 
 
+PREEMPTION_PREFIX = "preemption: "
+"""How the reasons of preemption begin in messages, whichever plugin gives them."""
+
 Steps = Generator[None, None, PostFilterResult]
 """A search in steps: at each `yield` the scheduler may let others run; what it returns is the result."""
 

@@ -40,7 +40,6 @@ from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_s
 from stowplan.scheduler.decisions import LastDecision, Preempting
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.preemption import PLUGIN as PREEMPTION
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
 
 TOP = 5
@@ -355,15 +354,15 @@ class SchedulingCycle:
     async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
         context = self._context
         began = context.timer()
-        if PREEMPTION in profile.framework.plugins:
+        if profile.preemption is not None:
             context.metrics.preemption_attempted()
         try:
             with context.freeze.hold():
                 result = await self._search_victims(profile, cycle, pod)
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
-        if PREEMPTION in profile.framework.plugins and context.journal.shows(2):
-            log_preemption(context.journal, cycle, pod, result)
+        if profile.preemption is not None and context.journal.shows(2):
+            log_preemption(context.journal, profile.preemption_name, cycle, pod, result)
         message = "Status after running PostFilter plugins for pod"
         status = result.status.message
         if result.status.code is Code.ERROR:

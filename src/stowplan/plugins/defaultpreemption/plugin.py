@@ -63,6 +63,16 @@ class DefaultPreemption(Plugin):
         last = self.under_way[pod.uid]
         return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
 
+    def preemption_started(self, preemptor: Pod) -> None:
+        self.under_way[preemptor.metadata.uid] = None
+
+    def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
+        if preemptor.metadata.uid in self.under_way:
+            self.under_way[preemptor.metadata.uid] = victim
+
+    def preemption_ended(self, preemptor: Pod) -> None:
+        self.under_way.pop(preemptor.metadata.uid, None)
+
     def _is_going(self, victim: Pod) -> bool:
         """Whether the API server has told of a victim's end already, ahead of its answer to the deletion."""
         services = self.handle.services
