@@ -96,9 +96,11 @@ class TlsLink(asyncio.Protocol):
 
     def __init__(self, inner: Inner, context: ssl.SSLContext, server_name: str) -> None:
         self._inner = inner
+        self._context = context
+        self._server_name = server_name
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._tls: ssl.SSLObject
         self._transport: asyncio.Transport | None = None
         self._shaken = False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -143,6 +145,7 @@ class TlsLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._server_name)
         self._shake()
 
     def data_received(self, data: bytes) -> None:
