@@ -6,6 +6,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from stowplan.bench.hostile import CASES, LADEN
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
 
@@ -56,6 +57,17 @@ def test_the_collector_is_left_as_it_was_found() -> None:
     before = gc.isenabled()
     CliRunner().invoke(bench, ["engine", *SMALL])
     assert gc.isenabled() == before
+    assert gc.get_freeze_count() == 0
+
+
+def test_every_hostile_pod_is_tried_and_the_collector_left_alone() -> None:
+    result = CliRunner().invoke(bench, ["hostile", "--nodes", "40", "--count", "30", "--json"])
+    assert result.exit_code == 0, result.output
+    attempts = json.loads(result.output.splitlines()[-1])["attempts"]
+    assert [attempt["case"] for attempt in attempts] == list(CASES)
+    assert {attempt["case"]: attempt["node"] for attempt in attempts}[
+        "nodeSelector, keys of one node"
+    ] == LADEN
     assert gc.get_freeze_count() == 0
 
 

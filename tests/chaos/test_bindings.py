@@ -6,7 +6,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.chaos import plan_of
-from stowplan.chaos.bindings import Bindings
+from stowplan.chaos.invariants import Bindings
 from stowplan.chaos.world import World
 from stowplan.embedded.client import typed
 
@@ -27,8 +27,10 @@ class Desk:
     def __init__(self) -> None:
         self.world = World(plan_of(0), Still())
         self.bindings = Bindings(self.world)
-        room = {"cpu": "1", "memory": "1Gi", "pods": "9"}
-        made = self.world.store.create(NODES, {"metadata": {"name": "n"}, "status": {"allocatable": room}})
+        allocatable = {"cpu": "1", "memory": "1Gi", "pods": "9"}
+        made = self.world.store.create(
+            NODES, {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
+        )
         self.node = typed(made, Node)
 
     def pod(self, name: str, cpu: str = "600m", port: int = 0, on: str = "") -> Pod:
@@ -39,15 +41,15 @@ class Desk:
         body = {"metadata": {"name": name, "namespace": "d"}, "spec": spec}
         return typed(self.world.store.create(PODS, body), Pod)
 
-    def decide(self, pod: Pod, *told: Pod, scheduler: int = 1) -> None:
-        known = {other.metadata.uid for other in told}
+    def decide(self, pod: Pod, *others: Pod, scheduler: int = 1) -> None:
+        known = {other.metadata.uid for other in others}
         self.bindings.decide(scheduler, pod, "n", self.node, known)
 
     def bind(self, pod: Pod, *, scheduler: int = 1, acknowledged: bool = True) -> None:
         uid = pod.metadata.uid
         self.bindings.begin(uid, "n", scheduler)
         self.world.store.bind("d", pod.name, {"metadata": {"uid": uid}, "target": {"name": "n"}})
-        self.bindings.effective(uid, "n")
+        self.bindings.applied(uid, "n")
         self.bindings.end(uid, acknowledged=acknowledged)
 
     @property

@@ -14,9 +14,9 @@ def test_it_runs_as_many_seeds_as_asked_for() -> None:
     assert done.exit_code == 0, done.output
     summary, document = done.output.splitlines()
     assert summary.startswith("3 runs, 0 failed: ")
-    told = json.loads(document)
-    assert (told["from"], told["seeds"], told["failed"]) == (5, 3, [])
-    assert told["counts"]["bound"] > 0
+    result = json.loads(document)
+    assert (result["from"], result["seeds"], result["failed"]) == (5, 3, [])
+    assert result["counts"]["bound"] > 0
 
 
 def test_a_failure_is_told_with_its_seed_and_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

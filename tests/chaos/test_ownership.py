@@ -7,7 +7,7 @@ import pytest
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from stowplan.api.requests import PatchType
 from stowplan.chaos import plan_of
-from stowplan.chaos.ownership import ONE_CLAIM, ONE_VOLUME, Ownership
+from stowplan.chaos.invariants import ONE_CLAIM, ONE_VOLUME, VolumeOwnership
 from stowplan.chaos.world import World
 
 
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.world = World(plan_of(0), Still())
-        self.ownership = Ownership(self.world)
+        self.ownership = VolumeOwnership(self.world)
         for name in ("v", "w"):
             self.world.store.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": {}})
         self.uids = {}

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -163,3 +164,21 @@ def test_a_watchdog_leaves_nothing_behind() -> None:
     assert gc.callbacks == before
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
+
+
+def test_what_held_the_loop_is_not_kept_alive_by_whoever_looked() -> None:
+    class Subject:
+        key = "default/large"
+
+    def deal_with_a_pod() -> weakref.ref[Subject]:
+        pod = Subject()
+        busy(4 * LIMIT)
+        return weakref.ref(pod)
+
+    async def story() -> None:
+        kept = deal_with_a_pod()
+        gc.collect()
+        assert kept() is None
+
+    _, [hold] = watched(story)
+    assert hold.holder.pod == "default/large"

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import pytest
 from controllers.worlds import World, live, selecting, template
 from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, PODS, REPLICA_SETS, Resource
 from stowplan.api.status import ApiError
+from stowplan.client.interface import GeneratorWatch
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager, slow_start_batch
@@ -96,9 +97,9 @@ class LateNews(InProcessClient):
 
     def watch(self, resource: Resource, *args: Any, **options: Any) -> Any:
         watch = super().watch(resource, *args, **options)
-        return self._late(watch) if resource == PODS else watch
+        return GeneratorWatch(self._late(watch)) if resource == PODS else watch
 
-    async def _late(self, watch: Any) -> AsyncIterator[Any]:
+    async def _late(self, watch: Any) -> AsyncGenerator[Any, None]:
         async with aclosing(watch) as events:
             async for event in events:
                 await asyncio.sleep(1.0)

@@ -28,6 +28,15 @@ def test_counters_go_with_the_classes_they_were_made_for() -> None:
     assert len(world.table.matchers) == 0
 
 
+def test_signatures_go_with_the_classes_they_were_made_for() -> None:
+    world = cluster(nodes=NODES)
+    (framework,) = world.frameworks.values()
+    for number in range(100):
+        world.evaluate(unlike_any_other(number))
+    gc.collect()
+    assert 0 < len(framework._keys) <= 20
+
+
 def test_a_class_met_again_is_kept_through_many_others() -> None:
     world = cluster(nodes=NODES)
     regular = pod("regular").labels(app="x").spread(ZONE, {"app": "x"})

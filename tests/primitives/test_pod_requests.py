@@ -64,10 +64,12 @@ def test_fractions_are_rounded_up_once_after_adding() -> None:
     assert accounted_requests(pod(container(cpu="1500u"))).milli_cpu == 2
 
 
-def test_beyond_int64_a_request_comes_out_as_the_server_makes_it() -> None:
-    assert accounted_requests(pod(container(memory="1e19"))).memory == 0
+def test_a_request_beyond_int64_is_the_largest_number_and_never_one_that_fits() -> None:
+    assert accounted_requests(pod(container(memory="1e19"))).memory == 2**63 - 1
     beside_a_fraction = pod(container(memory="0.1Ki"), init=[container(memory="1e19")])
-    assert accounted_requests(beside_a_fraction).memory == -(2**63)
+    assert accounted_requests(beside_a_fraction).memory == 2**63 - 1
+    assert accounted_requests(pod(container(memory="7Ei"), container(memory="7Ei"))).memory == 2**63 - 1
+    assert accounted_requests(pod(container(cpu="1e16"))).milli_cpu == 2**63 - 1
 
 
 def test_requests_of_the_whole_pod_replace_the_sum_and_overhead_comes_on_top() -> None:

@@ -64,8 +64,8 @@ class Door:
     asked: list[Asked] = field(default_factory=list)
 
     @property
-    def reading(self) -> Any:
-        return self.handler.reading
+    def reads(self) -> Any:
+        return self.handler.reads
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         number = len(self.asked)

@@ -105,7 +105,7 @@ def test_a_reader_is_told_all_rows_since_or_that_it_was_too_long_ago(
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["x", "y", "z", "", None])), max_size=60))
 def test_a_label_column_says_of_every_row_what_was_said_last(steps: list[tuple[int, str | None]]) -> None:
-    column, plain = LabelColumn("zone", 8), dict[int, str | None]()
+    column, plain = LabelColumn("zone", np.zeros(8, dtype=np.intp)), dict[int, str | None]()
     for row, value in steps:
         column.set(row, value)
         plain[row] = value
@@ -122,7 +122,7 @@ def test_a_label_column_says_of_every_row_what_was_said_last(steps: list[tuple[i
 
 
 def test_ids_of_values_that_are_gone_are_used_again() -> None:
-    column = LabelColumn("kubernetes.io/hostname", 4)
+    column = LabelColumn("kubernetes.io/hostname", np.zeros(4, dtype=np.intp))
     for number in range(1000):
         column.set(number % 4, f"host-{number}")
     assert column.size <= 1 + 4 + 1

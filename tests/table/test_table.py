@@ -95,7 +95,7 @@ def test_rows_are_stable_and_used_again() -> None:
 
 def test_the_table_grows_with_its_nodes_and_keeps_what_it_had() -> None:
     table = ClusterTable()
-    disk = table.label_column("disk")
+    disk = table.labels.acquire("disk")
     for number in range(300):
         table.put_node(node(f"n{number}").labels(disk=f"d{number % 3}").capacity(cpu=str(number)).obj())
     cpus = [int(table.allocatable[0, table.row_of(f"n{number}")]) for number in range(300)]  # type: ignore[index]
@@ -108,12 +108,13 @@ def test_pods_count_on_as_the_table_grows_in_both_directions() -> None:
     table = ClusterTable()
     for number in range(200):
         name = f"n{number}"
-        table.put_node(node(name).obj())
+        table.put_node(node(name).capacity({f"example.com/{number}": "3"}).obj())
         table.put_pod(running(number, name).requests({f"example.com/{number}": "2"}).obj())
     assert table.pod_count[:200].tolist() == [1] * 200
     assert table.requested[0, :200].tolist() == [100 + number for number in range(200)]
     assert table.non_zero[:, 199].tolist() == [299, 2**30]
-    assert table.requested[-1, 199] == 2
+    assert table.requested_of("example.com/199")[199] == 2
+    assert table.allocatable_of("example.com/199")[199] == 3
     for uid in list(table.pods):
         table.remove_pod(uid)
     assert not np.any(table.requested)
@@ -121,12 +122,19 @@ def test_pods_count_on_as_the_table_grows_in_both_directions() -> None:
     assert not np.any(table.pod_count)
 
 
-def test_amounts_past_64_bits_wrap_around_and_come_back() -> None:
+def test_amounts_past_64_bits_stand_at_the_largest_number_and_come_back() -> None:
     table = ClusterTable()
     table.put_node(node("a").obj())
     for name in ("p", "q", "r"):
         table.put_pod(pod(name).requests(memory="6Ei").on("a").obj())
-    assert table.requested[1, 0] == 18 * 2**60 - 2**64
+    assert table.requested[1, 0] == table.non_zero[1, 0] == 2**63 - 1
+    assert table.exactly_requested(1, 0) == 18 * 2**60
+    gone = table.remove_pod(next(iter(table.pods)))
+    assert table.requested[1, 0] == 2**63 - 1
+    table.remove_pod(next(iter(table.pods)))
+    assert table.requested[1, 0] == 6 * 2**60
+    table.place(gone, "a")
+    assert table.exactly_requested(1, 0) == 12 * 2**60
     for uid in list(table.pods):
         table.remove_pod(uid)
     assert not np.any(table.requested)
@@ -200,7 +208,7 @@ def test_a_pod_confirmed_elsewhere_than_assumed_moves() -> None:
 
 def test_a_value_id_is_used_again_after_its_last_node() -> None:
     table = ClusterTable()
-    hosts = table.label_column("host")
+    hosts = table.labels.acquire("host")
     for number in range(1000):
         table.put_node(node("a").labels(host=f"h{number}").obj())
     assert hosts.size <= 3

@@ -193,7 +193,8 @@ def _without_preconditions(own: Sequence[Write]) -> list[Write]:
             assert body["metadata"] == {"uid": uids.get(pod, body["metadata"]["uid"])}
             body = {key: value for key, value in body.items() if key != "metadata"}
         elif write.method == "DELETE" and pod:
-            assert body["uid"] == uids.get(pod, body["uid"])
+            given = body.get("preconditions", body)["uid"]  # over HTTP, or as the client's options
+            assert given == uids.get(pod, given)
             body = {}
         plain.append(write._replace(body=body))
     return plain

@@ -40,8 +40,14 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 _QUOTA_PREFIX = "requests."
 
 
+_PLAIN_KEY = re.compile(rf"(?:(?={_SUBDOMAIN}/)[^/]{{1,253}}/)?(?=.{{1,63}}$){_NAME}", re.ASCII)
+_PLAIN_VALUE = re.compile(_VALUE, re.ASCII)
+
+
 def label_key_problems(key: str) -> list[str]:
     """What is wrong with a label key (`name` or `prefix/name`); also the syntax of resource names."""
+    if _PLAIN_KEY.fullmatch(key):
+        return []
     prefix, slash, name = key.partition("/")
     if "/" in name:
         return [
@@ -66,6 +72,8 @@ def label_key_problems(key: str) -> list[str]:
 
 def label_value_problems(value: str) -> list[str]:
     """What is wrong with a label's value."""
+    if len(value) <= 63 and _PLAIN_VALUE.fullmatch(value):
+        return []
     problems = ["must be no more than 63 bytes"] if _bytes(value) > 63 else []
     return problems if re.fullmatch(_VALUE, value) else [*problems, _VALUE_PROBLEM]
 

@@ -21,6 +21,7 @@ from stowplan.api.labels import (
     Requirement,
     Selector,
     SelectorError,
+    is_usable,
     requirement_errors,
     selector_from_labels,
     sorted_requirement,
@@ -168,7 +169,8 @@ def _compile_expressions(
     for i, expression in enumerate(expressions):
         key, operator, values = expression.key, expression.operator, expression.values
         if operator in _LABEL_OPERATORS:
-            errors += requirement_errors(key, operator, values, f"{path}[{i}]")
+            if not is_usable(key, operator, values):
+                errors += requirement_errors(key, operator, values, f"{path}[{i}]")
             found.append(sorted_requirement(key, operator, values))
         else:
             errors.append(not_supported(f"{path}[{i}].operator", operator, _LABEL_OPERATORS))

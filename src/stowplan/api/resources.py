@@ -15,6 +15,7 @@ import msgspec
 from stowplan.api.names import is_extended_resource
 from stowplan.api.pod import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from stowplan.api.quantity import ZERO, Quantity, QuantityError, quantity_of
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64, fits_int64
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -22,6 +23,8 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+
+_SMALL: Final = 1 << 50
 
 Amounts = dict[str, Quantity]
 
@@ -165,7 +168,7 @@ def _count(pod: Pod, use_status: bool) -> PodRequests:
         milli_cpu=_figure(requests, CPU),
         memory=_figure(requests, MEMORY),
         ephemeral_storage=_figure(requests, EPHEMERAL_STORAGE),
-        scalars={name: quantity.value() for name, quantity in requests.items() if is_scalar(name)},
+        scalars={name: _amount(quantity, 0) for name, quantity in requests.items() if is_scalar(name)},
         non_zero_milli_cpu=_figure(filled, CPU),
         non_zero_memory=_figure(filled, MEMORY),
     )
@@ -183,7 +186,22 @@ def _figure(amounts: Amounts, name: str) -> int:
     quantity = amounts.get(name)
     if quantity is None:
         return 0
-    return quantity.milli_value() if name == CPU else quantity.value()
+    return _amount(quantity, 3 if name == CPU else 0)
+
+
+def _amount(quantity: Quantity, shift: int) -> int:
+    """A quantity as a number of 64 bits, cpu in thousandths; the largest one if it is more.
+
+    A sum of requests that wrapped around would be one that fits everywhere.
+    """
+    mantissa, scale = quantity.mantissa, quantity.scale
+    if not -_SMALL < mantissa < _SMALL or scale > 0:
+        exact = (
+            mantissa * 10 ** (scale + shift) if scale + shift >= 0 else -(-mantissa // 10 ** -(scale + shift))
+        )
+        if not fits_int64(exact):
+            return MAX_INT64 if exact > 0 else MIN_INT64
+    return quantity.milli_value() if shift else quantity.value()
 
 
 def _total(

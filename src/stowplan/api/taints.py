@@ -41,6 +41,56 @@ def tolerated(taint: Taint, tolerations: Sequence[Toleration], compare: bool = F
     return any(tolerates(toleration, taint, compare) for toleration in tolerations)
 
 
+class Tolerations:
+    """A pod's tolerations, found by what a taint has: however many there are, a taint costs a few lookups."""
+
+    __slots__ = ("_any", "_equal", "_exists", "_greater", "_less")
+
+    def __init__(self, tolerations: Sequence[Toleration], compare: bool = False) -> None:
+        self._any = bool(tolerations)
+        self._exists: set[tuple[str, str]] = set()
+        self._equal: set[tuple[str, str, str]] = set()
+        self._less: dict[tuple[str, str], int] = {}
+        self._greater: dict[tuple[str, str], int] = {}
+        for toleration in tolerations:
+            where = (toleration.key, toleration.effect)
+            operator = toleration.operator
+            if operator == "Exists":
+                self._exists.add(where)
+            elif operator == "" or operator == "Equal":
+                self._equal.add((*where, toleration.value))
+            elif compare and operator in ("Lt", "Gt"):
+                limit = _plain_integer(toleration.value)
+                if limit is not None and operator == "Lt":
+                    self._less[where] = max(limit, self._less.get(where, limit))
+                elif limit is not None:
+                    self._greater[where] = min(limit, self._greater.get(where, limit))
+
+    def tolerate(self, taint: Taint) -> bool:
+        """Whether any of them tolerates a taint."""
+        if not self._any:
+            return False
+        key, effect, value = taint.key, taint.effect, taint.value
+        for where in ((key, effect), (key, ""), ("", effect), ("", "")):
+            if where in self._exists or (*where, value) in self._equal:
+                return True
+        return bool(self._less or self._greater) and self._compare(taint)
+
+    def _compare(self, taint: Taint) -> bool:
+        number = _plain_integer(taint.value)
+        if number is None:
+            return False
+        for where in ((taint.key, taint.effect), (taint.key, ""), ("", taint.effect), ("", "")):
+            less, greater = self._less.get(where), self._greater.get(where)
+            if (less is not None and number < less) or (greater is not None and number > greater):
+                return True
+        return False
+
+    def keep_off(self, taints: Sequence[Taint], effects: Collection[str] = HARD_EFFECTS) -> bool:
+        """Whether some taint with one of these effects is not tolerated."""
+        return any(taint.effect in effects and not self.tolerate(taint) for taint in taints)
+
+
 def untolerated(
     taints: Sequence[Taint],
     tolerations: Sequence[Toleration],

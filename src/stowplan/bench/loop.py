@@ -18,9 +18,9 @@ import msgspec
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.meta import Object
 from stowplan.api.requests import Json
-from stowplan.bench.processes import MIB, peak_rss
+from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import WORKLOADS, node, node_name
-from stowplan.clock import RealClock
+from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Change, Store
 from stowplan.scheduler import Scheduler, Settings
@@ -66,14 +66,17 @@ class LoopFigures:
     attempts: int
     setup_s: float
     peak_rss_mib: float
+    longest_hold_ms: float
+    """The longest time the event loop was held, 0 if never for more than 50 ms."""
+    held_by: str
 
 
 def measure(run: LoopRun) -> LoopFigures:
     """Run a scheduler against a store with nodes, and create pods."""
-    return asyncio.run(_measure(run))
+    return run_watched(lambda watchdog: _measure(run, watchdog))
 
 
-async def _measure(run: LoopRun) -> LoopFigures:
+async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
     began = perf_counter()
     clock = RealClock()
     store = Store(clock, random.Random(run.seed))
@@ -85,6 +88,8 @@ async def _measure(run: LoopRun) -> LoopFigures:
         setup_s = perf_counter() - began
         with calm_collector():
             load = _LoadGenerator(store, scheduler, bodies, run)
+            await asyncio.sleep(0)
+            watchdog.reset()
             started, cpu = perf_counter(), process_time()
             await load.run()
             await scheduler.context.recorder.drain()
@@ -102,6 +107,8 @@ async def _measure(run: LoopRun) -> LoopFigures:
             attempts=scheduler.context.queue.cycle,
             setup_s=round(setup_s, 3),
             peak_rss_mib=round(peak_rss() / MIB, 1),
+            longest_hold_ms=longest_hold_ms(watchdog),
+            held_by=watchdog.longest.holder.where,
         )
 
 

@@ -26,10 +26,10 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.bench.loop import document, running_scheduler
-from stowplan.bench.processes import MIB, peak_rss
+from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import NAMESPACE, node, node_name
 from stowplan.client import DELETED
-from stowplan.clock import RealClock
+from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
 from stowplan.embedded.store import Change, Store
@@ -88,6 +88,8 @@ class SchedulerFigures:
     victims: int
     attempts: int
     peak_rss_mib: float
+    longest_hold_ms: float
+    held_by: str
 
 
 def measure_decisions(run: PreemptionRun) -> DecisionFigures:
@@ -153,10 +155,10 @@ def _decision_figures(times: list[int], victims: int, unhelped: int, build_s: fl
 
 def measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
     """Fill a store, and let important pods push in through a scheduler."""
-    return asyncio.run(_measure_scheduler(run))
+    return run_watched(lambda watchdog: _measure_scheduler(run, watchdog))
 
 
-async def _measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
+async def _measure_scheduler(run: PreemptionRun, watchdog: LoopWatchdog) -> SchedulerFigures:
     rng = random.Random(run.seed)
     store = Store(RealClock(), random.Random(run.seed))
     for number in range(run.budgets):
@@ -180,6 +182,8 @@ async def _measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
     async with running_scheduler(store, run.seed) as scheduler:
         with calm_collector():
             preemptors = _Preemptors(store, bodies)
+            await asyncio.sleep(0)
+            watchdog.reset()
             started, cpu = perf_counter(), process_time()
             await preemptors.run()
             await scheduler.context.recorder.drain()
@@ -193,6 +197,8 @@ async def _measure_scheduler(run: PreemptionRun) -> SchedulerFigures:
             victims=preemptors.victims,
             attempts=scheduler.context.queue.cycle,
             peak_rss_mib=round(peak_rss() / MIB, 1),
+            longest_hold_ms=longest_hold_ms(watchdog),
+            held_by=watchdog.longest.holder.where,
         )
 
 

@@ -1,13 +1,17 @@
-"""Processes of a benchmark: the memory of this one, and an API server in one of its own."""
+"""Processes of a benchmark: the memory and event loop of this one, and an API server in one of its own."""
 
 import asyncio
 import resource
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
+
+from stowplan.clock import LoopWatchdog
+
+T = TypeVar("T")
 
 MIB = 1 << 20
 
@@ -22,6 +26,19 @@ def peak_rss() -> int:
     """The most memory this process has held so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def run_watched(main: Callable[[LoopWatchdog], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on an event loop whose holds are measured, by CPU time: others may use the machine."""
+    watchdog = LoopWatchdog(by_cpu=True)
+    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner, watchdog:
+        return runner.run(main(watchdog))
+
+
+def longest_hold_ms(watchdog: LoopWatchdog) -> float:
+    """The longest time the loop was held, garbage collection left out: 0 if never past the limit."""
+    hold = watchdog.longest
+    return round((hold.cpu - hold.collecting) * 1e3, 1)
 
 
 _START_TIMEOUT: Final = 20.0

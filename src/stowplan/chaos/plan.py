@@ -1,22 +1,25 @@
-"""A plan: all that will happen in a run, as plain data."""
+"""A plan: everything that will happen in a run, as plain data, made from a seed."""
 
-from typing import Any, Final
+from itertools import pairwise
+from random import Random
+from typing import Final
 
 import msgspec
 
-Body = dict[str, Any]
+from stowplan.chaos import objects
+from stowplan.chaos.objects import Body
+from stowplan.testing.builders import ZONE
+from stowplan.testing.extenders import letters
 
-OURS: Final = ("default-scheduler", "second")
+PROFILES: Final = ("default-scheduler", "second")
 """The names of the profiles a run's scheduler can have."""
 
-OTHERS: Final = "other"
-"""The scheduler that pods ask for that are none of ours."""
-
-NAMESPACE: Final = "d"
+OTHER_SCHEDULER: Final = "other"
+"""The schedulerName of pods that are not ours."""
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something that somebody outside does at a moment: what, to which object, and with what."""
+    """Something a user or another program does: when, what, to which object, and with what body."""
 
     at: float
     what: str
@@ -24,17 +27,17 @@ class Action(msgspec.Struct, frozen=True):
     body: Body = {}
 
 
-class Weather(msgspec.Struct, frozen=True):
-    """How much goes wrong between two moments.
+class FaultPhase(msgspec.Struct, frozen=True):
+    """The faults injected between two moments.
 
-    What the API server does is said as in `stowplan.testing.faults.Faults`. `plugins` and `extenders` are how
-    likely these are to fail, reject or dawdle when they are asked. Volumes take `making` seconds to be made,
-    unless that fails, which is as likely as `unmade` says; what the volume controllers ask of the API server
-    takes up to `controllers` seconds.
+    Faults of the API server are those of `stowplan.testing.faults.Faults`. `plugins` and `extenders` are the
+    probabilities that one fails, rejects or is slow when called. Provisioning a volume takes
+    `provision_delay` seconds and fails with probability `provision_failures`; requests of the volume
+    controllers take up to `controllers` seconds.
     """
 
-    begins: float
-    ends: float
+    start: float
+    end: float
     refused: float = 0.0
     lost: float = 0.0
     cut: float = 0.0
@@ -43,19 +46,19 @@ class Weather(msgspec.Struct, frozen=True):
     delay: float = 0.0
     plugins: float = 0.0
     extenders: float = 0.0
-    making: float = 0.5
-    unmade: float = 0.0
+    provision_delay: float = 0.5
+    provision_failures: float = 0.0
     controllers: float = 0.0
 
 
 class StoragePlan(msgspec.Struct, frozen=True):
-    """A run with volumes: how many seconds the scheduler waits for them."""
+    """A run with volumes: `bindTimeoutSeconds` of VolumeBinding."""
 
     bind_timeout: int
 
 
 class ExtenderPlan(msgspec.Struct, frozen=True):
-    """An extender: what it takes part in, and the salt of the rule by which it rejects nodes."""
+    """An extender: the calls it takes part in, and the salt of the rule by which it rejects nodes."""
 
     name: str
     salt: int
@@ -64,28 +67,35 @@ class ExtenderPlan(msgspec.Struct, frozen=True):
     binds: bool = False
     preempts: bool = False
 
+    def is_interested(self, pod: str) -> bool:
+        return letters(pod) % 4 != 0
+
+    def accepts(self, pod: str, node: str) -> bool:
+        """The rule by which the extender keeps nodes."""
+        return not self.filters or (letters(node) + letters(pod) + self.salt) % 5 != 0
+
 
 class Plan(msgspec.Struct, frozen=True):
-    """One run. `seed` is where all chance during the run comes from.
+    """One run. Every random generator used during the run is derived from `seed`.
 
-    `ends` is when everything that goes wrong stops. `history` is how many changes the store remembers for
-    those who resume a watch, `buffer` how far a watch may lag behind. `moody` are the profiles that have the
-    plugin that fails. Without `storage` nobody has claims, and nobody looks after them.
+    No faults are injected after `end`. `history` is how many changes the store keeps for watches that
+    resume, `buffer` how far a watch may lag behind. `faulty_profiles` have the plugin that fails. Without
+    `storage` no pod has claims and no volume controller runs.
     """
 
     seed: int
-    ends: float
+    end: float
     history: int
     buffer: int
     profiles: tuple[str, ...]
-    moody: tuple[str, ...]
+    faulty_profiles: tuple[str, ...]
     extenders: tuple[ExtenderPlan, ...]
-    weather: tuple[Weather, ...]
+    phases: tuple[FaultPhase, ...]
     actions: tuple[Action, ...]
     storage: StoragePlan | None = None
 
     def text(self) -> str:
-        """The plan for people: the circumstances, then one line per action."""
+        """The plan in readable form: its settings, then one line per action."""
         rest = msgspec.structs.replace(self, actions=())
         lines = [msgspec.json.encode(rest).decode()]
         for action in self.actions:
@@ -95,3 +105,266 @@ class Plan(msgspec.Struct, frozen=True):
 
 def _short(body: Body) -> str:
     return msgspec.json.encode(body).decode() if body else ""
+
+
+WITH_VOLUMES: Final = 0.4
+"""The share of plans with volumes."""
+
+_UPDATES = ("label-pod", "label-pod", "tolerate", "ungate", "ungate", "finish")
+_NODE_CHANGES = (
+    "cordon",
+    "uncordon",
+    "uncordon",
+    "taint",
+    "untaint",
+    "untaint",
+    "label-node",
+    "resize",
+    "resize",
+    "beat",
+    "delete-node",
+    "put-node",
+    "put-node",
+)
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed, the same on every machine."""
+    return make_plan(Random(f"plan {seed}"), seed)
+
+
+def make_plan(rng: Random, seed: int) -> Plan:
+    """A random plan. `seed` is that of the run."""
+    end = rng.choice((20.0, 40.0, 90.0))
+    profiles = PROFILES if rng.random() < 0.4 else PROFILES[:1]
+    plan = Plan(
+        seed=seed,
+        end=end,
+        history=rng.choice((3, 20, 8192, 8192)),
+        buffer=rng.choice((3, 50, 8192)),
+        profiles=profiles,
+        faulty_profiles=tuple(name for name in profiles if rng.random() < 0.6),
+        extenders=_extenders(rng),
+        phases=_fault_phases(rng, end),
+        actions=_ActionMaker(rng, end, profiles).all(),
+    )
+    return _with_volumes(rng, plan) if rng.random() < WITH_VOLUMES else plan
+
+
+def _extenders(rng: Random) -> tuple[ExtenderPlan, ...]:
+    if rng.random() < 0.7:
+        return ()
+    return tuple(
+        ExtenderPlan(
+            name=f"extender-{number}",
+            salt=rng.randrange(100),
+            ignorable=rng.random() < 0.4,
+            filters=rng.random() < 0.8,
+            binds=rng.random() < 0.3,
+            preempts=rng.random() < 0.5,
+        )
+        for number in range(rng.choice((1, 1, 2)))
+    )
+
+
+def _fault_phases(rng: Random, end: float) -> tuple[FaultPhase, ...]:
+    """Up to three phases in a row, some of them without faults."""
+    moments = sorted(_moment(rng, end) for _ in range(rng.choice((0, 1, 2))))
+    borders = [0.0, *moments, end]
+    return tuple(_fault_phase(rng, start, until) for start, until in pairwise(borders) if start < until)
+
+
+def _fault_phase(rng: Random, start: float, end: float) -> FaultPhase:
+    def chance(highest: float) -> float:
+        return round(rng.random() * highest, 3) if rng.random() < 0.5 else 0.0
+
+    return FaultPhase(
+        start=start,
+        end=end,
+        refused=chance(0.5),
+        lost=chance(0.5),
+        cut=chance(0.4),
+        forgotten=chance(0.3),
+        lifetime=rng.choice((None, None, 0.3, 3.0)),
+        delay=rng.choice((0.0, 0.0, 0.05, 1.0, 6.0)),
+        plugins=chance(1.2),
+        extenders=chance(0.8),
+    )
+
+
+def _moment(rng: Random, end: float) -> float:
+    return round(rng.random() * end, 3)
+
+
+class _ActionMaker:
+    """Makes the actions on nodes, pods and budgets."""
+
+    def __init__(self, rng: Random, end: float, profiles: tuple[str, ...]) -> None:
+        self._rng = rng
+        self._end = end
+        self._profiles = profiles
+        self._nodes = [f"node-{number}" for number in range(rng.randrange(3, 9))]
+        self._pods = [f"pod-{number:02}" for number in range(rng.randrange(10, 31))]
+        self._actions: list[Action] = []
+
+    def all(self) -> tuple[Action, ...]:
+        for node in self._nodes:
+            self._add(self._early(0.8), "put-node", node, objects.random_node(self._rng, node))
+        for pod in self._pods:
+            self._add(self._early(0.4), "create-pod", pod, self._pod(pod))
+        for _ in range(self._rng.randrange(5, 75)):
+            self._add_incident()
+        return tuple(sorted(self._actions, key=lambda action: action.at))
+
+    def _add(self, at: float, what: str, name: str = "", body: Body | None = None) -> None:
+        self._actions.append(Action(at, what, name, body or {}))
+
+    def _early(self, share: float) -> float:
+        """Before the scheduler starts, or a random moment later."""
+        return 0.0 if self._rng.random() < share else self._later()
+
+    def _later(self) -> float:
+        return _moment(self._rng, self._end)
+
+    def _pod(self, name: str) -> Body:
+        rng = self._rng
+        outside = rng.random() < 0.1
+        body = objects.random_pod(rng, name, OTHER_SCHEDULER if outside else rng.choice(self._profiles))
+        if outside and rng.random() < 0.7:
+            body["spec"]["nodeName"] = rng.choice(self._nodes)
+        return body
+
+    def _add_incident(self) -> None:
+        rng = self._rng
+        kind = rng.randrange(20)
+        if kind < 5:
+            self._change_node()
+        elif kind < 9:
+            self._change_pod()
+        elif kind < 12:
+            self._add(
+                self._later(), "delete-pod", rng.choice(self._pods), {"grace": rng.choice((None, None, 0, 3))}
+            )
+        elif kind < 14:
+            name = rng.choice(self._pods)
+            self._add(self._later(), "recreate-pod", name, self._pod(name))
+        elif kind < 16:
+            self._add(self._later(), "bind-pod", rng.choice(self._pods), {"node": rng.choice(self._nodes)})
+        elif kind < 17:
+            self._add(self._later(), "hang-up")
+        elif kind < 18:
+            self._add(self._later(), "restart")
+        else:
+            name = f"budget-{rng.randrange(3)}"
+            self._add(self._later(), "put-budget", name, objects.random_budget(rng, name))
+
+    def _change_pod(self) -> None:
+        rng = self._rng
+        what, name = rng.choice(_UPDATES), rng.choice(self._pods)
+        body: Body = {}
+        if what == "label-pod":
+            body = {"app": rng.choice(objects.APPS)}
+        elif what == "finish":
+            body = {"phase": rng.choice(("Running", "Succeeded", "Failed"))}
+        self._add(self._later(), what, name, body)
+
+    def _change_node(self) -> None:
+        rng = self._rng
+        what, name = rng.choice(_NODE_CHANGES), rng.choice(self._nodes)
+        body: Body = {}
+        if what == "put-node":
+            body = objects.random_node(rng, name)
+        elif what == "taint":
+            body = objects.random_taint(rng)
+        elif what == "label-node":
+            body = rng.choice(({ZONE: rng.choice(objects.ZONES)}, {"disk": rng.choice(objects.DISKS)}))
+        elif what == "resize":
+            body = objects.random_allocatable(rng)
+        self._add(self._later(), what, name, body)
+
+
+_CREATING: Final = ("create-pod", "recreate-pod")
+_POD_SHARE: Final = 0.6
+"""The share of pods that have volumes."""
+
+
+def _with_volumes(rng: Random, plan: Plan) -> Plan:
+    """The same plan with storage objects, and claims for some of its pods."""
+    maker = _StorageActionMaker(rng, plan)
+    return msgspec.structs.replace(
+        plan,
+        storage=StoragePlan(bind_timeout=rng.choice((2, 5, 15))),
+        phases=tuple(_with_storage_faults(rng, phase) for phase in plan.phases),
+        actions=maker.all(),
+    )
+
+
+def _with_storage_faults(rng: Random, phase: FaultPhase) -> FaultPhase:
+    return msgspec.structs.replace(
+        phase,
+        provision_delay=rng.choice((0.0, 0.5, 3.0, 20.0)),
+        provision_failures=rng.choice((0.0, 0.0, 0.3, 0.9)),
+        controllers=rng.choice((0.0, 0.0, 0.3, 8.0)),
+    )
+
+
+class _StorageActionMaker:
+    """Adds the actions on storage classes, volumes and claims."""
+
+    def __init__(self, rng: Random, plan: Plan) -> None:
+        self._rng = rng
+        self._plan = plan
+        self._nodes = sorted({action.name for action in plan.actions if action.what == "put-node"})
+        self._claims = [f"claim-{number}" for number in range(rng.randrange(2, 9))]
+        self._volumes = [f"disk-{number}" for number in range(rng.randrange(1, 8))]
+        self._actions = [self._with_volumes(action) for action in plan.actions]
+
+    def all(self) -> tuple[Action, ...]:
+        rng = self._rng
+        for body in objects.storage_classes(rng):
+            self._add(self._early(0.9), "put-class", body)
+        for volume in self._volumes:
+            self._add(self._early(0.6), "put-volume", objects.random_volume(rng, volume, self._nodes))
+        for claim in self._claims:
+            self._add(self._early(0.6), "put-claim", objects.random_claim(rng, claim))
+        for _ in range(rng.randrange(0, 16)):
+            self._add_incident()
+        return tuple(sorted(self._actions, key=lambda action: action.at))
+
+    def _with_volumes(self, action: Action) -> Action:
+        """The action, with volumes for the pod it creates if that is to have some."""
+        if action.what not in _CREATING or self._rng.random() >= _POD_SHARE:
+            return action
+        spec = {**action.body["spec"], "volumes": objects.random_pod_volumes(self._rng, self._claims)}
+        return msgspec.structs.replace(action, body={**action.body, "spec": spec})
+
+    def _add_incident(self) -> None:
+        rng = self._rng
+        kind = rng.randrange(12)
+        claim, volume = rng.choice(self._claims), rng.choice(self._volumes)
+        if kind < 2:
+            self._add(self._later(), "delete-claim", name=claim)
+        elif kind < 4:
+            self._add(self._later(), "put-claim", objects.random_claim(rng, claim))
+        elif kind < 6:
+            self._add(self._later(), "replace-claim", objects.random_claim(rng, claim))
+        elif kind < 7:
+            self._add(self._later(), "delete-volume", name=volume)
+        elif kind < 8:
+            self._add(self._later(), "drop-volume", name=volume)
+        elif kind < 10:
+            self._add(self._later(), "free-volume", name=volume)
+        else:
+            self._volumes.append(f"disk-{len(self._volumes)}")
+            body = objects.random_volume(rng, self._volumes[-1], self._nodes)
+            self._add(self._later(), "put-volume", body)
+
+    def _add(self, at: float, what: str, body: Body | None = None, name: str = "") -> None:
+        named = name or (body or {}).get("metadata", {}).get("name", "")
+        self._actions.append(Action(at, what, named, body or {}))
+
+    def _early(self, share: float) -> float:
+        return 0.0 if self._rng.random() < share else self._later()
+
+    def _later(self) -> float:
+        return round(self._rng.random() * self._plan.end, 3)

@@ -1,68 +1,89 @@
-"""One run: a plan carried out in virtual time, from the first node to the last comparison."""
+"""One run: a plan carried out in virtual time, from the first node to the final checks."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
 
-from stowplan.chaos.controllers import Controllers
-from stowplan.chaos.findings import Finding
-from stowplan.chaos.host import Host
-from stowplan.chaos.kubelet import Kubelets
-from stowplan.chaos.ownership import Ownership
-from stowplan.chaos.plan import Action, Plan, Weather
-from stowplan.chaos.reckoning import Reckoning
-from stowplan.chaos.users import Users
-from stowplan.chaos.world import World
-from stowplan.clock import VirtualClock, VirtualTimeError
+import msgspec
+
+from stowplan.chaos.actors import (
+    FAULTY_PLUGIN,
+    ChaosExtender,
+    Controllers,
+    Kubelets,
+    Users,
+    faulty_plugin_for,
+)
+from stowplan.chaos.final_checks import FinalChecks
+from stowplan.chaos.invariants import Bindings, ClaimChecks, CycleChecks, VolumeOwnership
+from stowplan.chaos.plan import Action, FaultPhase, Plan
+from stowplan.chaos.server import FaultyConnection
+from stowplan.chaos.world import Finding, World
+from stowplan.clock import LoopWatchdog, VirtualClock, VirtualTimeError
 from stowplan.clock import run as run_virtual
+from stowplan.clock.watchdog import LIMIT
+from stowplan.config import LoadedConfig, load
+from stowplan.config.types import API_VERSION, KIND
+from stowplan.logs import Journal
+from stowplan.scheduler import Scheduler, Settings
 
 SETTLED: Final = 75.0
-"""Seconds in which pods find their nodes once the scheduler has heard of everything."""
+"""Seconds in which pending pods are bound once the informers have caught up."""
 
 QUIET: Final = 480.0
-"""Seconds after which all of them have: long enough to be tried again without an event."""
+"""Seconds after which every schedulable pod is bound: longer than the flush of unschedulable pods takes."""
 
 PATIENCE: Final = 200_000
-"""Turns of the loop without time passing before a run is taken for stuck."""
+"""Turns of the event loop without time passing before a run counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run: what is broken, what happened, and a digest of every write in order."""
+    """The result of a run: broken invariants, counts, and a digest of every write in order."""
 
     seed: int
     findings: Sequence[Finding]
     counts: Mapping[str, int]
     digest: str
-    diary: Sequence[str] = ()
+    log: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
         return not self.findings
 
 
-def execute(plan: Plan, *, keep_diary: bool = False) -> Outcome:
-    """Carry out a plan. What the scheduler does wrong is in the outcome."""
+def execute(plan: Plan, *, keep_log: bool = False) -> Outcome:
+    """Carry out a plan."""
+
+    watchdog = LoopWatchdog(by_cpu=True)
 
     async def main(clock: VirtualClock) -> Outcome:
-        return await _Run(plan, clock, keep_diary).run()
+        return await _Run(plan, World(plan, clock, watchdog, keep_log=keep_log)).run()
 
     try:
-        return run_virtual(main, patience=PATIENCE)
+        with watchdog:
+            outcome = run_virtual(main, patience=PATIENCE, watchdog=watchdog)
     except VirtualTimeError as stuck:
-        return Outcome(plan.seed, [Finding("the scheduler comes to rest", str(stuck), plan.ends)], {}, "")
+        return Outcome(plan.seed, [Finding("the scheduler comes to rest", str(stuck), plan.end)], {}, "")
+    longest = watchdog.longest
+    if longest.cpu - longest.collecting < LIMIT:
+        return outcome
+    held = Finding("the event loop is never held for long", str(longest.values()), plan.end)
+    return replace(outcome, findings=[*outcome.findings, held])
 
 
 class _Run:
-    def __init__(self, plan: Plan, clock: VirtualClock, keep_diary: bool) -> None:
+    def __init__(self, plan: Plan, world: World) -> None:
         self._plan = plan
-        self._world = World(plan, clock, keep_diary=keep_diary)
+        self._world = world
         self._users = Users(self._world)
         Kubelets(self._world)
-        self._host = Host(self._world)
+        self._host = SchedulerHost(self._world)
         self._controllers = Controllers(self._world) if plan.storage is not None else None
-        self._ownership = Ownership(self._world) if plan.storage is not None else None
+        self._ownership = VolumeOwnership(self._world) if plan.storage is not None else None
 
     async def run(self) -> Outcome:
         world = self._world
@@ -72,41 +93,41 @@ class _Run:
         if self._controllers is not None:
             self._controllers.start()
         self._host.start()
-        await self._live([action for action in self._plan.actions if action.at > 0])
-        world.change_weather()
+        await self._carry_out([action for action in self._plan.actions if action.at > 0])
+        world.enter_phase()
         self._users.release_all()
         await self._settle()
-        await self._until(self._plan.ends + QUIET)
+        await self._until(self._plan.end + QUIET)
         if self._host.alive:
-            Reckoning(world, self._host.scheduler).check()
+            FinalChecks(world, self._host.scheduler).check()
         if self._ownership is not None:
             self._ownership.check_at_rest()
         await self._host.stop()
         if self._controllers is not None:
             await self._controllers.stop()
         self._check_tasks()
-        lines = world.diary.lines or ()
-        return Outcome(self._plan.seed, world.findings.found, dict(world.counts), world.diary.digest(), lines)
+        lines = world.log.lines or ()
+        return Outcome(self._plan.seed, world.findings.found, dict(world.counts), world.log.digest(), lines)
 
-    async def _live(self, actions: Sequence[Action]) -> None:
-        """Actions and changes of the weather, each at its time."""
-        timeline: list[tuple[float, Action | Weather]] = [(action.at, action) for action in actions]
-        timeline += [(weather.begins, weather) for weather in self._plan.weather]
+    async def _carry_out(self, actions: Sequence[Action]) -> None:
+        """Perform actions and enter fault phases, each at its time."""
+        timeline: list[tuple[float, Action | FaultPhase]] = [(action.at, action) for action in actions]
+        timeline += [(phase.start, phase) for phase in self._plan.phases]
         for at, what in sorted(timeline, key=lambda entry: entry[0]):
             await self._until(at)
-            if isinstance(what, Weather):
-                self._world.change_weather(what)
+            if isinstance(what, FaultPhase):
+                self._world.enter_phase(what)
             else:
                 await self._act(what)
-        await self._until(self._plan.ends)
+        await self._until(self._plan.end)
 
     async def _settle(self) -> None:
-        """Let the scheduler catch up. What helps a pod has made it be tried again by then."""
+        """Let the scheduler catch up, and check that events have requeued the pods they help."""
         await asyncio.sleep(SETTLED)
-        while self._host.alive and self._world.second < self._plan.ends + QUIET / 2:
-            if Reckoning(self._world, self._host.scheduler).has_heard_all():
+        while self._host.alive and self._world.second < self._plan.end + QUIET / 2:
+            if FinalChecks(self._world, self._host.scheduler).has_caught_up():
                 await asyncio.sleep(SETTLED)
-                Reckoning(self._world, self._host.scheduler).check_woken()
+                FinalChecks(self._world, self._host.scheduler).check_requeued()
                 return
             await asyncio.sleep(SETTLED / 5)
 
@@ -114,7 +135,7 @@ class _Run:
         if action.what == "restart":
             await self._host.restart()
         elif action.what == "hang-up":
-            self._host.hang_up()
+            self._host.cut_watches()
         else:
             self._users.do(action)
 
@@ -122,7 +143,109 @@ class _Run:
         await asyncio.sleep(max(0.0, second - self._world.second))
 
     def _check_tasks(self) -> None:
-        """With the scheduler, everything it started has ended."""
+        """No task of the scheduler outlives it."""
         left = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
         if left:
-            self._world.broken("no task is left over", f"after the scheduler's end: {left}")
+            self._world.violated("no task is left over", f"after the scheduler's end: {left}")
+
+
+class SchedulerHost:
+    """Runs the scheduler of a run with its faulty connection, and restarts it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        claims = (
+            ClaimChecks(world, lambda: self.scheduler.context.cache.table) if world.plan.storage else None
+        )
+        self._bindings = Bindings(world, claims)
+        self._settings = Settings.of(_config(world.plan), (faulty_plugin_for(world),))
+        self._number = 0
+        self._task: asyncio.Task[None] | None = None
+        self.scheduler: Scheduler
+        self.checks: CycleChecks
+        self._connection: FaultyConnection
+
+    def start(self) -> None:
+        self._number += 1
+        number, world = self._number, self._world
+        self._connection = FaultyConnection(world, self._bindings, number, world.rng(f"line {number}"))
+        extenders = [
+            ChaosExtender(plan, world, self._bindings, number, world.rng(f"{plan.name} {number}"))
+            for plan in sorted(world.plan.extenders, key=lambda plan: plan.ignorable)
+        ]
+        self.scheduler = Scheduler(
+            self._connection,
+            self._settings,
+            clock=world.clock,
+            rng=Random(f"scheduler {number} {world.plan.seed}"),
+            extenders=extenders,
+            journal=Journal(self._log),
+        )
+        self.checks = CycleChecks(self.scheduler, number, world, self._bindings)
+        self._task = asyncio.create_task(self.scheduler.run(), name="the scheduler")
+
+    def _log(self, level: int, message: str, values: Mapping[str, object]) -> None:
+        """Note what the scheduler logs. An exception that nobody expected is a finding."""
+        self._world.note(f"log {message} {_shown(values)}")
+        if "traceback" in values:
+            self._world.violated("nothing fails unexpectedly", f"{message}: {values['traceback']}")
+
+    async def stop(self) -> None:
+        """Cancel the scheduler as a signal would. Having ended by itself is a finding."""
+        task, self._task = self._task, None
+        assert task is not None
+        self._world.counts["faults"] += self._connection.struck
+        if task.done():
+            self._world.violated("the scheduler survives", _ending(task))
+            return
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def restart(self) -> None:
+        self._world.counts["restarts"] += 1
+        await self.stop()
+        self.start()
+
+    def cut_watches(self) -> None:
+        self._connection.recording.cut_watches()
+
+    @property
+    def alive(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+
+def _ending(task: "asyncio.Task[None]") -> str:
+    failure = None if task.cancelled() else task.exception()
+    return "it ended" if failure is None else f"{type(failure).__name__}: {failure}"
+
+
+def _shown(values: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _config(plan: Plan) -> LoadedConfig:
+    profiles = [
+        {
+            "schedulerName": name,
+            **(_faulty_profile() if name in plan.faulty_profiles else {}),
+            **_volume_args(plan),
+        }
+        for name in plan.profiles
+    ]
+    config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
+    return load(msgspec.json.encode(config))
+
+
+def _volume_args(plan: Plan) -> dict[str, Any]:
+    """bindTimeoutSeconds of VolumeBinding."""
+    if plan.storage is None:
+        return {}
+    args = {"bindTimeoutSeconds": plan.storage.bind_timeout}
+    return {"pluginConfig": [{"name": "VolumeBinding", "args": args}]}
+
+
+def _faulty_profile() -> dict[str, Any]:
+    """A profile with the faulty plugin at all its points, ahead of DefaultBinder."""
+    bind = {"disabled": [{"name": "*"}], "enabled": [{"name": FAULTY_PLUGIN}, {"name": "DefaultBinder"}]}
+    return {"plugins": {"multiPoint": {"enabled": [{"name": FAULTY_PLUGIN}]}, "bind": bind}}

@@ -1,4 +1,4 @@
-"""The API server as one scheduler of a run sees it: failing by chance, and keeping a record of bindings."""
+"""The API server as one scheduler of a run sees it: with injected faults, and every binding recorded."""
 
 from random import Random
 from typing import TypeVar
@@ -8,7 +8,7 @@ from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Selection
 from stowplan.api.writes import Binding
-from stowplan.chaos.bindings import Bindings
+from stowplan.chaos.invariants import Bindings
 from stowplan.chaos.world import World
 from stowplan.embedded.client import InProcessClient, InProcessWatch
 from stowplan.testing.faults import FaultyClient
@@ -16,8 +16,8 @@ from stowplan.testing.faults import FaultyClient
 T = TypeVar("T", bound=Object)
 
 
-class Reception(InProcessClient):
-    """The store's client behind all faults: it tells of bindings, and can hang up on all who watch."""
+class RecordingClient(InProcessClient):
+    """A client of the store without faults: it records bindings, and can end all its watches."""
 
     def __init__(self, world: World, bindings: Bindings) -> None:
         super().__init__(world.store, buffer=world.plan.buffer)
@@ -46,23 +46,23 @@ class Reception(InProcessClient):
         self._open.append(watch)  # type: ignore[arg-type]
         return watch
 
-    def hang_up(self) -> None:
-        """End all watches; those who watch may go on from where they were."""
+    def cut_watches(self) -> None:
+        """End all watches; watchers may resume from their last resourceVersion."""
         ended, self._open = self._open, []
         for watch in ended:
             watch.end()
 
     async def bind(self, binding: Binding) -> None:
         await super().bind(binding)
-        self._bindings.effective(binding.metadata.uid, binding.target.name)
+        self._bindings.applied(binding.metadata.uid, binding.target.name)
 
 
-class Line(FaultyClient):
-    """The line between one scheduler and the API server."""
+class FaultyConnection(FaultyClient):
+    """The connection between one scheduler and the API server."""
 
     def __init__(self, world: World, bindings: Bindings, scheduler: int, rng: Random) -> None:
-        self.reception = Reception(world, bindings)
-        super().__init__(self.reception, world.faults, rng)
+        self.recording = RecordingClient(world, bindings)
+        super().__init__(self.recording, world.faults, rng)
         self._world = world
         self._bindings = bindings
         self._scheduler = scheduler

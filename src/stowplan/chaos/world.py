@@ -1,9 +1,10 @@
-"""The world of one run: the store, the weather, and what has been seen so far."""
+"""What the parts of a run share: the store, the faults injected right now, the log and the findings."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,18 +16,42 @@ from stowplan.api.catalogue import (
     PODS,
     Resource,
 )
-from stowplan.chaos.findings import Findings
-from stowplan.chaos.plan import Plan, Weather
-from stowplan.clock import Clock
+from stowplan.chaos.plan import FaultPhase, Plan
+from stowplan.clock import Clock, LoopWatchdog
 from stowplan.embedded.store import Change, Store
 from stowplan.testing.faults import Faults
 
-_WRITTEN_DOWN = (PODS, NODES, POD_DISRUPTION_BUDGETS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS)
-_FINE = Weather(begins=0.0, ends=0.0)
+
+class Finding(NamedTuple):
+    """A broken invariant: which one, what was seen, and at which second of the run."""
+
+    invariant: str
+    detail: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.detail} (at {self.at:.3f} s)"
 
 
-class Diary:
-    """Everything that happened, in order: a digest of it, and on request the lines themselves."""
+class Findings:
+    """The findings of a run: the first few of each invariant."""
+
+    ENOUGH = 5
+
+    def __init__(self) -> None:
+        self.found: list[Finding] = []
+
+    def add(self, invariant: str, detail: str, at: float) -> None:
+        if sum(known.invariant == invariant for known in self.found) < self.ENOUGH:
+            self.found.append(Finding(invariant, detail, at))
+
+
+_LOGGED = (PODS, NODES, POD_DISRUPTION_BUDGETS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS)
+NO_FAULTS = FaultPhase(start=0.0, end=0.0)
+
+
+class RunLog:
+    """Everything that happened, in order: a digest, and the lines if they are kept."""
 
     def __init__(self, keep: bool) -> None:
         self.lines: list[str] | None = [] if keep else None
@@ -43,51 +68,52 @@ class Diary:
 
 
 class World:
-    """What the parts of a run share. All chance comes from the seed of the plan, by name of who needs it.
+    """The state of one run. `phase_listeners` are called with each new fault phase."""
 
-    `followers` are told when the weather changes.
-    """
-
-    def __init__(self, plan: Plan, clock: Clock, *, keep_diary: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, clock: Clock, watchdog: LoopWatchdog | None = None, *, keep_log: bool = False
+    ) -> None:
         self.plan = plan
         self.clock = clock
+        self.watchdog = LoopWatchdog() if watchdog is None else watchdog
         self._began = clock.now()
         self.store = Store(clock, self.rng("store"), history=plan.history)
         self.faults = Faults()
-        self.weather = _FINE
+        self.phase = NO_FAULTS
         self.findings = Findings()
-        self.diary = Diary(keep_diary)
+        self.log = RunLog(keep_log)
         self.counts: Counter[str] = Counter()
-        self.followers: list[Callable[[Weather], None]] = []
-        for resource in _WRITTEN_DOWN:
-            self._write_down(resource)
+        self.phase_listeners: list[Callable[[FaultPhase], None]] = []
+        for resource in _LOGGED:
+            self._log_changes(resource)
 
     @property
     def second(self) -> float:
-        """How long the run has been going."""
+        """Seconds since the run began."""
         return self.clock.now() - self._began
 
     def rng(self, who: str) -> Random:
+        """A generator for one purpose, so that one more draw there changes nothing here."""
         return Random(f"{who} {self.plan.seed}")
 
     def note(self, text: str) -> None:
-        self.diary.note(self.second, text)
+        self.log.note(self.second, text)
 
-    def broken(self, invariant: str, detail: str) -> None:
+    def violated(self, invariant: str, detail: str) -> None:
         self.note(f"BROKEN {invariant}: {detail}")
         self.findings.add(invariant, detail, self.second)
 
-    def change_weather(self, weather: Weather = _FINE) -> None:
-        """From now on so much goes wrong; without a weather, nothing."""
-        self.weather = weather
+    def enter_phase(self, phase: FaultPhase = NO_FAULTS) -> None:
+        """Inject the faults of a phase from now on; without a phase, none."""
+        self.phase = phase
         faults = self.faults
-        faults.refused, faults.lost = weather.refused, weather.lost
-        faults.cut, faults.forgotten = weather.cut, weather.forgotten
-        faults.lifetime, faults.delay = weather.lifetime, weather.delay
-        for follow in self.followers:
-            follow(weather)
+        faults.refused, faults.lost = phase.refused, phase.lost
+        faults.cut, faults.forgotten = phase.cut, phase.forgotten
+        faults.lifetime, faults.delay = phase.lifetime, phase.delay
+        for listener in self.phase_listeners:
+            listener(phase)
 
-    def _write_down(self, resource: Resource) -> None:
+    def _log_changes(self, resource: Resource) -> None:
         def sink(change: Change) -> None:
             text = msgspec.json.encode(change.object, order="sorted").decode()
             self.note(f"{change.type} {resource.plural} {text}")

@@ -9,14 +9,16 @@ import msgspec
 from stowplan.bench import apiserver as apiserver_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
+from stowplan.bench import growth, httpclient
+from stowplan.bench import hostile as hostile_bench
 from stowplan.bench import http as http_bench
-from stowplan.bench import httpclient
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import soak as soak_bench
 from stowplan.bench import table as table_bench
 from stowplan.bench.apiserver import ServerRun
 from stowplan.bench.durable import DurableRun
 from stowplan.bench.engine import EngineRun
+from stowplan.bench.growth import GrowthRun, Week
 from stowplan.bench.http import BenchError, HttpRun
 from stowplan.bench.httpclient import ClientRun
 from stowplan.bench.loop import LoopFigures, LoopRun
@@ -26,6 +28,7 @@ from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.values import AtLeast, OneOf
+from stowplan.clock.watchdog import LIMIT
 
 AT_LEAST_ONE: Final = AtLeast(1)
 NOT_NEGATIVE: Final = AtLeast(0)
@@ -89,6 +92,26 @@ def engine_command(
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("hostile")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--count", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Keys, terms and so on.")
+@click.option("--only", default="", help="Only cases with this text in their name.")
+@JSON
+def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
+    """Try pods as large as an API server accepts them: thousands of keys, terms, containers, resources.
+
+    Every pod is tried twice: what counts is the first attempt, in which nothing can be reused. Garbage is
+    collected before the clock starts, and what is alive is frozen.
+    """
+    click.echo(f"{nodes:,} nodes, {count:,} of each; milliseconds of the first attempt and of one more")
+    measured = []
+    for attempt in hostile_bench.measure(nodes, count, only):
+        measured.append(asdict(attempt))
+        click.echo(f"  {attempt.case:48} {attempt.first_ms:9,.1f} {attempt.again_ms:9,.1f}")
+    if as_json:
+        echo_json({"nodes": nodes, "count": count, "attempts": measured})
 
 
 @bench.command("table")
@@ -160,6 +183,7 @@ def loop_command(
     _echo_loop_figures(figures)
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("churn")
@@ -185,6 +209,7 @@ def churn_command(
     click.echo(f"  attempts   {figures.attempts:,}; {figures.node_updates:,} updates of nodes")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("preemption")
@@ -222,6 +247,7 @@ def preemption_command(
     if as_json:
         alone = {f"decision_{name}": value for name, value in asdict(decision).items()}
         echo_json({**asdict(run), **alone, **asdict(figures)})
+    _check_hold(figures.longest_hold_ms, figures.held_by)
 
 
 @bench.command("soak")
@@ -249,12 +275,53 @@ def soak_command(pods: int, population: int, nodes: int, workload: str, seed: in
         echo_json({**asdict(run), **asdict(figures)})
 
 
+def _check_hold(milliseconds: float, held_by: str) -> None:
+    """Fail if the event loop was held for too long: whatever else it serves was late by that."""
+    if milliseconds > LIMIT * 1e3:
+        click.echo(f"Error: the event loop was held for {milliseconds:,.0f} ms by {held_by}", err=True)
+        raise SystemExit(1)
+
+
 def _echo_loop_figures(figures: LoopFigures) -> None:
     click.echo(f"  rate       {figures.pods_per_s:,.0f} pods/s from creation to binding")
     click.echo(f"  CPU        {figures.cpu_us_per_pod:,.0f} µs a pod, creating and storing it included")
     click.echo(f"  bound      {figures.bound:,} pods in {figures.seconds:,.2f} s")
     click.echo(f"  events     {figures.events:,} stored, {figures.events_dropped:,} dropped or failed")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+
+
+@bench.command("growth")
+@click.option("--pods", type=AT_LEAST_ONE, default=50_000, show_default=True, help="Pods created in all.")
+@click.option("--weeks", type=AT_LEAST_ONE, default=26, show_default=True, help="Simulated weeks.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=50, show_default=True)
+@click.option("--population", type=AT_LEAST_ONE, default=500, show_default=True, help="Pods at a time.")
+@_SEED
+@JSON
+def growth_command(pods: int, weeks: int, nodes: int, population: int, seed: int, as_json: bool) -> None:
+    """Simulate months in which everything changes, and see what the scheduler keeps of it.
+
+    Nodes are replaced all the time; labels, taints, images, resource names, namespaces, services, budgets and
+    volumes are new every day. After every simulated week the size of every table is shown. At the end every
+    container of the scheduler is compared with what a fresh scheduler needs for the living objects. Exits
+    with 1 if one is larger than they explain.
+    """
+    run = GrowthRun(pods, weeks, nodes, population, seed)
+    figures = growth.measure(run, _show_week)
+    for path, (needed, actual) in figures.grown.items():
+        click.echo(f"  grown: {path} has {actual:,} entries, a fresh scheduler {needed:,}")
+    click.echo(
+        f"{figures.pods:,} pods and {figures.nodes:,} nodes in {weeks} simulated weeks, {figures.seconds} s: "
+        f"{len(figures.grown)} containers are larger than the living objects need"
+    )
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
+    if figures.grown:
+        raise SystemExit(1)
+
+
+def _show_week(week: Week) -> None:
+    sizes = ", ".join(f"{name} {size:,}" for name, size in week.sizes.items() if size)
+    click.echo(f"week {week.number:>3}: {week.pods:>10,} pods, {week.rss_mib:,.0f} MiB; {sizes}")
 
 
 @bench.command("apiserver")

@@ -1,13 +1,16 @@
-"""`stowplan chaos`: runs on bad days, by seed."""
+"""`stowplan chaos`: randomized runs under faults by seed, and campaigns against real processes."""
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from stowplan.chaos import Outcome, execute, plan_of
-from stowplan.cli.values import AtLeast
+from stowplan.chaos.campaign import FAULTS, CampaignResult, RoundResult, run_campaign
+from stowplan.cli.values import AtLeast, OneOf
 
 _SHOWN = (
     "attempts",
@@ -19,24 +22,67 @@ _SHOWN = (
     "plugin refusals",
     "extender failures",
 )
+_IN_PROCESS = ("seeds", "first", "verbose")
+_WITH_PROCESSES = ("rounds", "schedulers", "fault")
 
 
 @click.command("chaos")
 @click.option("--seeds", type=AtLeast(1), default=100, show_default=True, help="How many seeds to run.")
 @click.option("--from", "first", type=AtLeast(0), default=0, show_default=True, help="The first of them.")
-@click.option("--seed", type=AtLeast(0), help="Run this seed only.")
+@click.option("--seed", type=AtLeast(0), help="Run this seed only; with --processes, the first round's seed.")
+@click.option("--processes", is_flag=True, help="Run real processes through kills, pauses and outages.")
+@click.option("--rounds", type=AtLeast(1), default=20, show_default=True, help="Rounds with --processes.")
+@click.option("--schedulers", type=AtLeast(2), default=2, show_default=True, help="Scheduler processes.")
+@click.option("--fault", type=OneOf(FAULTS), help="The only fault of all rounds with --processes.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
 @click.option("--verbose", is_flag=True, help="Show the plan of every run and all that happened in it.")
-def chaos(seeds: int, first: int, seed: int | None, as_json: bool, verbose: bool) -> None:
+@click.pass_context
+def chaos(
+    ctx: click.Context,
+    seeds: int,
+    first: int,
+    seed: int | None,
+    processes: bool,
+    rounds: int,
+    schedulers: int,
+    fault: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
     """Run the scheduler through random clusters, users and faults, and check what must always hold.
 
     Each seed is one small cluster and some minutes of virtual time: pods and nodes come, change and go, the
     API server refuses, forgets, is slow and cuts off, plugins and extenders fail, others bind pods behind
-    the scheduler's back, the scheduler itself is restarted. In some runs pods race for few volumes, and those
-    who bind and make volumes are slow, fail and are asked again. The same seed always gives the same run.
-    Exits with 1 if anything is broken.
+    the scheduler's back, the scheduler itself is restarted. In some runs pods race for few volumes, and the
+    volume controllers are slow and fail. The same seed always gives the same run.
+
+    With --processes, real `stowplan run` processes with leader election work on an API server process while
+    one of them is killed, paused, cut off, reloaded or given another time, or the API server is restarted:
+    one fault a round. Every pod is bound once and never moved, no node is overcommitted, there is a leader
+    within the time the lease allows, and no process ends that should not.
+
+    Exits with 1 if anything is wrong.
     """
-    chosen = range(first, first + seeds) if seed is None else range(seed, seed + 1)
+    _refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, processes)
+    if processes:
+        _run_campaign(seed or 0, rounds, schedulers, fault, as_json)
+    else:
+        _run_seeds(range(first, first + seeds) if seed is None else range(seed, seed + 1), as_json, verbose)
+
+
+def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) -> None:
+    """An option that would have no effect is a mistake."""
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if option.name in names and given:
+            when = "expected only without --processes" if processes else "expected only with --processes"
+            raise click.ClickException(f"{option.opts[0]}: {when}")
+
+
+# Runs in this process
+
+
+def _run_seeds(chosen: range, as_json: bool, verbose: bool) -> None:
     counts: Counter[str] = Counter()
     failed: list[Outcome] = []
     for number, one in enumerate(chosen, start=1):
@@ -44,7 +90,7 @@ def chaos(seeds: int, first: int, seed: int | None, as_json: bool, verbose: bool
         counts.update(outcome.counts)
         if not outcome.ok:
             failed.append(outcome)
-            _echo_failure(outcome)
+            _show(outcome)
         elif number % 50 == 0 and number < len(chosen):
             click.echo(f"{number:,} of {len(chosen):,} runs, {len(failed)} failed")
     figures = ", ".join(f"{counts[name]:,} {name}" for name in _SHOWN)
@@ -59,15 +105,15 @@ def _run(seed: int, verbose: bool) -> Outcome:
     plan = plan_of(seed)
     if verbose:
         click.echo(plan.text())
-    outcome = execute(plan, keep_diary=verbose)
-    for line in outcome.diary:
+    outcome = execute(plan, keep_log=verbose)
+    for line in outcome.log:
         click.echo(line)
     if verbose:
         click.echo(f"seed {seed}: digest {outcome.digest}")
     return outcome
 
 
-def _echo_failure(outcome: Outcome) -> None:
+def _show(outcome: Outcome) -> None:
     more = len(outcome.findings) - 1
     also = f", and {more} more" if more else ""
     click.echo(f"seed {outcome.seed}: {outcome.findings[0]}{also}")
@@ -83,4 +129,37 @@ def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dic
             for outcome in failed
         ],
         "counts": dict(sorted(counts.items())),
+    }
+
+
+# Campaigns against processes
+
+
+def _run_campaign(seed: int, rounds: int, schedulers: int, fault: str | None, as_json: bool) -> None:
+    seeds = [str(seed + number) for number in range(rounds)]
+    faults = () if fault is None else (fault,)
+    result = run_campaign(seeds, schedulers=schedulers, faults=faults, show=_show_round)
+    longest = max(one.without_leader for one in result.rounds)
+    bound = sum(one.bound for one in result.rounds)
+    click.echo(
+        f"{len(result.rounds)} rounds, {len(result.failed)} failed: {bound:,} pods bound, "
+        f"at most {longest:.1f} s without a leader"
+    )
+    if as_json:
+        click.echo(msgspec.json.encode(_campaign_document(result)).decode())
+    if result.failed:
+        raise SystemExit(1)
+
+
+def _show_round(result: RoundResult) -> None:
+    click.echo(str(result))
+    if result.findings:
+        click.echo(f"  again: stowplan chaos --processes --rounds 1 --seed {result.seed}")
+
+
+def _campaign_document(result: CampaignResult) -> dict[str, Any]:
+    return {
+        "rounds": [asdict(one) for one in result.rounds],
+        "faults": dict(sorted(Counter(one.fault for one in result.rounds).items())),
+        "failed": [one.number for one in result.failed],
     }

@@ -12,6 +12,7 @@ _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
     "chaos": "stowplan.cli.chaos:chaos",
+    "fuzz": "stowplan.cli.fuzz:fuzz",
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",

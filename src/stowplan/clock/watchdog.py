@@ -8,11 +8,13 @@ one while a turn takes too long; that is how a hold gets a name. Nothing on the 
 
 import asyncio
 import gc
+import inspect
 import selectors
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, Protocol
@@ -119,6 +121,11 @@ class LoopWatchdog:
         self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
         self._sampler.start()
 
+    def reset(self) -> None:
+        """Forget what was measured so far."""
+        self.longest = Hold(0.0, 0.0, 0.0, Holder())
+        self.holds = {}
+
     def stop(self) -> None:
         self._stopped.set()
         if self._sampler is not None:
@@ -156,6 +163,16 @@ class LoopWatchdog:
             self._note(took)
         self._collecting = 0.0
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leave out what the block does: it is no part of what is watched, as the checks of a test."""
+        began, cpu_began = time.monotonic(), time.thread_time()
+        try:
+            yield
+        finally:
+            self._began += time.monotonic() - began
+            self._cpu_began += time.thread_time() - cpu_began
+
     def _note(self, took: float) -> None:
         turn, holder = self._seen
         hold = Hold(
@@ -189,9 +206,13 @@ class LoopWatchdog:
         while not self._stopped.wait(self._limit / 2):
             turn = self._turn
             if self._is_busy and self._seen[0] != turn and time.monotonic() - self._began >= self._limit / 2:
-                frame = sys._current_frames().get(self._owner)
-                if frame is not None:
-                    self._seen = (turn, holder_of(frame))
+                self._look(turn)
+
+    def _look(self, turn: int) -> None:
+        """Name the holder. The frame is let go at once: it would keep all that its functions deal with."""
+        frame = sys._current_frames().get(self._owner)
+        if frame is not None:
+            self._seen = (turn, holder_of(frame))
 
 
 def holder_of(frame: FrameType) -> Holder:
@@ -214,10 +235,22 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def _locals(frame: FrameType, *names: str) -> list[object]:
+    """Local variables of a frame that is at work.
+
+    Looking at them leaves a copy with the frame (until Python 3.13). It is emptied, lest a frame that never
+    ends, as the scheduling loop's, keeps whatever it dealt with at that moment.
+    """
+    copied = frame.f_locals
+    found = [copied.get(name) for name in names]
+    if isinstance(copied, dict) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        copied.clear()
+    return found
+
+
 def _pod_of(frames: list[FrameType]) -> str:
     for frame in frames:
-        for name in _SUBJECTS:
-            found = frame.f_locals.get(name)
+        for found in _locals(frame, *_SUBJECTS):
             key = getattr(found, "key", None) or getattr(getattr(found, "pod", None), "key", None)
             if isinstance(key, str):
                 return key
@@ -227,7 +260,7 @@ def _pod_of(frames: list[FrameType]) -> str:
 def _plugin_of(frames: list[FrameType]) -> str:
     """The innermost plugin: it is known by the handle it was given."""
     for frame in frames:
-        found = frame.f_locals.get("self")
+        (found,) = _locals(frame, "self")
         name = getattr(found, "name", None)
         if isinstance(name, str) and hasattr(found, "handle"):
             return name

@@ -1,5 +1,6 @@
 """How many volumes each driver has attached to each row, and how many it can."""
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -25,8 +26,10 @@ class AttachCounts:
     __slots__ = (
         "_attached",
         "_capacity",
+        "_counted",
         "_counts",
         "_installed",
+        "_installs",
         "_limits",
         "_nodes",
         "has_csi_node",
@@ -39,8 +42,12 @@ class AttachCounts:
         self.users: dict[Attachable, RowCounts] = {}
         self._attached: dict[Attachable, RowCounts] = {}
         self._counts: dict[str, IntColumn] = {}
+        self._counted: Counter[str] = Counter()
+        """By driver, how many volumes are attached in all."""
         self._limits: dict[str, IntColumn] = {}
         self._installed: dict[str, BoolColumn] = {}
+        self._installs: Counter[str] = Counter()
+        """By driver, on how many rows it is installed."""
         self._nodes: dict[int, CSINode] = {}
         self.has_csi_node: BoolColumn = np.zeros(capacity, dtype=np.bool_)
         self.limited: BoolColumn = np.zeros(capacity, dtype=np.bool_)
@@ -60,12 +67,10 @@ class AttachCounts:
     def counts(self, driver: str) -> IntColumn:
         """How many volumes of a driver are attached, by row."""
         line = self._counts.get(driver)
-        if line is None:
-            line = self._counts[driver] = np.zeros(self._capacity, dtype=np.int64)
-        return line
+        return np.zeros(self._capacity, dtype=np.int64) if line is None else line
 
     def limits(self, driver: str) -> IntColumn | None:
-        """How many volumes of a driver can be attached, by row; None: nobody ever set a limit."""
+        """How many volumes of a driver can be attached, by row; None: no node sets a limit."""
         return self._limits.get(driver)
 
     def installed(self, driver: str) -> BoolColumn:
@@ -101,26 +106,55 @@ class AttachCounts:
             if not rows:
                 del mine[volume]
         if bool(before) != bool(after) and row not in others.get(volume, NO_ROWS_COUNTED):
-            self.counts(volume.driver)[row] += delta
+            self._count(volume.driver, row, delta)
+
+    def _count(self, driver: str, row: int, delta: int) -> None:
+        line = self._counts.get(driver)
+        if line is None:
+            line = self._counts[driver] = np.zeros(self._capacity, dtype=np.int64)
+        line[row] += delta
+        self._counted[driver] += delta
+        if not self._counted[driver]:
+            del self._counted[driver], self._counts[driver]
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "volumes used by pods": len(self.users),
+            "volumes attached": len(self._attached),
+            "drivers with volumes": len(self._counts),
+            "drivers with limits": len(self._limits),
+            "drivers installed": len(self._installed),
+            "rows with a CSI node": len(self._nodes),
+        }
 
     def set_csi_node(self, row: int, csi_node: CSINode | None) -> None:
         """What drivers say about the node of a row; None: nothing."""
         old = self._nodes.pop(row, None)
         if old is not None:
-            for driver in old.spec.drivers:
-                self._installed[driver.name][row] = False
-                if driver.name in self._limits:
-                    self._limits[driver.name][row] = NO_LIMIT
+            for name in dict.fromkeys(driver.name for driver in old.spec.drivers):
+                self._uninstall(name, row)
         self.has_csi_node[row] = csi_node is not None
         self.limited[row] = False
         if csi_node is None:
             return
         self._nodes[row] = csi_node
+        for name in dict.fromkeys(driver.name for driver in csi_node.spec.drivers):
+            self._installed.setdefault(name, np.zeros(self._capacity, dtype=np.bool_))[row] = True
+            self._installs[name] += 1
         for driver in csi_node.spec.drivers:
-            self._installed.setdefault(driver.name, np.zeros(self._capacity, dtype=np.bool_))[row] = True
             if driver.allocatable is not None and driver.allocatable.count is not None:
                 self._limit_line(driver.name)[row] = driver.allocatable.count
                 self.limited[row] = True
+
+    def _uninstall(self, driver: str, row: int) -> None:
+        self._installs[driver] -= 1
+        if not self._installs[driver]:
+            del self._installs[driver], self._installed[driver]
+            self._limits.pop(driver, None)
+            return
+        self._installed[driver][row] = False
+        if driver in self._limits:
+            self._limits[driver][row] = NO_LIMIT
 
     def _limit_line(self, driver: str) -> IntColumn:
         line = self._limits.get(driver)

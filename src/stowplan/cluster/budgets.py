@@ -1,6 +1,6 @@
 """Pod disruption budgets: how many pods of a selection may be disturbed, as their controller last said."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -18,14 +18,17 @@ class Budget:
     """What is left of one budget. Pods in `disrupted` have been taken off it already.
 
     `number` is its place in `DisruptionBudgets.allowed`; it is used again when the budget is gone.
+    `pairs` are labels of which a chosen pod has one; None: no such labels can be named.
     """
 
-    __slots__ = ("allowed", "disrupted", "namespace", "number", "selector")
+    __slots__ = ("allowed", "disrupted", "namespace", "number", "pairs", "selector")
 
     def __init__(self, namespace: str, selector: Selector, number: int) -> None:
         self.namespace = namespace
         self.selector = selector
         self.number = number
+        pairs = needed_pairs((selector,))
+        self.pairs = None if pairs is None else tuple(dict.fromkeys(pairs))
         self.allowed = 0
         self.disrupted: Collection[str] = ()
 
@@ -62,6 +65,13 @@ class DisruptionBudgets:
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
+    def sizes(self) -> dict[str, int]:
+        return {
+            "budgets": len(self._budgets),
+            "label pairs of budgets": len(self._by_label),
+            "namespaces with other budgets": len(self._unindexed),
+        }
+
     def put(self, pdb: PodDisruptionBudget) -> None:
         """Add or replace a budget."""
         selector = _selector(pdb)
@@ -80,8 +90,7 @@ class DisruptionBudgets:
         budget = self._budgets.pop((pdb.namespace, pdb.name), None)
         if budget is None:
             return
-        for index in self._indexes(budget):
-            del index[budget.number]
+        self._take_out(budget)
         self._free.append(budget.number)
         self.version += 1
 
@@ -90,16 +99,32 @@ class DisruptionBudgets:
         facts = info.template.facts
         kept = facts.get(_FACT)
         if not isinstance(kept, _Kept) or kept.version != self.version:
-            kept = facts[_FACT] = _Kept(self.version, self._find(info.namespace, info.labels))
+            kept = _Kept(self.version, self._find(info.namespace, info.labels))
+            info.template.note(_FACT, kept)
         return kept.budgets
 
     def _add(self, pdb: PodDisruptionBudget, selector: Selector) -> Budget:
         budget = Budget(pdb.namespace, selector, self._new_number())
         self._budgets[pdb.namespace, pdb.name] = budget
-        for index in self._indexes(budget):
-            index[budget.number] = budget
+        if budget.pairs is None:
+            self._unindexed.setdefault(budget.namespace, {})[budget.number] = budget
+        for pair in budget.pairs or ():
+            self._by_label.setdefault((budget.namespace, pair), {})[budget.number] = budget
         self.version += 1
         return budget
+
+    def _take_out(self, budget: Budget) -> None:
+        """Take a budget out of the indexes, and lists that are empty then with it."""
+        if budget.pairs is None:
+            listed = self._unindexed[budget.namespace]
+            del listed[budget.number]
+            if not listed:
+                del self._unindexed[budget.namespace]
+        for pair in budget.pairs or ():
+            listed = self._by_label[budget.namespace, pair]
+            del listed[budget.number]
+            if not listed:
+                del self._by_label[budget.namespace, pair]
 
     def _new_number(self) -> int:
         if not self._free:
@@ -108,15 +133,6 @@ class DisruptionBudgets:
             self.untouched = np.concatenate((self.untouched, np.zeros(more, dtype=np.bool_)))
             self._free = list(range(known + more - 1, known - 1, -1))
         return self._free.pop()
-
-    def _indexes(self, budget: Budget) -> Iterable[dict[int, Budget]]:
-        """Where a budget is to be found: under labels of which a chosen pod has one, if any can be named."""
-        pairs = needed_pairs((budget.selector,))
-        if pairs is None:
-            yield self._unindexed.setdefault(budget.namespace, {})
-            return
-        for pair in dict.fromkeys(pairs):
-            yield self._by_label.setdefault((budget.namespace, pair), {})
 
     def _find(self, namespace: str, labels: Mapping[str, str]) -> tuple[Budget, ...]:
         if not labels:

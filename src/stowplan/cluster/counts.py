@@ -65,6 +65,11 @@ class Counts:
         self.total = int(values.sum())
         self.version += 1
 
+    @property
+    def few(self) -> dict[int, int] | None:
+        """The counts by index while they are few, not to be changed; None: they are many."""
+        return self._sparse
+
     def get(self, index: int) -> int:
         if self._sparse is not None:
             return self._sparse.get(index, 0)
@@ -118,3 +123,5 @@ class Counts:
             grown[: len(dense)] = dense
             self._dense = dense = grown
         dense[index] += delta
+        if not self.total:
+            self._sparse, self._dense = {}, None

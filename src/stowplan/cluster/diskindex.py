@@ -25,6 +25,11 @@ class DiskIndex:
     def __init__(self) -> None:
         self._uses: dict[Disk, dict[int, Use]] = {}
 
+    @property
+    def size(self) -> int:
+        """How many disks are in use."""
+        return len(self._uses)
+
     def add(self, row: int, volume: Volume, delta: int) -> None:
         """A volume of a pod on a row comes (1) or goes (-1)."""
         for disk, writes in disks_of(volume):

@@ -15,6 +15,9 @@ class HostPortIndex:
     def __init__(self) -> None:
         self._users: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
 
+    def sizes(self) -> dict[str, int]:
+        return {"host ports": len(self._users)}
+
     def add(self, row: int, ports: Iterable[HostPort], delta: int) -> None:
         for protocol, ip, port in ports:
             by_ip = self._users.setdefault((protocol, port), {})

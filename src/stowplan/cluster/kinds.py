@@ -122,6 +122,15 @@ class KindRegistry:
                 found[id(kind)] = kind
         return list(found.values())
 
+    def sizes(self) -> dict[str, int]:
+        """What is there now; label pairs of kinds that are gone are swept out first."""
+        self._sweep()
+        return {"pod kinds": len(self._kinds), "label pairs of pods": len(self._by_label)}
+
+    def _sweep(self) -> None:
+        self._by_label = {pair: members for pair, members in self._by_label.items() if len(members)}
+        self._sweep_at = 1024 + 2 * len(self._by_label)
+
     def _index(self, kind: PodKind) -> None:
         by_label = self._by_label
         for pair in kind.labels.items():
@@ -130,8 +139,7 @@ class KindRegistry:
                 members = by_label[pair] = WeakSet()
             members.add(kind)
         if len(by_label) > self._sweep_at:
-            self._by_label = {pair: members for pair, members in by_label.items() if len(members)}
-            self._sweep_at = 1024 + 2 * len(self._by_label)
+            self._sweep()
 
 
 class Relation(Generic[S]):
@@ -143,6 +151,9 @@ class Relation(Generic[S]):
         self._by_label: dict[LabelPair, dict[int, S]] = {}
         self._unindexed: dict[int, S] = {}
         kinds.on_new_kind(self._meet_kind)
+
+    def sizes(self, name: str) -> dict[str, int]:
+        return {f"label pairs a {name} needs": len(self._by_label), f"{name}s without": len(self._unindexed)}
 
     def add(self, thing: S) -> list[PodKind]:
         """Take in a selecting thing; returns the kinds it chooses."""

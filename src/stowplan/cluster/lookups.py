@@ -42,6 +42,14 @@ class Lookups:
         self.groups_version = 0
         self.namespaces_version = 0
 
+    def sizes(self) -> dict[str, int]:
+        return {
+            "namespaces": len(self.namespaces),
+            "namespaces with services": len(self._services),
+            "controllers": len(self._owners),
+            "device classes": len(self._device_classes),
+        }
+
     def put(self, obj: Object) -> None:
         """Add or replace an object."""
         match obj:
@@ -63,8 +71,11 @@ class Lookups:
                 if self.namespaces.pop(obj.name, None) is not None:
                     self.namespaces_version += 1
             case Service():
-                if self._services.get(obj.namespace, {}).pop(obj.name, None) is not None:
+                services = self._services.get(obj.namespace, {})
+                if services.pop(obj.name, None) is not None:
                     self.groups_version += 1
+                    if not services:
+                        del self._services[obj.namespace]
             case ReplicationController() | ReplicaSet() | StatefulSet():
                 if self._owners.pop((type(obj).__name__, obj.namespace, obj.name), None) is not None:
                     self.groups_version += 1

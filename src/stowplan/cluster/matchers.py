@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.api.labels import Selector
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.counts import Counts, IntArray
 from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_by_any, needed_pairs
@@ -58,12 +59,13 @@ class PodMatcher:
 class RowSet:
     """Rows that count for somebody, by a function of labels and taints, asked again when those change."""
 
-    __slots__ = ("_decide", "_decided_at", "_table", "mask")
+    __slots__ = ("_decide", "_decided_at", "_listed", "_table", "mask")
 
     def __init__(self, table: "ClusterTable", decide: Callable[[], BoolColumn]) -> None:
         self._table = table
         self._decide = decide
         self._decided_at = table.topology_version
+        self._listed: Rows | None = None
         self.mask: BoolColumn = decide()
 
     def refresh(self) -> int:
@@ -71,8 +73,16 @@ class RowSet:
         version = self._table.topology_version
         if version != self._decided_at:
             self.mask = self._decide()
+            self._listed = None
             self._decided_at = version
         return version
+
+    @property
+    def rows(self) -> Rows:
+        """The same as numbers of rows."""
+        if self._listed is None:
+            self._listed = self.mask.nonzero()[0]
+        return self._listed
 
 
 def all_rows(table: "ClusterTable") -> RowSet:
@@ -83,11 +93,10 @@ def all_rows(table: "ClusterTable") -> RowSet:
 class DomainCounter:
     """A matcher's pods per domain of one label, over the rows of a set, and which domains those rows have.
 
-    `members` counts the rows of the set per domain: a domain exists where that is not zero. `domains` lists
-    the domains that exist, where they are few enough to go through one by one.
+    A domain exists where some row of the set is in it.
     """
 
-    __slots__ = ("_column", "_counted_at", "_matcher", "_rows", "_table", "counts", "domains", "members")
+    __slots__ = ("_column", "_counted_at", "_domains", "_matcher", "_members", "_rows", "_table", "counts")
 
     def __init__(
         self, table: "ClusterTable", matcher: PodMatcher | None, column: LabelColumn, rows: RowSet
@@ -97,8 +106,8 @@ class DomainCounter:
         self._column = column
         self._rows = rows
         self._counted_at = -1
-        self.members: IntArray = np.zeros(0, dtype=np.int64)
-        self.domains: list[int] | None = None
+        self._members: IntArray | None = None
+        self._domains: list[int] | None = None
         self.counts = Counts()
         if matcher is not None:
             matcher.counters.append(self)
@@ -108,19 +117,36 @@ class DomainCounter:
         version = self._rows.refresh()
         if version == self._counted_at:
             return
-        used = self._table.rows_in_use
-        ids = self._column.ids[:used]
-        included = self._rows.mask[:used]
-        size = self._column.size
-        chosen = ids[included]
-        self.members = np.bincount(chosen, minlength=size)
-        self.domains = np.flatnonzero(self.members).tolist() if size <= FEW_DOMAINS else None
-        if self._matcher is None or not self._matcher.rows.total:
+        self._members = self._domains = None
+        pods = self._matcher.rows if self._matcher is not None else None
+        if pods is None or not pods.total:
             self.counts.clear()
+        elif pods.few is not None:
+            self.counts.clear()
+            for row, count in pods.few.items():
+                if self._rows.mask[row]:
+                    self.counts.add(self._column.ids.item(row), count)
         else:
-            pods = self._matcher.rows.to_array(len(self._column.ids))[:used][included]
-            self.counts.fill(np.bincount(chosen, weights=pods, minlength=size).astype(np.int64))
+            there = pods.to_array(len(self._column.ids))[self._rows.rows]
+            counted = np.bincount(
+                self._column.ids[self._rows.rows], weights=there, minlength=self._column.size
+            )
+            self.counts.fill(counted.astype(np.int64))
         self._counted_at = version
+
+    @property
+    def members(self) -> IntArray:
+        """How many rows of the set are in each domain, as of the last `refresh`."""
+        if self._members is None:
+            self._members = np.bincount(self._column.ids[self._rows.rows], minlength=self._column.size)
+        return self._members
+
+    @property
+    def domains(self) -> list[int] | None:
+        """The domains that exist, as of the last `refresh`; None: they are many."""
+        if self._domains is None and self._column.size <= FEW_DOMAINS:
+            self._domains = np.flatnonzero(self.members).tolist()
+        return self._domains
 
     def regards(self, row: int) -> bool:
         """Do pods on this row count?"""
@@ -147,6 +173,9 @@ class Matchers:
     def __len__(self) -> int:
         return len(self._matchers)
 
+    def sizes(self) -> dict[str, int]:
+        return {"matchers": len(self._matchers), **self._relation.sizes("matcher")}
+
     def acquire(
         self, clauses: tuple[Clause, ...], *, dying_too: bool, any_clause: bool = False
     ) -> PodMatcher:
@@ -161,6 +190,11 @@ class Matchers:
                 if dying_too:
                     for row, count in kind.dying.items():
                         matcher.rows.add(row, count)
+        matcher.holders += 1
+        return matcher
+
+    def share(self, matcher: PodMatcher) -> PodMatcher:
+        """One more holder of a matcher that somebody holds."""
         matcher.holders += 1
         return matcher
 

@@ -1,6 +1,6 @@
 """A pod as the table knows it, and what all pods made from one template share."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -13,9 +13,11 @@ from stowplan.api.resources import (
     incoming_requests,
     requests_for_scoring,
 )
-from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceNames
+from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.kinds import KindRegistry, PodKind
 from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
+
+_MOST_FACTS = 64
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -29,30 +31,40 @@ class PodTemplate:
 
     __slots__ = (
         "__weakref__",
+        "_all_groups",
+        "_groups",
         "accounted",
+        "carries_terms",
         "class_keys",
         "counted_like",
         "facts",
-        "groups",
         "kind",
         "non_zero",
         "pod",
         "ports",
         "requests",
+        "scalars",
         "taken",
         "terms",
         "volumes",
     )
 
-    def __init__(self, pod: Pod, kind: PodKind, resources: ResourceNames, groups: TermGroups) -> None:
+    def __init__(self, pod: Pod, kind: PodKind, groups: TermGroups) -> None:
         self.pod = pod
         self.kind = kind
         self.requests: PodRequests = incoming_requests(pod)
         self.accounted: PodRequests = accounted_requests(pod) if _may_be_resized(pod) else self.requests
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
-        self.groups: tuple[TermGroup, ...] = tuple(groups.group(term) for term in self.terms.terms)
-        self.taken: tuple[tuple[int, int], ...] = tuple(request_lines(self.accounted, resources))
+        self.carries_terms = bool(self.terms.terms)
+        self._all_groups = groups
+        self._groups: tuple[TermGroup, ...] | None = None
+        self.taken: tuple[tuple[int, int], ...] = core_lines(self.accounted)
+        """What a pod takes of the first three resources, as (line of the resource columns, amount)."""
+        self.scalars: tuple[tuple[str, int], ...] = tuple(
+            (name, amount) for name, amount in self.accounted.scalars.items() if amount
+        )
+        """What it takes of others, by name."""
         self.non_zero: tuple[tuple[int, int], ...] = (
             (CPU, self.accounted.non_zero_milli_cpu),
             (MEMORY, self.accounted.non_zero_memory),
@@ -63,6 +75,20 @@ class PodTemplate:
         """Whether pods of other templates are counted like pods of this one (relabelling.py)."""
         self.facts: dict[str, object] = {}
 
+    @property
+    def groups(self) -> tuple[TermGroup, ...]:
+        """The groups of the terms that pods carry, looked up when the first of them is on a node."""
+        if self._groups is None:
+            self._groups = tuple(map(self._all_groups.group, self.terms.terms))
+        return self._groups
+
+    def note(self, key: str, fact: object) -> None:
+        """Keep something worked out for the template. Plugins that are gone leave theirs behind, so at some
+        number all are worked out anew."""
+        if len(self.facts) >= _MOST_FACTS:
+            self.facts.clear()
+        self.facts[key] = fact
+
     def asked(self, names: tuple[str, ...], *, non_zero: bool, pod_level: bool) -> tuple[int, ...]:
         """What the pod asks of some resources, as node scores see it (see `requests_for_scoring`)."""
         key = f"asked{names}{non_zero}{pod_level}"
@@ -72,7 +98,7 @@ class PodTemplate:
                 known = tuple(_plain_request(self.requests, name, non_zero) for name in names)
             else:
                 known = requests_for_scoring(self.pod, names, non_zero=non_zero, pod_level=pod_level)
-            self.facts[key] = known
+            self.note(key, known)
         assert isinstance(known, tuple)
         return known
 
@@ -99,15 +125,14 @@ def _may_be_resized(pod: Pod) -> bool:
     )
 
 
-def request_lines(requests: PodRequests, resources: ResourceNames) -> list[tuple[int, int]]:
-    """Requests as (line of the resource columns, amount), without the zeros."""
-    wanted = [
+def core_lines(requests: PodRequests) -> tuple[tuple[int, int], ...]:
+    """Requests for the first three resources as (line of the resource columns, amount), without the zeros."""
+    wanted = (
         (CPU, requests.milli_cpu),
         (MEMORY, requests.memory),
         (EPHEMERAL_STORAGE, requests.ephemeral_storage),
-        *((resources.intern(name), amount) for name, amount in requests.scalars.items()),
-    ]
-    return [(line, amount) for line, amount in wanted if amount]
+    )
+    return tuple((line, amount) for line, amount in wanted if amount)
 
 
 class PodInfo:
@@ -162,18 +187,11 @@ class PodInfo:
 
 
 class Templates:
-    """Finds the template of a pod; pods whose shared parts are equal get the same one.
+    """Finds the template of a pod; pods whose shared parts are equal get the same one."""
 
-    `made` is called after a new one was made, which may have named resources nobody named before.
-    """
-
-    def __init__(
-        self, kinds: KindRegistry, resources: ResourceNames, groups: TermGroups, made: Callable[[], None]
-    ) -> None:
+    def __init__(self, kinds: KindRegistry, groups: TermGroups) -> None:
         self._kinds = kinds
-        self._resources = resources
         self._groups = groups
-        self._made = made
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
 
     def __len__(self) -> int:
@@ -185,8 +203,7 @@ class Templates:
         template = self._templates.get(key)
         if template is None:
             kind = self._kinds.kind(pod.metadata.namespace, pod.metadata.labels)
-            template = self._templates[key] = PodTemplate(pod, kind, self._resources, self._groups)
-            self._made()
+            template = self._templates[key] = PodTemplate(pod, kind, self._groups)
         return template
 
 

@@ -23,10 +23,9 @@ def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
     if kept is not None and kept[0] == versions:
         return kept[1]
     verdict = (
-        old.taken == new.taken
-        and old.non_zero == new.non_zero
+        old.accounted == new.accounted
         and old.ports == new.ports
-        and old.groups == new.groups
+        and old.terms.terms == new.terms.terms
         and not old.volumes
         and not new.volumes
         and {id(matcher) for matcher in old.kind.matchers} == {id(matcher) for matcher in new.kind.matchers}

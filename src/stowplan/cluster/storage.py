@@ -57,6 +57,21 @@ class Storage:
         self._claims = Assumptions(self.claims, "persistentvolumeclaims")
         self._waiting: dict[tuple[type[Object], str], list[asyncio.Future[None]]] = {}
 
+    def sizes(self) -> dict[str, int]:
+        return {
+            "volumes": len(self.volumes),
+            "claims": len(self.claims),
+            "storage classes": len(self.classes),
+            "CSI nodes": len(self.csi_nodes),
+            "CSI drivers": len(self.csi_drivers),
+            "storage capacities": len(self.capacities),
+            "volume attachments": len(self.attachments),
+            "assumed volumes and claims": len(self.assumed()),
+            "waits for storage objects": len(self._waiting),
+            "capacity pools": len(self.pools.by_number),
+            **self.groups.sizes(),
+        }
+
     def put(self, obj: Object) -> None:
         """Take in an object, new or changed."""
         match obj:

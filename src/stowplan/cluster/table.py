@@ -1,6 +1,6 @@
 """The cluster table: nodes are rows, what plugins read are columns, counts are kept as things change."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -20,23 +20,27 @@ from stowplan.cluster.columns import (
     IntColumn,
     Interned,
     LabelColumn,
-    ResourceNames,
+    ResourceLines,
 )
 from stowplan.cluster.hostports import HostPortIndex
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.kinds import KindRegistry
 from stowplan.cluster.lookups import Lookups
 from stowplan.cluster.matchers import Matchers, PodMatcher
+from stowplan.cluster.nodelabels import NodeLabels
 from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates
 from stowplan.cluster.relabelling import counted_alike
 from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.cluster.volumesinuse import VolumesInUse
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 
 Matrix = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY = 64
+_FEW_LINES = 16
+_NO_LABELS: dict[str, str] = {}
 _NO_PODS: dict[str, PodInfo] = {}
 
 
@@ -49,6 +53,9 @@ class ClusterTable:
     Two logs say which rows changed: `node_log` for what nodes are (labels, taints, features), `usage_log`
     for what they can hold and what they hold. `topology_version` changes with the set of nodes, their
     labels and their taints.
+
+    Amounts are 64 bits wide. A sum over a row's pods that is more than that stands at the largest number
+    until enough of them have left; the exact sum is kept aside.
     """
 
     def __init__(self) -> None:
@@ -76,7 +83,13 @@ class ClusterTable:
         self._free_rows: list[int] = []
         self._orphans: dict[str, dict[str, PodInfo]] = {}
 
-        self.resources = ResourceNames()
+        self.resources = ResourceLines()
+        self._offered: list[tuple[str, ...]] = []
+        """By row, the resources beside the first three that its node offers."""
+        self._elsewhere: dict[str, dict[int, int]] = {}
+        """What pods take of resources that no node offers, which have no line: name → row → amount."""
+        self._exceeding: dict[tuple[bool, int, int], int] = {}
+        """Sums that 64 bits do not hold, by (is it of `non_zero`?, line, row)."""
         size = self.capacity
         self.valid: BoolColumn = np.zeros(size, dtype=np.bool_)
         self.unschedulable: BoolColumn = np.zeros(size, dtype=np.bool_)
@@ -87,16 +100,17 @@ class ClusterTable:
         self.allocatable: Matrix = np.zeros((len(CORE_RESOURCES), size), dtype=np.int64)
         self.requested: Matrix = np.zeros((len(CORE_RESOURCES), size), dtype=np.int64)
         self.non_zero: Matrix = np.zeros((2, size), dtype=np.int64)
-        self._label_columns: dict[str, LabelColumn] = {}
+        self.labels = NodeLabels(self.nodes, size)
         self._see_amounts()
 
         self.taint_sets: Interned[tuple[Taint, ...]] = Interned(())
         self.feature_sets: Interned[frozenset[str]] = Interned(frozenset())
 
         kinds = KindRegistry()
-        self.term_groups = TermGroups(kinds, self.lookups, self.label_column)
+        self._kinds = kinds
+        self.term_groups = TermGroups(kinds, self.lookups, self.labels)
         self.matchers = Matchers(kinds)
-        self._templates = Templates(kinds, self.resources, self.term_groups, self._make_lines)
+        self._templates = Templates(kinds, self.term_groups)
 
     # Looking
 
@@ -115,29 +129,73 @@ class ClusterTable:
         return NodeRows(self, slice(0, self.rows_in_use))
 
     def label_column(self, key: str) -> LabelColumn:
-        """The column of a label, made when first asked for and kept current from then on."""
-        column = self._label_columns.get(key)
-        if column is None:
-            column = self._label_columns[key] = LabelColumn(key, self.capacity)
-            for row, node in enumerate(self.nodes):
-                if node is not None:
-                    column.set(row, node.metadata.labels.get(key))
-        return column
+        """The column of a label, for a glance. Who keeps it acquires it from `labels`."""
+        return self.labels.column(key)
 
-    def resource_index(self, name: str) -> int:
-        """The line of a resource in the resource columns, made if no node or pod has named it yet."""
-        index = self.resources.intern(name)
-        if index >= len(self.allocatable):
-            self._make_lines()
-        return index
+    def allocatable_of(self, resource: str) -> IntColumn:
+        """What nodes offer of one resource, by row."""
+        line = self.resources.find(resource)
+        offered: IntColumn = (
+            np.zeros(self.capacity, dtype=np.int64) if line is None else self.allocatable[line]
+        )
+        return offered
 
-    def resource_line(self, matrix: Matrix, resource: str) -> IntColumn:
-        """The line of one resource in `allocatable` or `requested`; zeros if no node ever had it."""
-        index = self.resources.find(resource)
-        if index is None:
-            return np.zeros(self.capacity, dtype=np.int64)
-        line: IntColumn = matrix[index]
-        return line
+    def requested_of(self, resource: str) -> IntColumn:
+        """What the pods on each row ask for of one resource."""
+        line = self.resources.find(resource)
+        if line is not None:
+            requested: IntColumn = self.requested[line]
+            return requested
+        requested = np.zeros(self.capacity, dtype=np.int64)
+        for row, amount in self._elsewhere.get(resource, {}).items():
+            requested[row] = min(amount, MAX_INT64)
+        return requested
+
+    def exactly_requested(self, line: int, row: int) -> int:
+        """The sum of what the pods of a row ask for, however large it is."""
+        exact = self._exceeding.get((False, line, row)) if self._exceeding else None
+        return self.requested.item(line, row) if exact is None else exact
+
+    def taken_by(self, template: PodTemplate) -> Iterator[tuple[int, int]]:
+        """What pods of a template take, as lines of the resource columns and amounts.
+
+        Resources that no node offers are left out.
+        """
+        yield from template.taken
+        for name, amount in template.scalars:
+            line = self.resources.find(name)
+            if line is not None:
+                yield line, amount
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries every table has, by name.
+
+        All but the first group go back to what the objects of the cluster need when others are gone. Rows
+        are used again but never given back: a cluster that shrank keeps the room it had.
+        """
+        return {
+            "row capacity": self.capacity,
+            "rows ever in use": self.rows_in_use,
+            "rows in use": self.node_count,
+            "pods": len(self.pods),
+            "nodes with pods but no row": len(self._orphans),
+            "resource lines": len(self.allocatable),
+            "resources without a line": len(self._elsewhere),
+            "sums past 64 bits": len(self._exceeding),
+            "taint sets": len(self.taint_sets),
+            "feature sets": len(self.feature_sets),
+            "templates": len(self._templates),
+            "images": len(self.images.states),
+            **self.labels.sizes(),
+            **self._kinds.sizes(),
+            **self.matchers.sizes(),
+            **self.term_groups.sizes(),
+            **self.host_ports.sizes(),
+            **self.lookups.sizes(),
+            **self.budgets.sizes(),
+            **self.storage.sizes(),
+            **self.volumes_in_use.sizes(),
+        }
 
     # Objects around pods
 
@@ -190,16 +248,16 @@ class ClusterTable:
             self._orphans[name] = pods
         self.volumes_in_use.node_removed(name, row)
         self.images.remove(row, node.status.images)
-        for column in self._label_columns.values():
-            column.set(row, None)
         self.nodes[row] = None
+        self.labels.change(row, node.metadata.labels, _NO_LABELS)
         self.pods_on[row] = _NO_PODS
         self.valid[row] = False
         self.unschedulable[row] = False
-        self.taint_set[row] = 0
-        self.feature_set[row] = 0
+        self.taint_set[row] = self.taint_sets.exchange(self.taint_set.item(row), ())
+        self.feature_set[row] = self.feature_sets.exchange(self.feature_set.item(row), frozenset())
         self.allowed_pods[row] = 0
         self.allocatable[:, row] = 0
+        self._offer(row, ())
         self.node_count -= 1
         self._free_rows.append(row)
         self._touch_node(row)
@@ -213,8 +271,7 @@ class ClusterTable:
         self.pods_on[row] = self._orphans.pop(name, {})
         self.valid[row] = True
         self.node_count += 1
-        for key, column in self._label_columns.items():
-            column.set(row, node.metadata.labels.get(key))
+        self.labels.change(row, _NO_LABELS, node.metadata.labels)
         self._write_node(row, node, amounts)
         self.images.add(row, node.status.images)
         self.volumes_in_use.node_added(name, row)
@@ -227,13 +284,12 @@ class ClusterTable:
         old = self.nodes[row]
         assert old is not None
         relabelled = old.metadata.labels != node.metadata.labels
-        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.groups]
+        carriers = [info for info in self.pods_on[row].values() if relabelled and info.template.carries_terms]
         for info in carriers:
             self._count_terms(info, -1)
         self.nodes[row] = node
         if relabelled:
-            for key, column in self._label_columns.items():
-                column.set(row, node.metadata.labels.get(key))
+            self.labels.change(row, old.metadata.labels, node.metadata.labels)
         for info in carriers:
             self._count_terms(info, 1)
         if old.status.images != node.status.images:
@@ -250,12 +306,59 @@ class ClusterTable:
 
     def _write_node(self, row: int, node: Node, amounts: dict[str, int]) -> None:
         self.unschedulable[row] = node.spec.unschedulable
-        self.taint_set[row] = self.taint_sets.intern(node.spec.taints)
-        self.feature_set[row] = self.feature_sets.intern(frozenset(node.status.declared_features))
+        self.taint_set[row] = self.taint_sets.exchange(self.taint_set.item(row), node.spec.taints)
+        self.feature_set[row] = self.feature_sets.exchange(
+            self.feature_set.item(row), frozenset(node.status.declared_features)
+        )
         self.allowed_pods[row] = amounts.pop("pods", 0)
-        lines = [self.resource_index(name) for name in amounts]
+        self._offer(row, tuple(name for name in amounts if name not in CORE_RESOURCES))
         self.allocatable[:, row] = 0
-        self.allocatable[lines, row] = list(amounts.values())
+        for name, amount in amounts.items():
+            self.allocatable[self.resources.find(name), row] = max(amount, 0)
+
+    def _offer(self, row: int, names: tuple[str, ...]) -> None:
+        """The node of a row offers these resources beside the first three, and no others any more."""
+        before = self._offered[row]
+        if before == names:
+            return
+        self._offered[row] = names
+        for name in names:
+            self._acquire_line(name)
+        for name in before:
+            self._release_line(name)
+        self._fit_lines()
+
+    def hold_resource(self, name: str) -> int:
+        """The line of a resource that a profile scores: it keeps it, whether or not a node offers some."""
+        line = self._acquire_line(name)
+        self._fit_lines()
+        return line
+
+    def line_of(self, name: str) -> int:
+        """The line of a resource that a profile holds."""
+        line = self.resources.find(name)
+        assert line is not None, name
+        return line
+
+    def _acquire_line(self, name: str) -> int:
+        line = self.resources.acquire(name)
+        taken = self._elsewhere.pop(name, None)
+        if taken is not None:
+            self._fit_lines()
+            for row, amount in taken.items():
+                self._change_exactly(False, line, row, amount)
+        return line
+
+    def _release_line(self, name: str) -> None:
+        line = self.resources.release(name)
+        if line is None:
+            return
+        rows = self.requested[line].nonzero()[0].tolist()
+        if rows:
+            self._elsewhere[name] = {row: self.exactly_requested(line, row) for row in rows}
+            self.requested[line] = 0
+            for row in rows:
+                self._exceeding.pop((False, line, row), None)
 
     def _touch_node(self, row: int) -> None:
         self.topology_version += 1
@@ -353,16 +456,20 @@ class ClusterTable:
         """A pod comes to a row (1) or leaves it (-1)."""
         info.row = row if sign > 0 else -1
         template, size = info.template, self.capacity
-        for amounts, taken in (
-            (self._requested_seen, template.taken),
-            (self._non_zero_seen, template.non_zero),
-        ):
-            for line, amount in taken:
-                place = line * size + row
-                try:
-                    amounts[place] += sign * amount
-                except ValueError:
-                    amounts[place] = _wrapped(amounts[place] + sign * amount)
+        if self._exceeding:
+            self._add_exactly(template, row, sign)
+        else:
+            for amounts, taken in (
+                (self._requested_seen, template.taken),
+                (self._non_zero_seen, template.non_zero),
+            ):
+                for line, amount in taken:
+                    try:
+                        amounts[line * size + row] += sign * amount
+                    except ValueError:
+                        self._change_exactly(taken is template.non_zero, line, row, sign * amount)
+        if template.scalars:
+            self._add_scalars(template, row, sign)
         self._pod_count_seen[row] += sign
         if template.ports:
             self.host_ports.add(row, template.ports, sign)
@@ -374,9 +481,40 @@ class ClusterTable:
             assert isinstance(matcher, PodMatcher)
             if not info.dying or matcher.dying_too:
                 matcher.count(row, sign)
-        for group in template.groups:
-            self.term_groups.count(group, row, sign)
+        if template.carries_terms:
+            for group in template.groups:
+                self.term_groups.count(group, row, sign)
         self.usage_log.append(row)
+
+    def _add_exactly(self, template: PodTemplate, row: int, sign: int) -> None:
+        """What a pod takes of the first three resources, while some sum is past what 64 bits hold."""
+        for line, amount in template.taken:
+            self._change_exactly(False, line, row, sign * amount)
+        for line, amount in template.non_zero:
+            self._change_exactly(True, line, row, sign * amount)
+
+    def _add_scalars(self, template: PodTemplate, row: int, sign: int) -> None:
+        """What a pod takes of other resources; of those without a line a dict keeps count."""
+        for name, amount in template.scalars:
+            line = self.resources.find(name)
+            if line is not None:
+                self._change_exactly(False, line, row, sign * amount)
+                continue
+            rows = self._elsewhere.setdefault(name, {})
+            rows[row] = taken = rows.get(row, 0) + sign * amount
+            if not taken:
+                del rows[row]
+                if not rows:
+                    del self._elsewhere[name]
+
+    def _change_exactly(self, non_zero: bool, line: int, row: int, delta: int) -> None:
+        """Add to a sum that may be, or become, more than 64 bits hold."""
+        matrix = self.non_zero if non_zero else self.requested
+        exact = self._exceeding.pop((non_zero, line, row), None)
+        amount = (matrix.item(line, row) if exact is None else exact) + delta
+        matrix[line, row] = held = max(min(amount, MAX_INT64), MIN_INT64)
+        if held != amount:
+            self._exceeding[non_zero, line, row] = amount
 
     def _count_terms(self, info: PodInfo, sign: int) -> None:
         for group in info.template.groups:
@@ -391,6 +529,7 @@ class ClusterTable:
         self.rows_in_use += 1
         self.nodes.append(None)
         self.names.append("")
+        self._offered.append(())
         self.pods_on.append(_NO_PODS)
         return row
 
@@ -408,18 +547,26 @@ class ClusterTable:
             grown[:, :old] = matrix
             setattr(self, name, grown)
         self._see_amounts()
-        for label_column in self._label_columns.values():
-            label_column.resize(new)
+        self.labels.resize(new)
         self.volumes_in_use.attached.resize(new)
 
-    def _make_lines(self) -> None:
-        """Have a line for every resource that was ever named."""
-        missing = len(self.resources) - len(self.allocatable)
-        if not missing:
+    def _fit_lines(self) -> None:
+        """Have as many lines as there are resources that need one.
+
+        Few lines are cut off at once, of many a half is kept, so that no row of changes costs much.
+        """
+        needed, there = len(self.resources), len(self.allocatable)
+        if needed > there:
+            lines = max(needed, there + there // 2)
+        elif needed < there and (there <= _FEW_LINES or needed <= there // 2):
+            lines = needed
+        else:
             return
-        more = np.zeros((missing, self.capacity), dtype=np.int64)
-        self.allocatable = np.vstack((self.allocatable, more))
-        self.requested = np.vstack((self.requested, more))
+        for name in ("allocatable", "requested"):
+            matrix = np.zeros((lines, self.capacity), dtype=np.int64)
+            kept = min(lines, there)
+            matrix[:kept] = getattr(self, name)[:kept]
+            setattr(self, name, matrix)
         self._see_amounts()
 
     def _see_amounts(self) -> None:
@@ -430,11 +577,6 @@ class ClusterTable:
         self._requested_seen: memoryview[int] = self.requested.reshape(-1).data
         self._non_zero_seen: memoryview[int] = self.non_zero.reshape(-1).data
         self._pod_count_seen: memoryview[int] = self.pod_count.data
-
-
-def _wrapped(amount: int) -> int:
-    """A number past what 64 bits hold wraps around, so that it comes back when pods leave."""
-    return (amount + 2**63) % 2**64 - 2**63
 
 
 def allocatable_amounts(node: Node) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Affinity terms that pods on nodes carry, which bear on the pods that come after them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -11,6 +11,7 @@ from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import Counts
 from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
 from stowplan.cluster.lookups import Lookups
+from stowplan.cluster.nodelabels import NodeLabels
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -48,6 +49,11 @@ class PodTerms(NamedTuple):
 
     terms: tuple[Term, ...]
     error: str | None
+
+    @property
+    def requires(self) -> bool:
+        """Whether some term is not just a preference; those come first."""
+        return bool(self.terms) and self.terms[0].role <= TermRole.REQUIRED_ANTI_AFFINITY
 
     def of(self, role: TermRole) -> tuple[Term, ...]:
         return tuple(term for term in self.terms if term.role is role)
@@ -102,18 +108,32 @@ def _parse_term(role: TermRole, namespace: str, term: PodAffinityTerm, weight: i
 class TermGroup:
     """All pods on nodes that carry one term, counted by domain of its topology key.
 
-    `carriers` includes those on nodes that lack the key, `counts` does not.
+    `carriers` includes those on nodes that lack the key, `counts` does not. The group has the `column` of
+    its key while there are carriers.
     """
 
-    __slots__ = ("__weakref__", "_lookups", "_needed", "carriers", "column", "counts", "term")
+    __slots__ = ("__weakref__", "_column", "_lookups", "carriers", "counts", "term")
 
-    def __init__(self, term: Term, column: LabelColumn, lookups: Lookups) -> None:
+    def __init__(self, term: Term, lookups: Lookups) -> None:
         self.term = term
-        self.column = column
+        self._column: LabelColumn | None = None
         self._lookups = lookups
-        self._needed = needed_pairs((term.selector,))
         self.counts = Counts()
         self.carriers = 0
+
+    @property
+    def column(self) -> LabelColumn:
+        assert self._column is not None
+        return self._column
+
+    def hold(self, labels: NodeLabels) -> None:
+        """The first carrier comes."""
+        self._column = labels.acquire(self.term.topology_key)
+
+    def let_go(self, labels: NodeLabels) -> None:
+        """The last carrier has left."""
+        labels.release(self.column)
+        self._column = None
 
     def selects(self, kind: PodKind) -> bool:
         """Does the term, read from where its carriers stand, mean pods of this kind?"""
@@ -121,7 +141,7 @@ class TermGroup:
         return self.term.means(kind.namespace, kind.labels, labels)
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
-        return self._needed
+        return needed_pairs((self.term.selector,))
 
     def refresh(self) -> None:
         """Nothing to do: carriers are counted as they and their nodes change."""
@@ -130,28 +150,33 @@ class TermGroup:
 class TermGroups:
     """Every term carried by some pod on a node. A kind knows the groups whose term means it."""
 
-    def __init__(self, kinds: KindRegistry, lookups: Lookups, column: Callable[[str], LabelColumn]) -> None:
+    def __init__(self, kinds: KindRegistry, lookups: Lookups, labels: NodeLabels) -> None:
         self._relation: Relation[TermGroup] = Relation(kinds, "term_groups")
         self._groups: WeakValueDictionary[Term, TermGroup] = WeakValueDictionary()
         self._lookups = lookups
-        self._column = column
+        self._labels = labels
+
+    def sizes(self) -> dict[str, int]:
+        return {"term groups": len(self._groups), **self._relation.sizes("term group")}
 
     def group(self, term: Term) -> TermGroup:
         group = self._groups.get(term)
         if group is None:
-            group = self._groups[term] = TermGroup(term, self._column(term.topology_key), self._lookups)
+            group = self._groups[term] = TermGroup(term, self._lookups)
         return group
 
     def count(self, group: TermGroup, row: int, delta: int) -> None:
         """A carrier came to or left a row."""
         if not group.carriers:
+            group.hold(self._labels)
             self._relation.add(group)
         group.carriers += delta
-        domain = int(group.column.ids[row])
+        domain = group.column.ids.item(row)
         if domain:
             group.counts.add(domain, delta)
         if not group.carriers:
             self._relation.remove(group)
+            group.let_go(self._labels)
 
     def namespace_changed(self, namespace: str) -> None:
         self._relation.revisit(namespace)

@@ -40,11 +40,11 @@ class NodeRows:
 
     def allocatable(self, resource: str) -> IntColumn:
         """cpu in millicores, everything else in its unit."""
-        return self.table.resource_line(self.table.allocatable, resource)[self.rows]
+        return self.table.allocatable_of(resource)[self.rows]
 
     def requested(self, resource: str) -> IntColumn:
         """The sum of what the pods on each node ask for."""
-        return self.table.resource_line(self.table.requested, resource)[self.rows]
+        return self.table.requested_of(resource)[self.rows]
 
     @property
     def pod_count(self) -> IntColumn:
@@ -92,11 +92,11 @@ class NodeRow:
 
     def allocatable(self, resource: str) -> int:
         """cpu in millicores, everything else in its unit; 0 if the node has none."""
-        return int(self._table.resource_line(self._table.allocatable, resource)[self.row])
+        return int(self._table.allocatable_of(resource)[self.row])
 
     def requested(self, resource: str) -> int:
         """The sum of what the pods on the node ask for."""
-        return int(self._table.resource_line(self._table.requested, resource)[self.row])
+        return int(self._table.requested_of(resource)[self.row])
 
     def free(self, resource: str) -> int:
         return self.allocatable(resource) - self.requested(resource)

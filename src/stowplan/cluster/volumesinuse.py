@@ -8,6 +8,7 @@ from stowplan.api.storage import CSINode, PersistentVolume, VolumeAttachment
 from stowplan.cluster.attachable import Attachable, Needs, Problem, Source, Trouble, needs_of
 from stowplan.cluster.attachcounts import AttachCounts
 from stowplan.cluster.changes import ChangeLog
+from stowplan.cluster.columns import Interned
 from stowplan.cluster.diskindex import DiskIndex
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.storage import Storage
@@ -39,9 +40,8 @@ class VolumesInUse:
         """How many volumes of pods on nodes name a claim."""
         self.attached = AttachCounts(capacity)
         self.faults: dict[int, dict[str, int]] = {}
-        """Row → pods there whose volumes cannot be told → the number of the problem in `problems`."""
-        self.problems: list[Problem | None] = [None]
-        self._problem_numbers: dict[Problem, int] = {}
+        """Row → pods there whose volumes cannot be told → the number of the problem, see `problem`."""
+        self._problems: Interned[Problem | None] = Interned(None)
         self._needs: dict[str, Needs] = {}
         self._users: dict[Source, dict[str, PodInfo]] = {}
         self._attachments: dict[str, _Attachment] = {}
@@ -82,7 +82,7 @@ class VolumesInUse:
         for volume in needs.volumes:
             self.attached.use(volume, row, 1)
         if needs.problem is not None:
-            self.faults.setdefault(row, {})[info.uid] = self._number(needs.problem)
+            self.faults.setdefault(row, {})[info.uid] = self._problems.exchange(0, needs.problem)
 
     def _let_go(self, info: PodInfo, row: int) -> None:
         needs = self._needs.pop(info.uid)
@@ -94,23 +94,36 @@ class VolumesInUse:
         for volume in needs.volumes:
             self.attached.use(volume, row, -1)
         if needs.problem is not None:
-            del self.faults[row][info.uid]
+            self._problems.release(self.faults[row].pop(info.uid))
             if not self.faults[row]:
                 del self.faults[row]
 
-    def _number(self, problem: Problem) -> int:
-        number = self._problem_numbers.get(problem)
-        if number is None:
-            number = self._problem_numbers[problem] = len(self.problems)
-            self.problems.append(problem)
-        return number
+    def problem(self, number: int) -> Problem:
+        """The problem with a number that some pod on a row has."""
+        problem = self._problems.value(number)
+        assert problem is not None
+        return problem
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "disks in use": self.disks.size,
+            "claims in use": len(self.claims),
+            "rows with problems of volumes": len(self.faults),
+            "problems of volumes": len(self._problems) - 1,
+            "pods with volumes": len(self._needs),
+            "storage objects in use": len(self._users),
+            "attachments counted": len(self._attachments),
+            "nodes with attachments": len(self._attachments_to),
+            "volumes with attachments": len(self._attachments_of),
+            **self.attached.sizes(),
+        }
 
     def fault(self, row: int, trouble: Trouble | None = None) -> int:
         """The number of a problem (of some kind) with pods of a row, the first by its text; 0: none."""
         found = {
             problem.message: number
             for number in self.faults.get(row, {}).values()
-            if (problem := self.problems[number]) is not None and trouble in (None, problem.trouble)
+            if (problem := self._problems.value(number)) is not None and trouble in (None, problem.trouble)
         }
         return found[min(found)] if found else 0
 

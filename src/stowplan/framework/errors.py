@@ -14,6 +14,13 @@ class PluginError(Exception):
         self.nodes = nodes
 
 
+class ChoiceError(PluginError):
+    """The ranking named a row that cannot take the pod. It must not happen; if it does, nothing is bound."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__("", f"the row chosen for the pod, {row}, {why}; nothing was assumed")
+
+
 class ProfileError(ValueError):
     """A profile that cannot be put together; one clear line."""
 

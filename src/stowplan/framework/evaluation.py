@@ -8,6 +8,7 @@ import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle import NOBODY, Cycle
+from stowplan.framework.errors import ChoiceError
 from stowplan.framework.feasibility import NOT_ASKED_FOR, OVERRULED, PASSED
 from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.plugin import Codes
@@ -219,7 +220,7 @@ class Evaluation:
     # Score
 
     def totals(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """Total score by row, -1 for rows that are not feasible. Only after scoring."""
+        """Total score by row, INFEASIBLE for rows that are not feasible. Only after scoring."""
         return self.pod_class.preference.ranking.totals
 
     def scores(self, rows: Rows) -> dict[str, list[int]]:
@@ -249,13 +250,24 @@ class Evaluation:
     def choose(self, pick: Callable[[int], int]) -> tuple[int, int]:
         """One of the best rows, and how many are as good. `pick(n)` says which of n, by its number from 0.
 
-        Only if there is a feasible row.
+        Only if there is a feasible row. Raises ChoiceError.
         """
         if not self.scored:
-            return (int(self.feasible_rows[0]) if self.only_row is None else self.only_row), 1
-        ranking = self.pod_class.preference.ranking
-        top, ties = ranking.best()
-        return ranking.pick(top, pick(ties) if ties > 1 else 0), ties
+            row, ties = (int(self.feasible_rows[0]) if self.only_row is None else self.only_row), 1
+        else:
+            ranking = self.pod_class.preference.ranking
+            top, ties = ranking.best()
+            row = ranking.pick(top, pick(ties) if ties > 1 else 0)
+        if not self.cycle.table.valid.item(row) or not self.pod_class.feasibility.feasible.item(row):
+            self.check_choice(row)
+        return row, ties
+
+    def check_choice(self, row: int) -> None:
+        """Whatever a ranking says, only a node that passed the filters may be chosen. Raises ChoiceError."""
+        if not self.cycle.table.valid.item(row):
+            raise ChoiceError(row, "has no node")
+        if row != self.only_row and not self.pod_class.feasibility.feasible.item(row):
+            raise ChoiceError(row, f"is that of node {self.cycle.table.name_of(row)}, which was filtered out")
 
     def codes(self) -> dict[str, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
         """Every filter's codes by row, also of filters that came after the first to reject."""

@@ -15,6 +15,9 @@ from stowplan.framework.errors import PluginError
 from stowplan.framework.plugin import AllRows, Codes, Plugin, StaleRows, Traits
 from stowplan.framework.status import Status
 
+_MOST_STATUSES = 4096
+"""A filter that never says the same twice is asked about all nodes again when so much has piled up."""
+
 
 class FilterColumn(PluginColumn):
     """One Filter plugin's codes over all rows; None while it passes every row."""
@@ -133,7 +136,7 @@ class FilterColumn(PluginColumn):
         if self.codes is None or self.known is None:
             self.codes = np.zeros(table.capacity, dtype=np.int64)
             self.known = np.zeros(table.capacity, dtype=np.bool_)
-        if isinstance(stale, AllRows):
+        if isinstance(stale, AllRows) or len(self.statuses) > _MOST_STATUSES:
             self.known[:] = False
             self.codes[:] = 0
             self.statuses = []

@@ -32,6 +32,8 @@ from stowplan.framework.status import Code
 from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
 
 _serials = count()
+_MOST_PROFILES = 16
+"""Profiles that were replaced leave their keys in templates: at so many all are worked out anew."""
 
 
 class _Latest(NamedTuple):
@@ -106,6 +108,10 @@ class Framework:
         return [
             self.plugins[use.name] for use in self.profile.plugins.get(point, ()) if use.name in self.plugins
         ]
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries every table of the profile has, by name."""
+        return {"signatures": len(self._keys), **self._classes.sizes()}
 
     def forget_classes(self) -> None:
         """Let go of everything kept for reuse, as before a profile is replaced."""
@@ -293,10 +299,12 @@ class Framework:
         parts = tuple([_signature(plugin, pod) for plugin in self._by_template])
         key = self._keys.get(parts)
         if key is None:
-            key = self._keys[parts] = ClassKey()
+            key = self._keys[parts] = ClassKey(hash(parts))
         unsigned = tuple(
             plugin.name for plugin, part in zip(self._by_template, parts, strict=True) if part is UNSIGNED
         )
+        if len(pod.template.class_keys) >= _MOST_PROFILES:
+            pod.template.class_keys.clear()
         pod.template.class_keys[self._serial] = (version, (key, unsigned))
         return key, unsigned
 

@@ -14,7 +14,11 @@ from stowplan.framework.probe import Tally
 class ClassKey:
     """Stands for a signature: made once per distinct signature, hashed by identity, cheap to look up."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "digest")
+
+    def __init__(self, digest: int) -> None:
+        self.digest = digest
+        """The hash of the signature: what is left of it when nobody holds the key any more."""
 
 
 class Settled(NamedTuple):
@@ -102,7 +106,8 @@ class PodClasses:
         self._budget = budget
         self._fresh: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._kept: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._met: OrderedDict[Hashable, None] = OrderedDict()
+        self._met: OrderedDict[int, None] = OrderedDict()
+        """Classes that were let go, by a hash: their signatures may be large."""
         self._sizes: dict[Hashable, int] = {}
         self._held = 0
 
@@ -122,13 +127,22 @@ class PodClasses:
     def put(self, pod_class: PodClass) -> None:
         """Take in a class that `get` did not know."""
         key = pod_class.key
-        if key in self._met:
-            del self._met[key]
+        digest = _digest(key)
+        if digest in self._met:
+            del self._met[digest]
             self._keep(key, pod_class)
             return
         self._fresh[key] = pod_class
         if len(self._fresh) > _FRESH:
             self._let_go(next(iter(self._fresh)))
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "classes met once": len(self._fresh),
+            "classes kept": len(self._kept),
+            "bytes of classes kept": self._held,
+            "classes remembered": len(self._met),
+        }
 
     def drop(self, pod_class: PodClass) -> None:
         """Forget a class, if it is known at all."""
@@ -154,7 +168,7 @@ class PodClasses:
     def _let_go(self, key: Hashable) -> None:
         """Drop a class to make room, and know it again if it comes back."""
         self._drop(key)
-        self._met[key] = None
+        self._met[_digest(key)] = None
         if len(self._met) > _REMEMBERED:
             self._met.popitem(last=False)
 
@@ -163,3 +177,12 @@ class PodClasses:
         pod_class.released = True
         for name, memo in pod_class.memos.items():
             self._plugins[name].release(memo)
+
+
+def _digest(key: Hashable) -> int:
+    """A number that a signature has each time it is met."""
+    if isinstance(key, ClassKey):
+        return key.digest
+    if isinstance(key, tuple) and key and isinstance(key[0], ClassKey):
+        return hash((key[0].digest, *key[1:]))
+    return hash(key)

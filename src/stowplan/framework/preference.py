@@ -9,10 +9,10 @@ from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, AllRows, Scores, StaleRows
+from stowplan.framework.plugin import ALL_ROWS, FEW_ROWS, MAX_NODE_SCORE, AllRows, Scores, StaleRows
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.rows import merge_stale
-from stowplan.framework.scorecolumn import ScoreColumn
+from stowplan.framework.scorecolumn import ScoreColumn, all_in_range
 
 
 class Share(NamedTuple):
@@ -41,8 +41,8 @@ class Preference:
         "_scaled",
         "_skipped",
         "_sums",
+        "_suspects",
         "_table",
-        "_unproven",
         "_usage_position",
         "columns",
         "ranking",
@@ -69,7 +69,8 @@ class Preference:
         self._local: list[ScoreColumn] = []
         self._coupled: list[ScoreColumn] = []
         self._scaled: list[ScoreColumn] = []
-        self._unproven = [column for column in columns if not column.trusted]
+        self._suspects: list[ScoreColumn] = []
+        """Columns with a score outside 0..100 somewhere; in a feasible row that fails the attempt."""
 
     def sync(self, cycle: Cycle) -> None:
         """Bring scores and ranking up to date for this attempt."""
@@ -85,6 +86,8 @@ class Preference:
             watching = [column for column in self.columns if column.active and column.traits.watches]
             self._local = [column for column in watching if column.traits.row_local]
             self._coupled = [column for column in watching if not column.traits.row_local]
+        if self._suspects:
+            self._check(feasible)
 
     def _sync_usage(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> bool:
         """The usual case: only the usage of a few rows changed, and whatever follows from it for feasibility.
@@ -111,9 +114,6 @@ class Preference:
         rewritten = self._score_again(cycle, feasible, rows)
         if befores:
             rewritten = self._scale(cycle, feasible, touched, befores, many_flipped) or rewritten
-        if self._unproven:
-            some = [row for row in touched if feasible.item(row)]
-            self._check(feasible if rewritten or many_flipped else np.array(some, dtype=np.intp))
         if rewritten:
             self._total_all(feasible)
             return True
@@ -173,20 +173,38 @@ class Preference:
             rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten
         return rewritten
 
-    def _check(self, rows: BoolColumn | Rows) -> None:
-        """Refuse nonsense from plugins that are not our own."""
-        for column in self._unproven:
-            if column.active:
-                column.check(rows)
+    def _check(self, feasible: BoolColumn) -> None:
+        """Refuse scores out of range in feasible rows, whoever gave them. Raises PluginError."""
+        for column in self._suspects:
+            column.check(feasible)
+
+    def _find_suspects(self) -> None:
+        """Look at all scores of all rows, whether or not they are feasible."""
+        used = self._table.rows_in_use
+        self._suspects = [
+            column
+            for column in self.columns
+            if column.active
+            and not (
+                0 <= column.constant <= MAX_NODE_SCORE
+                if column.final is None
+                else all_in_range(column.final[:used])
+            )
+        ]
 
     def _total_few(self, feasible: BoolColumn, rows: list[int]) -> None:
         varying, constant = self.varying, self._constant
         for row in rows:
             total = constant
-            for final, weight in varying:
-                total += final.item(row) * weight
-            self._sums[row] = total
             fits = feasible.item(row)
+            for final, weight in varying:
+                score = final.item(row)
+                if score > MAX_NODE_SCORE or score < 0:
+                    self._find_suspects()
+                    fits, total = False, 0
+                    break
+                total += score * weight
+            self._sums[row] = total
             self._feasible[row] = fits
             self.ranking.put(row, total if fits else INFEASIBLE)
 
@@ -226,7 +244,6 @@ class Preference:
             column.active, column.state = True, state
         few = not rewritten and not isinstance(touched, AllRows) and len(touched) <= FEW_ROWS
         rewritten = self._normalize(cycle, feasible, touched if few else None, befores) or rewritten
-        self._check(feasible)
         if rewritten or isinstance(touched, AllRows):
             self._total_all(feasible)
         else:
@@ -271,6 +288,7 @@ class Preference:
 
     def _total_all(self, feasible: BoolColumn) -> None:
         self._sort_out()
+        self._find_suspects()
         used = self._table.rows_in_use
         totals = np.full(used, self._constant, dtype=np.int64)
         for final, weight in self.varying:
@@ -286,7 +304,10 @@ class Preference:
             return
         totals = np.full(len(rows), self._constant, dtype=np.int64)
         for final, weight in self.varying:
-            totals += final[rows] if weight == 1 else final[rows] * weight
+            scores = final[rows]
+            if not all_in_range(scores):
+                self._find_suspects()
+            totals += scores if weight == 1 else scores * weight
         self._sums[rows] = totals
         self._feasible[rows] = now = feasible[rows]
         self.ranking.totals[rows] = np.where(now, totals, INFEASIBLE)

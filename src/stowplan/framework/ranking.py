@@ -8,7 +8,8 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntColumn
 
-INFEASIBLE = -1
+INFEASIBLE = int(np.iinfo(np.int64).min)
+"""The total of rows that are not feasible: lower than any sum of scores."""
 _SMALLEST_BLOCK = 256
 _SHORTLIST = 128
 """How many of the best rows are followed when somebody wants to know the runners-up."""
@@ -21,7 +22,7 @@ class Ranking:
 
     A change in a row costs a glance at its block; finding the best costs one look at the blocks, which are a
     few dozen. Which rows of a block are its best is looked up when somebody asks, and followed from then on.
-    So is the short list: all rows above a floor, best first. Infeasible rows hold -1.
+    So is the short list: all rows above a floor, best first. Infeasible rows hold INFEASIBLE.
     """
 
     __slots__ = ("_best", "_block", "_floor", "_patience", "_short", "_ties", "_topmost", "_tops", "totals")
@@ -131,7 +132,8 @@ class Ranking:
         places = (
             (totals >= tops[highest[-1]]).nonzero()[0] if len(blocks) == count else np.arange(len(totals))
         )
-        best = places[(-totals[places]).argsort(kind="stable")][:count].tolist()
+        # The complement sorts downwards like the negative, which the lowest number does not have.
+        best = places[(~totals[places]).argsort(kind="stable")][:count].tolist()
         return [blocks[place // size] * size + place % size for place in best]
 
     def _has_shortlist(self, count: int) -> bool:

@@ -256,7 +256,7 @@ class ScoreColumn(PluginColumn):
         return result
 
     def check(self, feasible: BoolColumn | Rows) -> None:
-        """Refuse scores outside 0..100 in some rows."""
+        """Refuse scores outside 0..100 in feasible rows. Raises PluginError."""
         if self.final is None:
             bad = np.array([] if 0 <= self.constant <= MAX_NODE_SCORE else [self.constant])
         else:
@@ -268,3 +268,8 @@ class ScoreColumn(PluginColumn):
                 f'plugin "{self.plugin.name}" returns an invalid score {bad[0]}, it should in the range of '
                 f"[0, {MAX_NODE_SCORE}] after normalizing",
             )
+
+
+def all_in_range(scores: Scores) -> bool:
+    """Whether scores are 0 to 100. Seen as unsigned, negative ones are above that, too."""
+    return not len(scores) or bool(scores.view(np.uint64).max() <= MAX_NODE_SCORE)

@@ -475,6 +475,13 @@ ACCESS: Final = Catalogue(
 
 FACTS: Final = Catalogue(
     counters=(
+        MetricDescription(
+            "event_loop_holds_total",
+            ("activity",),
+            ALPHA,
+            "Turns of the event loop that took longer than 50 ms, by who held it.",
+            prefix="stowplan_",
+        ),
         _counter(
             "registered_metrics_total",
             "stability_level deprecated_version",
@@ -518,6 +525,13 @@ FACTS: Final = Catalogue(
             "Always 1; the labels say which version this is and behaves like.",
         ),
         _gauge("leader_election_master_status", "name", ALPHA, "Whether this process leads (1) or not (0)."),
+        MetricDescription(
+            "event_loop_longest_hold_seconds",
+            ("activity", "plugin"),
+            ALPHA,
+            "The longest turn of the event loop so far, and who held it.",
+            prefix="stowplan_",
+        ),
         MetricDescription(
             "apiserver_reachable",
             ("server",),

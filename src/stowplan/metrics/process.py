@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.registry import Collector
 
 import stowplan
+from stowplan.clock import LoopWatchdog
 from stowplan.framework.gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 from stowplan.metrics.catalogue import HEALTH, PROCESS
 from stowplan.metrics.exposition import delimited, exposition
@@ -84,6 +85,7 @@ class ProcessMetrics:
         self._visibility = (options or MetricsOptions()).visibility()
         self._scheduling: SchedulerMetrics | None = None
         self._slow_paths: tuple[str, Callable[[], int]] | None = None
+        self._watchdog: LoopWatchdog | None = None
         self.requests = RequestMetrics(families, timer)
         self.access = AccessMetrics(families)
         self._show_facts(gates, build or Build())
@@ -92,6 +94,12 @@ class ProcessMetrics:
     def show(self, scheduling: SchedulerMetrics) -> None:
         """Expose the metrics of a scheduler, instead of the last one's."""
         self._scheduling = scheduling
+
+    def watch_loop(self, watchdog: LoopWatchdog) -> None:
+        """Read from a watchdog for how long the event loop was held."""
+        self._watchdog = watchdog
+        gauge = self._families.read_gauge("event_loop_longest_hold_seconds")
+        gauge.read_series_from(lambda: _longest_hold(watchdog))
 
     def watch_servers(self, reachable: Callable[[], Mapping[str, bool]]) -> None:
         """Read from `reachable` which API servers can be reached, by address."""
@@ -158,6 +166,10 @@ class ProcessMetrics:
         if self._slow_paths is not None:
             name, slow_paths = self._slow_paths
             families.counter("leader_election_slowpath_total")[name,] = slow_paths()
+        if self._watchdog is not None:
+            holds = families.counter("event_loop_holds_total")
+            for activity, count in self._watchdog.holds.items():
+                holds[activity,] = count
 
 
 def _stage(stage: Stage) -> str:
@@ -360,3 +372,8 @@ class HealthMetrics:
         """Reset; a check is exposed again when it next runs."""
         self._last.clear()
         self._families.reset()
+
+
+def _longest_hold(watchdog: LoopWatchdog) -> dict[Labels, float]:
+    hold = watchdog.longest
+    return {(hold.holder.activity, hold.holder.plugin): hold.seconds} if hold.seconds else {}

@@ -13,6 +13,7 @@ from stowplan.cluster.counts import IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.plugin import MAX_NODE_SCORE, Scores
+from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.args import ScoringStrategy, UtilizationShapePoint
 from stowplan.plugins.args.node_resources_fit import LEAST_ALLOCATED, MOST_ALLOCATED
 from stowplan.plugins.args.shape import MAX_SHAPE_SCORE
@@ -43,7 +44,7 @@ class ScoredResources:
 
     def __init__(self, table: ClusterTable, names: Sequence[str], amounts: Sequence[int]) -> None:
         self._listed = tuple(
-            (index, table.resource_index(name), amount)
+            (index, table.line_of(name), amount)
             for index, (name, amount) in enumerate(zip(names, amounts, strict=True))
             if amount or not is_scalar(name)
         )
@@ -65,7 +66,7 @@ class ScoredResources:
                 for position, line in enumerate(self._lines.listed):
                     if line <= MEMORY:
                         used[position] = table.non_zero[line, rows]
-        return Figures(self.which, allocatable, used, used + self._amounts)
+        return Figures(self.which, allocatable, used, saturated_sum(used, self._amounts))
 
     def look_at(self, table: ClusterTable, row: int, with_defaults: bool) -> list[Figure]:
         """Figures of one row, without the resources the node does not have."""
@@ -75,8 +76,24 @@ class ScoredResources:
             if allocatable:
                 column = table.non_zero if with_defaults and line <= MEMORY else table.requested
                 used = column.item(line, row)
-                figures.append((index, allocatable, used, used + amount))
+                then = used + amount
+                figures.append((index, allocatable, used, then if then < MAX_INT64 else MAX_INT64))
         return figures
+
+
+def saturated_sum(used: IntArray, amounts: IntArray) -> IntArray:
+    """Sums of numbers that are not negative; past 64 bits, the largest number."""
+    sums = used + amounts
+    if sums.min(initial=0) < 0:
+        sums[sums < 0] = MAX_INT64
+    return sums
+
+
+def exact(numbers: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
+    """The same numbers, as Python's where a hundred times the larger ones, the others, is past 64 bits."""
+    if others.max(initial=0) > MAX_INT64 // MAX_NODE_SCORE:
+        return numbers.astype(object), others.astype(object)
+    return numbers, others
 
 
 Scorer = Callable[[Figures], Scores]
@@ -123,9 +140,11 @@ def _average(figures: Figures, weights: IntArray, share: Callable[[IntArray, Int
     missing = figures.allocatable == 0
     if not missing.any():
         total = max(int(weight.sum()), 1)
-        summed: Scores = (share(figures.requested, figures.allocatable) * weight).sum(axis=0) // total
+        shares = share(*exact(figures.requested, figures.allocatable)).astype(np.int64, copy=False)
+        summed: Scores = (shares * weight).sum(axis=0) // total
         return summed
-    shares = share(figures.requested, np.where(missing, 1, figures.allocatable))
+    there = np.where(missing, 1, figures.allocatable)
+    shares = share(*exact(figures.requested, there)).astype(np.int64, copy=False)
     counted = np.where(missing, 0, weight)
     scores: Scores = (shares * counted).sum(axis=0) // np.maximum(counted.sum(axis=0), 1)
     return scores
@@ -142,7 +161,9 @@ def _average_one(weights: list[int], share: Callable[[int, int], int], figures: 
 def _by_curve(figures: Figures, weights: IntArray, curve: IntArray) -> Scores:
     """The weighted mean, rounded, of a curve over utilization; resources that score 0 do not count."""
     allocatable = np.maximum(figures.allocatable, 1)
-    percent = np.where(figures.requested > figures.allocatable, 100, figures.requested * 100 // allocatable)
+    fits = figures.requested <= figures.allocatable
+    requested, capacity = exact(np.where(fits, figures.requested, 0), allocatable)
+    percent = np.where(fits, (requested * 100 // capacity).astype(np.int64, copy=False), 100)
     scores = curve[percent]
     counted = np.where((figures.allocatable == 0) | (scores <= 0), 0, weights[list(figures.which)][:, None])
     total = counted.sum(axis=0)

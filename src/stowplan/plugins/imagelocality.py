@@ -48,9 +48,10 @@ class ImageLocality(Plugin):
         if not present or not containers:
             return None
         sums = np.zeros(table.capacity, dtype=np.int64)
-        for state in present:
-            sums[list(state.rows)] += int(state.size * (len(state.rows) / table.node_count))
         highest = MAX_CONTAINER_THRESHOLD * containers
+        for state in present:
+            # More than the highest sum that counts is as good as that, and does not wrap around.
+            sums[list(state.rows)] += min(int(state.size * (len(state.rows) / table.node_count)), highest)
         clamped = np.clip(sums[nodes.rows], MIN_THRESHOLD, highest)
         return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (highest - MIN_THRESHOLD)
 

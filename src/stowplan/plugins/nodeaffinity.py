@@ -17,7 +17,7 @@ from stowplan.api.nodeselector import (
 from stowplan.api.pod import NodeAffinity as NodeAffinityRules
 from stowplan.api.pod import NodeSelectorTerm
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.selection import matching_affinity, matching_selector, matching_term
+from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import ProfileError
@@ -40,6 +40,7 @@ REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 _ENFORCED, _POD = 1, 2
+_FACT = "required node affinity"
 
 
 class NodeAffinity(Plugin):
@@ -73,7 +74,7 @@ class NodeAffinity(Plugin):
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         if self._added is not None and not self._added.matches(new.metadata.labels, new.name):
             return Hint.SKIP
-        affinity = required_node_affinity(pod.spec)
+        affinity = _affinity(pod)
         if not _matches(affinity, new):
             return Hint.SKIP
         return queue_if(old is None or not _matches(affinity, old))
@@ -82,7 +83,7 @@ class NodeAffinity(Plugin):
         required = _required(pod)
         if required is None and self._added is None and pod.spec.node_selector is None:
             return SKIP
-        cycle.write(self, required_node_affinity(pod.spec))
+        cycle.write(self, _affinity(pod))
         if required is None or not required.node_selector_terms:
             return None
         names = _only_names(required.node_selector_terms)
@@ -92,7 +93,7 @@ class NodeAffinity(Plugin):
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         state: RequiredNodeAffinity | None = cycle.read(self)
-        affinity = required_node_affinity(pod.spec) if state is None else state
+        affinity = _affinity(pod) if state is None else state
         codes = np.where(matching_affinity(affinity, nodes), 0, _POD).astype(np.int64)
         if self._added is not None:
             codes[~matching_selector(self._added, nodes)] = _ENFORCED
@@ -117,10 +118,7 @@ class NodeAffinity(Plugin):
         if state is None:
             state = compile_preferred(_preferred(pod) or ())
         added = self._added_preferred.terms if self._added_preferred else ()
-        scores = np.zeros(nodes.count, dtype=np.int64)
-        for weight, term in (*added, *state.terms):
-            scores[matching_term(term, nodes)] += weight
-        return scores
+        return preference_scores((*added, *state.terms), nodes)
 
     def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
         return by_highest(scores, extremes, reverse=False)
@@ -132,6 +130,15 @@ def node_demands(pod: PodInfo) -> Hashable:
     affinity = spec.affinity.node_affinity if spec.affinity else None
     selector = None if spec.node_selector is None else frozenset(spec.node_selector.items())
     return (selector, affinity)
+
+
+def _affinity(pod: PodInfo) -> RequiredNodeAffinity:
+    """What a pod demands of its node, compiled once for its template."""
+    kept = pod.template.facts.get(_FACT)
+    if not isinstance(kept, RequiredNodeAffinity):
+        kept = required_node_affinity(pod.spec)
+        pod.template.note(_FACT, kept)
+    return kept
 
 
 def _matches(affinity: RequiredNodeAffinity, node: Node) -> bool:
@@ -157,7 +164,7 @@ def _preferred(pod: PodInfo) -> Any:
 
 def _only_names(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
     """The only nodes that terms can match, where every term names its nodes; else None."""
-    names: frozenset[str] = frozenset()
+    names: set[str] = set()
     for term in terms:
         named: frozenset[str] | None = None
         for field in term.match_fields:
@@ -167,4 +174,4 @@ def _only_names(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
         if named is None:
             return None
         names |= named
-    return names
+    return frozenset(names)

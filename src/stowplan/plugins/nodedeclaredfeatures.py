@@ -17,6 +17,8 @@ REASON = "node(s) didn't match Pod's required features"
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 
+_NONE: frozenset[str] = frozenset()
+
 
 class NodeDeclaredFeatures(Plugin):
     """What a pod needs is inferred from its spec; what a node has is in `status.declaredFeatures`."""
@@ -52,7 +54,9 @@ class NodeDeclaredFeatures(Plugin):
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         needed = required_features(pod.spec)
         table = nodes.table
-        lacking = np.array([not needed <= features for features in table.feature_sets], dtype=np.int64)
+        lacking = np.array(
+            [not needed <= (features or _NONE) for features in table.feature_sets], dtype=np.int64
+        )
         result: Codes = lacking[table.feature_set[nodes.rows]]
         return result
 

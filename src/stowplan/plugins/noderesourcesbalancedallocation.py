@@ -18,6 +18,8 @@ from stowplan.plugins.args import NodeResourcesBalancedAllocationArgs
 
 Floats = npt.NDArray[np.float64]
 
+_MOST_KEPT = 16
+
 
 class NodeResourcesBalancedAllocation(Plugin):
     """75 means the pod changes nothing about a node's balance, more that it improves it."""
@@ -30,7 +32,10 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = tuple(spec.name for spec in args.resources)
+        for name in self._resources:
+            handle.table.hold_resource(name)
         self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}
+        """By the resources that count, of which each pod asks for some."""
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._requests(pod)
@@ -72,6 +77,8 @@ class NodeResourcesBalancedAllocation(Plugin):
             return _balance(figures.used, figures.allocatable)
         kept = self._as_they_are.get(resources.which)
         if kept is None:
+            if len(self._as_they_are) >= _MOST_KEPT:
+                self._as_they_are.clear()
             kept = self._as_they_are[resources.which] = _KeptBalance()
         return kept.refreshed(resources, figures, nodes)
 

@@ -1,14 +1,15 @@
 """TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with fewer of
 the taints that only ask to be avoided."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod, Toleration
-from stowplan.api.taints import tolerated, untolerated
+from stowplan.api.taints import Tolerations, untolerated
+from stowplan.cluster.columns import Interned
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
@@ -23,12 +24,51 @@ REASON = "node(s) had untolerated taint(s)"
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 SOFT_EFFECT = "PreferNoSchedule"
 
+TaintSets = Interned[tuple[Taint, ...]]
+
+
+class SetVerdicts:
+    """A number by id of taint set, kept while nodes come and go: only sets that are new are judged.
+
+    What it says of ids that no node has means nothing.
+    """
+
+    __slots__ = ("_judge", "_position", "_sets", "_values")
+
+    def __init__(self, sets: TaintSets, judge: Callable[[tuple[Taint, ...]], int]) -> None:
+        self._sets = sets
+        self._judge = judge
+        self._position = -1
+        self._values: IntArray = np.zeros(0, dtype=np.int64)
+
+    def current(self) -> IntArray:
+        """The verdicts by id."""
+        log = self._sets.log
+        if self._position == log.position:
+            return self._values
+        changed = log.since(self._position) if self._position >= 0 else None
+        self._position = log.position
+        judge = self._judge
+        if changed is None:
+            judged = [0 if taints is None else judge(taints) for taints in self._sets]
+            self._values = np.array(judged, dtype=np.int64)
+            return self._values
+        if len(self._values) < len(self._sets):
+            longer = np.zeros(2 * len(self._sets), dtype=np.int64)
+            longer[: len(self._values)] = self._values
+            self._values = longer
+        for number in changed.tolist():
+            taints = self._sets.value(number) if number < len(self._sets) else None
+            if taints is not None:
+                self._values[number] = judge(taints)
+        return self._values
+
 
 class _Verdicts(NamedTuple):
     """By taint set: is some hard taint not tolerated; how many soft ones are not."""
 
-    hard: IntArray
-    soft: IntArray
+    hard: SetVerdicts
+    soft: SetVerdicts
 
 
 class TaintToleration(Plugin):
@@ -61,9 +101,9 @@ class TaintToleration(Plugin):
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         table = nodes.table
-        if len(table.taint_sets) == 1:
+        if table.taint_sets.is_trivial:
             return None
-        codes: Codes = self._verdicts(cycle, table).hard[table.taint_set[nodes.rows]]
+        codes: Codes = self._verdicts(cycle, table).hard.current()[table.taint_set[nodes.rows]]
         return codes
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
@@ -74,9 +114,9 @@ class TaintToleration(Plugin):
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         table = nodes.table
-        if len(table.taint_sets) == 1:
+        if table.taint_sets.is_trivial:
             return None
-        scores: Scores = self._verdicts(cycle, table).soft[table.taint_set[nodes.rows]]
+        scores: Scores = self._verdicts(cycle, table).soft.current()[table.taint_set[nodes.rows]]
         return scores
 
     def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
@@ -84,17 +124,23 @@ class TaintToleration(Plugin):
 
     def _verdicts(self, cycle: Cycle, table: ClusterTable) -> _Verdicts:
         known: _Verdicts | None = cycle.memo(self)
-        if known is not None and len(known.hard) == len(table.taint_sets):
+        if known is not None:
             return known
         tolerations = cycle.pod.spec.tolerations
         compare = self.handle.gates["TaintTolerationComparisonOperators"]
-        avoiding = [t for t in tolerations if t.effect in ("", SOFT_EFFECT)]
+        avoiding = Tolerations([t for t in tolerations if t.effect in ("", SOFT_EFFECT)], compare)
         fresh = _Verdicts(
-            np.array([has_hard_taint(s, tolerations, compare) for s in table.taint_sets], dtype=np.int64),
-            np.array([_soft_taints(s, avoiding, compare) for s in table.taint_sets], dtype=np.int64),
+            hard_verdicts(table, tolerations, compare),
+            SetVerdicts(table.taint_sets, lambda taints: _soft_taints(taints, avoiding)),
         )
         cycle.remember(self, fresh)
         return fresh
+
+
+def hard_verdicts(table: ClusterTable, tolerations: Sequence[Toleration], compare: bool) -> SetVerdicts:
+    """By taint set, 1 if it keeps pods with these tolerations away."""
+    found = Tolerations(tolerations, compare)
+    return SetVerdicts(table.taint_sets, lambda taints: found.keep_off(taints, HARD_EFFECTS))
 
 
 def has_hard_taint(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], compare: bool) -> bool:
@@ -102,5 +148,5 @@ def has_hard_taint(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...
     return untolerated(taints, tolerations, HARD_EFFECTS, compare) is not None
 
 
-def _soft_taints(taints: tuple[Taint, ...], tolerations: list[Toleration], compare: bool) -> int:
-    return sum(taint.effect == SOFT_EFFECT and not tolerated(taint, tolerations, compare) for taint in taints)
+def _soft_taints(taints: tuple[Taint, ...], tolerations: Tolerations) -> int:
+    return sum(taint.effect == SOFT_EFFECT and not tolerations.tolerate(taint) for taint in taints)

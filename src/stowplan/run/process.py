@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, NoReturn
 
+from stowplan.clock import Hold, LoopWatchdog
 from stowplan.config.load import ConfigError
 from stowplan.election import ElectionHealth, ElectionThread, LeaseLostError
 from stowplan.extenders.http import extenders_for
@@ -41,17 +42,32 @@ RELEASED_WITHIN: Final = 1.0
 def run_process(launch: Launch, environ: Mapping[str, str] = os.environ) -> int:
     """Run a scheduler to its end; the exit code."""
 
+    watchdog = LoopWatchdog(lambda hold, others: _report_hold(launch.journal, hold, others))
+
     async def live() -> int:
         process = Process(launch, environ)
+        process.metrics.watch_loop(watchdog)
         process.heed_signals()
         return await process.live()
 
     try:
-        with strays_caught(launch.journal):
-            return asyncio.run(live())
+        with (
+            strays_caught(launch.journal),
+            asyncio.Runner(loop_factory=watchdog.new_loop) as runner,
+            watchdog,
+        ):
+            return runner.run(live())
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
+
+
+def _report_hold(journal: Journal, hold: Hold, others: int) -> None:
+    """Say who held the event loop for too long, and how often that happened since the last such line."""
+    values = hold.values()
+    if others:
+        values["others"] = others
+    journal.warning("Event loop was held", **values)
 
 
 @dataclass(frozen=True, slots=True)

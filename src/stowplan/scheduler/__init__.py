@@ -7,7 +7,8 @@ something is in the way is failure.py. Nothing here reads the machine's clock or
 """
 
 from stowplan.scheduler.cache import CacheCorruptedError
+from stowplan.scheduler.context import SchedulingObserver
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.scheduler.settings import Settings
 
-__all__ = ["CacheCorruptedError", "Scheduler", "Settings"]
+__all__ = ["CacheCorruptedError", "Scheduler", "SchedulingObserver", "Settings"]

@@ -101,7 +101,7 @@ class Debugger:
                 continue
             sums = [0] * len(table.requested)
             for info in table.pods_on[row].values():
-                for line, amount in info.template.taken:
+                for line, amount in table.taken_by(info.template):
                     sums[line] += amount
             kept = table.requested[:, row].tolist()
             if kept != sums or table.pod_count[row] != len(table.pods_on[row]):

@@ -313,6 +313,10 @@ class Scheduler:
 
     # Looking
 
+    def observe(self, observer: SchedulingObserver) -> None:
+        """Tell an observer of every scheduling cycle and decision. To be called before scheduling begins."""
+        self.context.observer = observer
+
     def pod(self, key: str) -> Pod | None:
         """A pod as the API server last told of it, by `namespace/name`."""
         return self.informers.pods.objects.get(key)

@@ -211,6 +211,7 @@ class NodeFinder:
             totals += np.array([given.scores.get(node.name, 0) for node in nodes], dtype=np.int64)
         best: Rows = rows[totals == totals.max()]
         row = int(best[self._rng.randrange(len(best)) if len(best) > 1 else 0])
+        evaluation.check_choice(row)
         return ScheduleResult(evaluation, row, len(best), asked.scores, shifts, totals)
 
 

@@ -40,7 +40,6 @@ from stowplan.api.pod import (
 
 _UIDS = UUID("5d0a7c0e-6e1c-4c55-9d0c-0d6a4e4f7c11")
 
-
 Selects = Mapping[str, str] | LabelSelector
 """Which pods are meant: labels they all have, or a selector."""
 
@@ -107,11 +106,7 @@ def with_pod_term(
 
 
 HOSTNAME = "kubernetes.io/hostname"
-
-
 ZONE = "topology.kubernetes.io/zone"
-
-
 _ROOM: ResourceList = {"cpu": "4", "memory": "16Gi", "pods": 110}
 
 

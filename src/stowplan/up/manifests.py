@@ -27,10 +27,7 @@ FIRST_KINDS: Final = (
 )
 """Kinds that others may need, in the order in which they are created; the rest follows, pods come last."""
 
-
 _LAST_KIND: Final = "Pod"
-
-
 _SERVER_FIELDS: Final = ("resourceVersion", "uid", "selfLink", "managedFields", "generation")
 
 

@@ -6,8 +6,6 @@ from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES
 from stowplan.embedded.store import Store
 
 BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
-
-
 SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": (
         2_000_000_000,

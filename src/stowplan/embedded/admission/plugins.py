@@ -25,11 +25,7 @@ from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
 _TOLERATION_SECONDS: Final = 300
-
-
 _NODE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
-
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -181,20 +177,12 @@ ON_CREATE: Final[Mapping[Resource, Sequence[Callable[[Lookup, Json], None]]]] = 
     PERSISTENT_VOLUMES: (_in_use_protection("kubernetes.io/pv-protection"),),
     JOBS: (generate_job_selector,),
 }
-
-
 ON_UPDATE: Final[Mapping[Resource, Sequence[Callable[[Json, Json], None]]]] = {
     PODS: (keep_resolved_fields,),
     NAMESPACES: (keep_namespace_finalizers,),
 }
-
-
 _FIRST_PORT: Final = 30000
-
-
 _PORTS: Final = 2768
-
-
 _ADDRESSES: Final = 1 << 12
 
 

@@ -19,11 +19,7 @@ from stowplan.embedded.apiserver.discovery import REVIEW_KINDS
 from stowplan.embedded.apiserver.responses import json_response
 
 ADMINISTRATORS: Final = "system:masters"
-
-
 AUTHENTICATED: Final = "system:authenticated"
-
-
 _OPEN_PATHS: Final = ("/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz")
 
 

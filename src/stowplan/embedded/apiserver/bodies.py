@@ -16,26 +16,14 @@ from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 BODY_LIMIT: Final = 3 * 1024 * 1024
 """The longest body that is read, in bytes."""
 
-
 YAML_LIMIT: Final = 64 * 1024
 """The longest YAML that is read: reading it is slow, and everybody else waits meanwhile."""
 
-
 _YAML: Final = "application/yaml"
-
-
 _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-
-
 _READABLE: Final = ("application/json", _YAML, _PROTOBUF)
-
-
 _MAX_DEPTH: Final = 100
-
-
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-
-
 _LENIENT: Final = ("", "Warn", "Ignore")
 
 
@@ -182,8 +170,6 @@ _PlainLoader.yaml_implicit_resolvers = {
     key: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
     for key, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-
-
 _OPTIONS: Final = Resource("meta.k8s.io", "v1", "deleteoptions", "DeleteOptions")
 
 

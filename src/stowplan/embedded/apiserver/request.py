@@ -85,8 +85,6 @@ def namespace_of(target: Target) -> str:
 
 
 Query = Mapping[str, str]
-
-
 _VERSION_MATCHES: Final = ("Exact", "NotOlderThan")
 
 
@@ -250,23 +248,11 @@ def propagation(query: Query, body: Json) -> str:
 
 
 OBJECT: Final = ""
-
-
 TABLE: Final = "Table"
-
-
 METADATA: Final = "PartialObjectMetadata"
-
-
 METADATA_LIST: Final = "PartialObjectMetadataList"
-
-
 DISCOVERY: Final = "APIGroupDiscoveryList"
-
-
 _JSON_TYPES: Final = frozenset(("application/json", "application/*", "*/*"))
-
-
 _FORMATS: Final = frozenset(
     (
         (TABLE, "meta.k8s.io", "v1"),

@@ -19,14 +19,8 @@ from stowplan.embedded.apiserver.tables import Tables
 from stowplan.embedded.store import BOOKMARK, Change
 
 _MAX_WARNINGS: Final = 30
-
-
 _MAX_WARNING_LENGTH: Final = 200
-
-
 JSON: Final = "application/json"
-
-
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -77,8 +71,6 @@ _OLD_NAMES: Final[Mapping[str, str]] = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-
-
 _NEW_NAMES: Final[Mapping[str, str]] = {old: new for new, old in _OLD_NAMES.items()}
 
 
@@ -115,8 +107,6 @@ def _term_from_core(term: FieldTerm) -> FieldTerm:
 
 
 encode: Final = msgspec.json.Encoder().encode
-
-
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)

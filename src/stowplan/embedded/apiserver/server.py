@@ -80,7 +80,6 @@ def kubeconfig_path(wanted: Path | None) -> Path:
 BOOKMARKS: Final = 30.0
 """Seconds between two bookmarks of a watch."""
 
-
 _GRACE: Final = 2.0
 """Seconds that requests under way are given when the server stops."""
 

@@ -39,8 +39,6 @@ from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.selection import Page
 
 MIN_WATCH_SECONDS: Final = 1800.0
-
-
 _TOO_OLD: Final = (
     "The provided continue parameter is too old to display a consistent list result. You must start a new "
     "list without the continue parameter."
@@ -152,14 +150,8 @@ def by_name(selection: Selection, name: str) -> Selection:
 
 
 Query = Mapping[str, str]
-
-
 APPLY: Final = "application/apply-patch+yaml"
-
-
 NOT_ALLOWED: Final = "the server does not allow this method on the requested resource"
-
-
 _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 
 

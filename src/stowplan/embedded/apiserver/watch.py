@@ -12,18 +12,14 @@ from stowplan.embedded.store import Change
 BUFFER_LIMIT: Final = 16 * 1024 * 1024
 """How many bytes a watcher may lag behind before it is cut off."""
 
-
 BATCH: Final = 512 * 1024
 """About how many bytes of what existed at the beginning are made at once."""
-
 
 PAUSE: Final = 0.002
 """Seconds between two batches to one watcher while changes keep coming."""
 
-
 GRACE: Final = 5.0
 """Seconds that what is left may take to be read when the time of a watch is over."""
-
 
 HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 

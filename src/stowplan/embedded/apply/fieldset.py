@@ -13,11 +13,7 @@ from stowplan.api.requests import Json
 from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
 
 Path = tuple[str, ...]
-
-
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
-
-
 _SERVER_SET: Final = frozenset(
     (
         "name",
@@ -33,8 +29,6 @@ _SERVER_SET: Final = frozenset(
         "generateName",
     )
 )
-
-
 ANY: Final = Form("plain", "any")
 
 

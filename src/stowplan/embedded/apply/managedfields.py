@@ -19,11 +19,7 @@ from stowplan.embedded.schema import Field, TypeDef
 from stowplan.gocompat.quoting import quote
 
 APPLY: Final = "Apply"
-
-
 UPDATE: Final = "Update"
-
-
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 

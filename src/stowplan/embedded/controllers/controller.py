@@ -22,10 +22,8 @@ from stowplan.embedded.controllers.workqueue import WorkQueue
 REST_PER_OBJECT: Final = 50e-6
 """Seconds of rest for each object that was looked at: a set of 20,000 pods is not counted at every change."""
 
-
 NO_REST_BELOW: Final = 100
 """Whoever looks at no more objects needs no rest."""
-
 
 MAX_BURST: Final = 500
 """The most writes of one kind in one go."""

@@ -40,8 +40,6 @@ _TOLERATED: Final = (
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
 )
-
-
 _HOST_NETWORK_TOLERATION: Final = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 
 
@@ -222,7 +220,6 @@ def _hash(pod: Json) -> str:
 
 
 GENERATION: Final = "pod-template-generation"
-
 
 FAILED_PAUSE: Final = 1.0
 """Seconds before a daemon that has failed on a node comes back there."""

@@ -44,11 +44,7 @@ from stowplan.embedded.controllers.rollout import (
 )
 
 AVAILABLE_REASON: Final = "NewReplicaSetAvailable"
-
-
 TIMED_OUT_REASON: Final = "ProgressDeadlineExceeded"
-
-
 NO_DEADLINE: Final = 2**31 - 1
 
 

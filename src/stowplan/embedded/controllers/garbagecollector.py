@@ -45,8 +45,6 @@ from stowplan.embedded.controllers.objects import (
 )
 
 FOREGROUND: Final = "foregroundDeletion"
-
-
 ORPHAN: Final = "orphan"
 
 
@@ -102,7 +100,6 @@ WATCHED: Final = (
     LEASES,
     CSI_NODES,
 )
-
 
 REMEMBERED: Final = 1000
 """So many owners are remembered to be gone, lest the server be asked once for each of their objects."""

@@ -15,9 +15,7 @@ from stowplan.embedded.controllers.objects import controller_of, namespace_of, o
 EventHandler = Callable[[Json | None, Json | None], None]
 """Called with an object as it was (None if new) and as it is (None if deleted)."""
 
-
 _NONE: Final[Mapping[str, Json]] = {}
-
 
 OWN_WRITE_TIMEOUT: Final = 5.0
 """Seconds to wait for own writes to show in the cache before going on without."""

@@ -33,23 +33,11 @@ from stowplan.embedded.controllers.podcontrol import pod_from
 from stowplan.embedded.controllers.replicaset import pods_to_delete
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
-
-
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
-
-
 REACHED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
-
-
 TOO_OFTEN: Final = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-
-
 TOO_LONG: Final = ("DeadlineExceeded", "Job was active longer than specified deadline")
-
-
 BASE_BACKOFF: Final = 10.0
-
-
 MAX_BACKOFF: Final = 600.0
 
 

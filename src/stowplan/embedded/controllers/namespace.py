@@ -13,13 +13,8 @@ from stowplan.embedded.controllers.objects import is_deleting, name_of, spec_of,
 KUBERNETES: Final = "kubernetes"
 """The finalizer in a namespace's spec that stands for its contents."""
 
-
 DEFAULT_ACCOUNT: Final = "default"
-
-
 LOOK_AGAIN: Final = 1.0
-
-
 _LAST: Final = (CORE_EVENTS, EVENTS)
 
 

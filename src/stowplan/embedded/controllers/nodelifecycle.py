@@ -23,14 +23,8 @@ from stowplan.embedded.controllers.objects import (
 )
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
-
-
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-
-
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-
-
 _BY_CONDITION: Final = (
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -39,27 +33,15 @@ _BY_CONDITION: Final = (
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 )
-
-
 _SCHEDULING_KEYS: Final = frozenset((*(key for _, _, key in _BY_CONDITION), UNSCHEDULABLE))
-
-
 _EVICTION_KEYS: Final = frozenset((NOT_READY, UNREACHABLE))
-
-
 ZONE: Final = "topology.kubernetes.io/zone"
-
 
 LARGE_ZONE: Final = 50
 """A zone with more nodes still loses some when most of it is down; a smaller one loses none."""
 
-
 UNHEALTHY_THRESHOLD: Final = 0.55
-
-
 EVICTION_RATE: Final = 0.1
-
-
 SECONDARY_EVICTION_RATE: Final = 0.01
 
 
@@ -132,8 +114,6 @@ def eviction_rate(nodes: Iterable[Json], zone: str) -> float:
 
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
-
-
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 

@@ -27,32 +27,14 @@ from stowplan.embedded.controllers.objects import (
 )
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-
-
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-
-
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-
-
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
-
-
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
-
-
 BETA_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
-
-
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-
-
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-
-
 FIRST_CONSUMER: Final = "WaitForFirstConsumer"
-
-
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
@@ -153,17 +135,9 @@ def _attributes(obj: Json) -> str:
 
 
 _NO_VOLUMES = "no persistent volumes available for this claim and no storage class is set"
-
-
 _WAITING = "waiting for first consumer to be created before binding"
-
-
 _LOST_REFERENCE = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
-
-
 _LOST_VOLUME = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-
-
 _TWO_CLAIMS = "Two claims are bound to the same volume, this one is bound incorrectly"
 
 
@@ -315,8 +289,6 @@ def volume_step(volume: Json, claim: Json | None) -> VolumeStep:
 
 
 CLAIM = "claim "
-
-
 VOLUME = "volume "
 
 

@@ -26,7 +26,6 @@ from stowplan.embedded.controllers.objects import (
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Letters that make no words."""
 
-
 _MAX_PREFIX: Final = 57
 
 

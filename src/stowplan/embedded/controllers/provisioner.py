@@ -35,7 +35,6 @@ from stowplan.embedded.controllers.persistentvolume import (
 
 ZONE: Final = "topology.kubernetes.io/zone"
 
-
 Segments = dict[str, str]
 """One place, by the keys of the topology: a zone, or a zone and a rack."""
 
@@ -84,8 +83,6 @@ def _terms(storage_class: Json) -> list[list[Json]]:
 
 
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
-
-
 VOLUME: Final = "volume "
 
 

@@ -39,8 +39,6 @@ from stowplan.embedded.controllers.objects import (
 from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-
-
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "": 1, "Running": 2}
 
 

@@ -20,8 +20,6 @@ from stowplan.embedded.controllers.objects import (
 from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
 
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
-
-
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 
 
@@ -169,14 +167,8 @@ def _fraction(strategy: Strategy, part: Part) -> int:
 
 
 HASH: Final = "pod-template-hash"
-
-
 REVISION: Final = "deployment.kubernetes.io/revision"
-
-
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
-
-
 _NOT_COPIED: Final = frozenset(
     (
         "kubectl.kubernetes.io/last-applied-configuration",

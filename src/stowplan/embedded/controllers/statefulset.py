@@ -35,8 +35,6 @@ from stowplan.embedded.controllers.objects import (
 from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
-
-
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 
 

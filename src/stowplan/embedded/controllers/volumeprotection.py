@@ -19,8 +19,6 @@ from stowplan.embedded.controllers.objects import (
 )
 
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
-
-
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 
 

@@ -23,31 +23,19 @@ from stowplan.embedded.store.watchcache import Compacted
 
 FORMAT: Final = 1
 
-
 GAP: Final = 1_000_000
 """How far versions jump after a life that did not end in good order; many more than can be under way."""
-
 
 LOG: Final = 16_384
 """Changes that stay in the log, so that watches can resume from them."""
 
-
 FOLD: Final = 1024
 """Changes that are folded at a time."""
 
-
 _FILE: Final = "store.db"
-
-
 _APPLICATION_ID: Final = 0x73746F77
-
-
 _ROWS: Final = 1000
-
-
 _JUMP: Final = ""
-
-
 _SCHEMA: Final = f"""
 BEGIN;
 CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), folded INTEGER NOT NULL, clean INTEGER NOT NULL);
@@ -80,12 +68,8 @@ def is_data_dir(folder: Path) -> bool:
 COLUMNS: Final = 6
 """How many columns a row has."""
 
-
 _JSON: Final = msgspec.json.Encoder()
-
-
 _OBJECT: Final = msgspec.json.Decoder(dict)
-
 
 Row = tuple[int, str, str, str, int, bytes | None]
 """Version, resource (`plural.version.group`), namespace, name, checksum of everything, object as JSON."""
@@ -151,8 +135,6 @@ def _checksum(version: int, resource: str, key: Key, text: bytes | None) -> int:
 
 
 _COMMITTED_FILE: Final = "committed"
-
-
 _COMMITTED_WIDTH: Final = 20
 
 

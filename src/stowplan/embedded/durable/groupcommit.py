@@ -16,10 +16,8 @@ from stowplan.embedded.store.objects import Key
 RETRY: Final = 1.0
 """Seconds between two attempts to write what could not be written."""
 
-
 PENDING: Final = 65_536
 """Changes that may wait to be committed; a writer of more than that is blocked."""
-
 
 _CLOSED: Final = "the data directory is closed"
 

@@ -34,11 +34,7 @@ class KubeletSettings:
 
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
 MAX_NODES: Final = 100_000
-
-
 HUGE_PAGES: Final = "hugepages-"
 
 

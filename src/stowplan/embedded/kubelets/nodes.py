@@ -16,33 +16,21 @@ from stowplan.embedded.controllers.objects import name_of
 from stowplan.embedded.kubelets.config import KubeletSettings, NamedNode
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
-
-
 HOSTNAME: Final = "kubernetes.io/hostname"
-
-
 ZONE: Final = "topology.kubernetes.io/zone"
-
-
 REGION: Final = "topology.kubernetes.io/region"
-
-
 _HEALTHY: Final[Mapping[str, tuple[str, str, str]]] = {
     "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     "DiskPressure": ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     "PIDPressure": ("False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     "Ready": ("True", "KubeletReady", "kubelet is posting ready status"),
 }
-
-
 _UNWELL: Final[Mapping[str, tuple[str, str, str]]] = {
     "MemoryPressure": ("True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
     "DiskPressure": ("True", "KubeletHasDiskPressure", "kubelet has disk pressure"),
     "PIDPressure": ("True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     "Ready": ("False", "KubeletNotReady", "container runtime is down"),
 }
-
-
 CONDITIONS: Final = tuple(_HEALTHY)
 
 

@@ -31,10 +31,8 @@ from stowplan.embedded.kubelets.nodes import pod_address
 RUN_SECONDS: Final = "pretend.stowplan.io/run-seconds"
 """How long the pod runs before it ends by itself."""
 
-
 START_SECONDS: Final = "pretend.stowplan.io/start-seconds"
 """How long the pod takes to start."""
-
 
 OUTCOME: Final = "pretend.stowplan.io/outcome"
 """How a pod that ends by itself ends: Succeeded or Failed."""

@@ -18,18 +18,13 @@ from stowplan.api.requests import Json
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 
-
 LISTS: Final = (list, tuple)
 """What a JSON array may be in data that came from Python."""
-
 
 Body = Mapping[str, Any] | Struct | bytes
 """What a writer may hand over: data, a typed object, or JSON text."""
 
-
 _NOT_KEPT: Final = frozenset(("managedFields", "selfLink"))
-
-
 _SECTIONS: Final = ("spec", "status")
 
 

@@ -49,16 +49,11 @@ def merge_patch(document: Any, patch: Any) -> Any:
 
 MAX_OPERATIONS: Final = 10_000
 
-
 MAX_COPIED: Final = 3 * 1024 * 1024
 """Bytes that copying within a document may add to it; otherwise few operations make a huge one."""
 
-
 _MAX_INDEX_LENGTH: Final = 18
-
-
 _ABSENT: Final = object()
-
 
 _Edit = Callable[[Any, str], Any]
 """Gives back a container with one of its places changed."""

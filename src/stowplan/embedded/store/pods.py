@@ -25,10 +25,8 @@ from stowplan.gocompat.quoting import quote
 
 BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 
-
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 """Labels a pod gets from the node it is bound to."""
-
 
 _SCHEDULED: Final = pod_condition("PodScheduled", "True", "")
 """The condition a bound pod has, but for its time."""
@@ -102,19 +100,11 @@ def _check_bindable(pod: Json, given: ObjectMeta) -> None:
 
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-
-
 _OVER_BUDGET: Final = "Cannot evict pod as it would violate the pod's disruption budget."
-
-
 _SEVERAL: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
-
-
 _TOO_MANY: Final = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-
-
 _MOST_DISRUPTED: Final = 2000
 
 

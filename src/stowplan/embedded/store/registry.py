@@ -53,7 +53,6 @@ class Admission(Protocol):
 
 _IMMUTABLE: Final = ("name", "namespace", "uid")
 
-
 SERVER_METADATA: Final = frozenset(
     (
         "uid",
@@ -67,23 +66,15 @@ SERVER_METADATA: Final = frozenset(
 )
 """Metadata that only the server sets, also when an object is created."""
 
-
 _NOT_UPDATABLE: Final = SERVER_METADATA.union(_IMMUTABLE)
 """Metadata that an update cannot set."""
 
-
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
 _SUFFIX: Final = 5
-
-
 _MAX_BASE: Final = 63 - _SUFFIX
-
 
 _VERSION_4: Final = 0x4 << 76 | 0x8 << 60
 """What the bits of a random UUID say of its kind: its version, its variant."""
-
 
 _RANDOM_BITS: Final = (1 << 128) - 1 - (0xF << 76 | 0xC << 60)
 """The bits that are left to chance."""
@@ -147,8 +138,6 @@ class MetadataFactory:
 
 
 _GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
-
-
 _PHASES: Final = {
     PODS: "Pending",
     NAMESPACES: "Active",
@@ -293,8 +282,6 @@ def check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
 
 
 _PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
-
-
 _ENDED: Final = ("Succeeded", "Failed")
 
 

@@ -13,8 +13,6 @@ from stowplan.embedded.store.objects import Key, labels_of
 from stowplan.embedded.store.watchcache import Collection, Predicate
 
 _OWN: Final = ("metadata.name", "metadata.namespace")
-
-
 _WHEN_ABSENT: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0"}
 
 

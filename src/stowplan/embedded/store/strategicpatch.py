@@ -15,7 +15,6 @@ from stowplan.embedded.store.objects import LISTS
 PRIMITIVE: Final = ""
 """The key of lists of plain values: the elements are their own keys."""
 
-
 _EVERYWHERE: Final[Mapping[str, str]] = {
     "allocatedResourcesStatus": "name",
     "conditions": "type",
@@ -40,8 +39,6 @@ _EVERYWHERE: Final[Mapping[str, str]] = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-
-
 _BY_RESOURCE: Final[Mapping[Resource, Mapping[str, str]]] = {
     SERVICES: {**_EVERYWHERE, "ports": "port"},
     NODES: {**_EVERYWHERE, "addresses": "type", "podCIDRs": PRIMITIVE},
@@ -56,17 +53,9 @@ def merge_keys(resource: Resource) -> Mapping[str, str]:
 
 
 _DIRECTIVE: Final = "$patch"
-
-
 _RETAIN: Final = "$retainKeys"
-
-
 _ORDER: Final = "$setElementOrder/"
-
-
 _DELETE: Final = "$deleteFromPrimitiveList/"
-
-
 _Map = dict[str, Any]
 
 

@@ -21,16 +21,9 @@ from stowplan.api.requests import Json
 from stowplan.embedded.store.objects import Key
 
 ADDED: Final = "ADDED"
-
-
 MODIFIED: Final = "MODIFIED"
-
-
 DELETED: Final = "DELETED"
-
-
 BOOKMARK: Final = "BOOKMARK"
-
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation on the bookmark that ends the initial state of a watch."""
@@ -109,8 +102,6 @@ class History:
 
 
 Predicate = Callable[[Json], bool]
-
-
 Sink = Callable[[Change], None]
 
 

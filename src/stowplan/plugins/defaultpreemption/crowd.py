@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -47,10 +48,13 @@ class Crowd:
         counts: IntArray = before[self.end] - before[first]
         return counts
 
-    def removable(self) -> IntArray:
-        """What all less important pods of each row take together, a line per thing that is limited."""
-        sums = np.zeros((len(self._amounts), len(self._priorities) + 1), dtype=np.int64)
-        np.cumsum(self._amounts, axis=1, out=sums[:, 1:])
+    def removable(self, kind: np.dtype[Any]) -> IntArray:
+        """What all less important pods of each row take together, a line per thing that is limited.
+
+        `kind` is that of the numbers it is added to: int64, or object where those might not do.
+        """
+        sums = np.zeros((len(self._amounts), len(self._priorities) + 1), dtype=kind)
+        np.cumsum(self._amounts.astype(kind, copy=False), axis=1, out=sums[:, 1:])
         taken: IntArray = sums[:, self.end] - sums[:, self.first]
         return taken
 

@@ -48,16 +48,18 @@ class Lineups:
         self._by_row: dict[int, Lineup] = {}
         self._position = -1
         self._resources = 0
+        self._version = -1
 
     def refresh(self) -> None:
         """Forget the lineups of rows that were touched since the last time."""
         log = self._table.usage_log
         touched = log.since(self._position) if self._position >= 0 else None
         self._position = log.position
-        resources = len(self._table.requested)
-        if touched is None or resources != self._resources:
+        version = self._table.resources.version
+        if touched is None or version != self._version:
             self._by_row.clear()
-            self._resources = resources
+            self._version = version
+            self._resources = len(self._table.resources)
             return
         for row in touched.tolist():
             self._by_row.pop(row, None)
@@ -102,7 +104,7 @@ class Lineups:
         places = {template: place for place, template in enumerate(dict.fromkeys(templates))}
         amounts = np.zeros((len(places), self._resources), dtype=np.int64)
         for template, place in places.items():
-            for line, amount in template.taken:
+            for line, amount in self._table.taken_by(template):
                 amounts[place, line] = amount
         numbers[:, AMOUNTS + 1 :] = amounts[[places[template] for template in templates]]
         return numbers

@@ -7,6 +7,7 @@ at rows that were touched since. Rows where another filter has a say that pods c
 tried each on its own.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from stowplan.framework.filtercolumn import FilterColumn
 from stowplan.framework.plugin import Codes
 from stowplan.framework.status import Status, unresolvable
 from stowplan.framework.trials import promised
+from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.candidates import Candidates
 from stowplan.plugins.defaultpreemption.crowd import Crowd
 from stowplan.plugins.defaultpreemption.lineups import Lineups
@@ -31,7 +33,7 @@ from stowplan.plugins.defaultpreemption.prospects import (
     Prospects,
 )
 from stowplan.plugins.defaultpreemption.reprieve import REASON_NO_VICTIMS
-from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.noderesourcesfit import SAFE, NodeResourcesFit
 
 
 class ManyRows:
@@ -94,10 +96,11 @@ class ManyRows:
         limits = [0, *(1 + line for line in self._fit.limited_lines(self._cycle))]
         crowd = Crowd(self._lineups.of(rows.tolist()), limits, self._pod.priority)
         left_now = self._left_over(rows)
-        left = left_now + crowd.removable()
+        left = left_now + crowd.removable(left_now.dtype)
         anybody = crowd.lower > 0
         helped = anybody & (left_now < 0).any(axis=0) & (left >= 0).all(axis=0)
         standing = np.where(helped, HELPED, np.where(anybody, NOT_HELPED, NOBODY_LOWER))
+        left = np.clip(left, MIN_INT64, MAX_INT64).astype(np.int64) if left.dtype == object else left
         codes = self._fit.codes_for(self._cycle, rows, left)
         self._prospects.note(rows, standing, codes, crowd.guarded())
         entries = np.flatnonzero(helped)
@@ -112,13 +115,27 @@ class ManyRows:
         if not self._promised:
             return left
         places = {line: place for place, line in enumerate(self._fit.limited_lines(self._cycle), start=1)}
+        promised = {
+            (places[line], entry): amount
+            for entry, row in enumerate(rows.tolist())
+            for line, amount in self._promised_amounts(row).items()
+            if line in places
+        }
+        if any(amount >= SAFE for amount in promised.values()):
+            left = left.astype(object)
         for entry, row in enumerate(rows.tolist()):
-            for info in self._promised.get(row, ()):
-                left[0, entry] -= 1
-                for line, amount in info.template.taken:
-                    if line in places:
-                        left[places[line], entry] -= amount
+            left[0, entry] -= len(self._promised.get(row, ()))
+        for (place, entry), amount in promised.items():
+            left[place, entry] -= amount
         return left
+
+    def _promised_amounts(self, row: int) -> Counter[int]:
+        """What the pods promised to a row will take, by line."""
+        taken = Counter[int]()
+        for info in self._promised.get(row, ()):
+            for line, amount in self._table.taken_by(info.template):
+                taken[line] += amount
+        return taken
 
     def first_rejections(self, rows: Rows) -> list[tuple[Status, int]]:
         """What the filters say of rows when all less important pods are gone, by number of rows."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from stowplan.api.labels import NOTHING, Selector
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import Counts, IntArray
@@ -21,10 +22,21 @@ class Counted:
 
     __slots__ = ("_table", "column", "counter", "matcher", "weight")
 
-    def __init__(self, table: ClusterTable, key: str, clauses: tuple[Clause, ...], rows: RowSet, weight: int):
+    def __init__(
+        self,
+        table: ClusterTable,
+        key: str,
+        clauses: tuple[Clause, ...] | PodMatcher,
+        rows: RowSet,
+        weight: int,
+    ) -> None:
         self._table = table
-        self.column: LabelColumn = table.label_column(key)
-        self.matcher: PodMatcher = table.matchers.acquire(clauses, dying_too=True)
+        self.column: LabelColumn = table.labels.acquire(key)
+        self.matcher: PodMatcher = (
+            table.matchers.share(clauses)
+            if isinstance(clauses, PodMatcher)
+            else table.matchers.acquire(clauses, dying_too=True)
+        )
         self.counter = DomainCounter(table, self.matcher, self.column, rows)
         self.weight = weight
 
@@ -37,6 +49,7 @@ class Counted:
 
     def close(self) -> None:
         self.counter.close()
+        self._table.labels.release(self.column)
         self._table.matchers.release(self.matcher)
 
 
@@ -151,29 +164,64 @@ class DomainSums:
 class OwnTerms:
     """The terms of a class of pods with their counters.
 
-    All required affinity terms have to be met by the same pods, so they share one selection.
+    All required affinity terms have to be met by the same pods, so they share one selection. Terms with a
+    topology key that no node has count nothing, and are left out until a node has it; of required affinity
+    one such term is enough to reject every node.
     """
 
-    __slots__ = ("affinity", "anti_affinity", "made_for", "matches_itself", "preferred")
+    __slots__ = (
+        "_keys_version",
+        "_made_for",
+        "_table",
+        "affinity",
+        "anti_affinity",
+        "matches_itself",
+        "preferred",
+    )
 
     def __init__(self, table: ClusterTable, pod: PodInfo) -> None:
-        self.made_for = table.lookups.namespaces_version
+        self._table = table
+        self._made_for = table.lookups.namespaces_version
+        self._keys_version: int | None = None
         rows = RowSet(table, lambda: table.valid)
         terms = pod.template.terms
         required = terms.of(TermRole.REQUIRED_AFFINITY)
-        joint = tuple(_clause(table, term) for term in required)
-        self.affinity = [Counted(table, term.topology_key, joint, rows, 1) for term in required]
+        namespaces = _Namespaces(table)
+        joint = tuple(dict.fromkeys(map(namespaces.clause, required)))
+        self.affinity: list[Counted] = []
+        for key in dict.fromkeys(term.topology_key for term in required):
+            shared = self.affinity[0].matcher if self.affinity else joint
+            self.affinity.append(Counted(table, key, shared, rows, 1))
+            if not table.labels.any_with(key):
+                self._keys_version = table.labels.keys_version
+                break
         self.anti_affinity = [
-            Counted(table, term.topology_key, (_clause(table, term),), rows, 1)
-            for term in terms.of(TermRole.REQUIRED_ANTI_AFFINITY)
+            Counted(table, term.topology_key, (namespaces.clause(term),), rows, 1)
+            for term in self._with_domains(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
         ]
+        preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
         self.preferred = [
-            Counted(table, term.topology_key, (_clause(table, term),), rows, _signed_weight(term))
-            for term in (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
+            Counted(table, term.topology_key, (namespaces.clause(term),), rows, _signed_weight(term))
+            for term in self._with_domains(preferred)
         ]
         self.matches_itself = bool(joint) and all(
             (namespaces is None or pod.namespace in namespaces) and selector.matches(pod.labels)
             for namespaces, selector in joint
+        )
+
+    def _with_domains(self, terms: Sequence[Term]) -> list[Term]:
+        labels = self._table.labels
+        found = [term for term in terms if labels.any_with(term.topology_key)]
+        if len(found) < len(terms):
+            self._keys_version = labels.keys_version
+        return found
+
+    @property
+    def holds(self) -> bool:
+        """Whether namespaces, and the keys that no node had, are as they were."""
+        table = self._table
+        return self._made_for == table.lookups.namespaces_version and (
+            self._keys_version is None or self._keys_version == table.labels.keys_version
         )
 
     def close(self) -> None:
@@ -181,17 +229,35 @@ class OwnTerms:
             counted.close()
 
 
-def _clause(table: ClusterTable, term: Term) -> Clause:
-    """The pods an incoming pod's term means, its namespace selector resolved to names.
+class _Namespaces:
+    """Resolves the namespace selectors of a pod's terms to names, each distinct one once."""
 
-    A selector that an empty set of labels satisfies (`NotIn`, `DoesNotExist`) means all namespaces, as in
-    Kubernetes, where it is tested once more without labels.
-    """
-    selector = term.namespace_selector
-    if selector.matches({}):
-        return (None, term.selector)
-    chosen = frozenset(name for name, labels in table.lookups.namespaces.items() if selector.matches(labels))
-    return (term.namespaces | chosen, term.selector)
+    def __init__(self, table: ClusterTable) -> None:
+        self._known = table.lookups.namespaces
+        self._chosen: dict[Selector, frozenset[str] | None] = {NOTHING: frozenset()}
+        self._together: dict[tuple[frozenset[str], Selector], frozenset[str]] = {}
+
+    def clause(self, term: Term) -> Clause:
+        """The pods an incoming pod's term means.
+
+        A selector that an empty set of labels satisfies (`NotIn`, `DoesNotExist`) means all namespaces, as in
+        Kubernetes, where it is tested once more without labels.
+        """
+        selector = term.namespace_selector
+        if selector not in self._chosen:
+            self._chosen[selector] = self._find(selector)
+        chosen = self._chosen[selector]
+        if not chosen:
+            return (None if chosen is None else term.namespaces, term.selector)
+        together = self._together.get((term.namespaces, selector))
+        if together is None:
+            together = self._together[term.namespaces, selector] = term.namespaces | chosen
+        return (together, term.selector)
+
+    def _find(self, selector: Selector) -> frozenset[str] | None:
+        if selector.matches({}):
+            return None
+        return frozenset(name for name, labels in self._known.items() if selector.matches(labels))
 
 
 def _signed_weight(term: Term) -> int:

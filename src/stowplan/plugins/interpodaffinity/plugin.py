@@ -111,11 +111,9 @@ class InterPodAffinity(Plugin):
             memo.filter_kind_version = kind.version
         own, sums = memo.own, memo.filter_sums
         everything = sums.all
-        if not everything:
-            return SKIP
         for entry in everything:
             entry.sync()
-        if not (own.affinity or own.anti_affinity or any(entry.any for entry in sums.existing)):
+        if not terms.requires and not any(entry.any for entry in sums.existing):
             return SKIP
         alone = own.matches_itself and not any(entry.any for entry in sums.affinity)
         cycle.write(self, _FilterState(sums, tuple(entry.position for entry in everything), alone))
@@ -218,9 +216,9 @@ class InterPodAffinity(Plugin):
         memo.own.close()
 
     def _memo(self, cycle: Cycle, pod: PodInfo) -> _Memo:
-        """What is kept for the class, begun anew when namespaces changed."""
+        """What is kept for the class, begun anew when namespaces changed, or keys that count for it."""
         memo: _Memo | None = cycle.memo(self)
-        if memo is not None and memo.own.made_for == cycle.table.lookups.namespaces_version:
+        if memo is not None and memo.own.holds:
             return memo
         fresh = _Memo(OwnTerms(cycle.table, pod))
         if memo is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from stowplan.cluster.counts import IntArray
 from stowplan.framework.plugin import Handle, Scores
+from stowplan.plugins.allocation import exact
 from stowplan.plugins.args import (
     NodeResourcesLeastAllocatedArgs,
     NodeResourcesMostAllocatedArgs,
@@ -38,7 +39,8 @@ class _MeanShare(OldAllocation):
     def points(self, capacity: IntArray, requested: IntArray) -> Scores:
         counts = (capacity > 0) & (requested <= capacity)
         most = self.args.max_priority
-        shares = self.share(np.where(counts, requested, 0), np.where(counts, capacity, 1), most)
+        asked, there = exact(np.where(counts, requested, 0), np.where(counts, capacity, 1))
+        shares = self.share(asked, there, most).astype(np.int64, copy=False)
         summed: Scores = (shares * counts * self._weights).sum(axis=0)
         return summed // int(self._weights.sum())
 

@@ -54,7 +54,8 @@ class NodeResourceLimits(LegacyPlugin):
     def _limits(self, pod: PodInfo) -> Limits:
         kept = pod.template.facts.get(self.name)
         if not isinstance(kept, tuple):
-            kept = pod.template.facts[self.name] = limits_of(pod.pod)
+            kept = limits_of(pod.pod)
+            pod.template.note(self.name, kept)
         return kept
 
 

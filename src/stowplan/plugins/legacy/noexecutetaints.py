@@ -4,12 +4,9 @@ PodToleratesNodeNoExecuteTaints did. TaintToleration heeds NoSchedule, too."""
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.api.taints import NO_EXECUTE, untolerated
-from stowplan.cluster.counts import IntArray
+from stowplan.api.taints import NO_EXECUTE, Tolerations, untolerated
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
@@ -17,6 +14,7 @@ from stowplan.framework.events import Action, ClusterEvent, EventRegistration, H
 from stowplan.framework.plugin import Codes, Handle, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.legacy.base import LegacyPlugin
+from stowplan.plugins.tainttoleration import SetVerdicts
 
 REASON: Final = "node(s) had taints that the pod didn't tolerate"
 _EFFECTS: Final = (NO_EXECUTE,)
@@ -52,14 +50,14 @@ class NoExecuteTaints(LegacyPlugin):
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         table = nodes.table
-        if len(table.taint_sets) == 1:
+        if table.taint_sets.is_trivial:
             return None
-        verdicts: IntArray | None = cycle.memo(self)
-        if verdicts is None or len(verdicts) != len(table.taint_sets):
-            kept_off = [self._keeps_off(taints, pod) for taints in table.taint_sets]
-            verdicts = np.array(kept_off, dtype=np.int64)
+        verdicts: SetVerdicts | None = cycle.memo(self)
+        if verdicts is None:
+            tolerations = Tolerations(pod.spec.tolerations, self._compare)
+            verdicts = SetVerdicts(table.taint_sets, lambda taints: tolerations.keep_off(taints, _EFFECTS))
             cycle.remember(self, verdicts)
-        codes: Codes = verdicts[table.taint_set[nodes.rows]]
+        codes: Codes = verdicts.current()[table.taint_set[nodes.rows]]
         return codes
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:

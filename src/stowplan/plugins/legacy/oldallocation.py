@@ -16,6 +16,8 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import Handle, Reads, Scores
+from stowplan.gocompat.numbers import MAX_INT64
+from stowplan.plugins.allocation import saturated_sum
 from stowplan.plugins.legacy.base import LegacyPlugin
 
 
@@ -25,25 +27,28 @@ class Demand:
     __slots__ = ("_amounts", "_lines", "_listed")
 
     def __init__(self, table: ClusterTable, names: Sequence[str], amounts: Sequence[int]) -> None:
-        self._lines = Lines([table.resource_index(name) for name in names])
+        self._lines = Lines([table.line_of(name) for name in names])
         self._amounts = np.array(amounts, dtype=np.int64)[:, None]
         self._listed = tuple(zip(self._lines.listed, amounts, strict=True))
 
     def look(self, nodes: NodeRows) -> tuple[IntArray, IntArray]:
         """By resource and row: what there is, and what would be taken of it with the pod."""
         table, rows = nodes.table, nodes.rows
-        requested = self._lines.of(table.requested, rows) + self._amounts
-        for position, (line, amount) in enumerate(self._listed):
+        used = self._lines.of(table.requested, rows).copy()
+        for position, line in enumerate(self._lines.listed):
             if line in (CPU, MEMORY):
-                requested[position] = table.non_zero[line, rows] + amount
-        return self._lines.of(table.allocatable, rows), requested
+                used[position] = table.non_zero[line, rows]
+        return self._lines.of(table.allocatable, rows), saturated_sum(used, self._amounts)
 
     def look_at(self, table: ClusterTable, row: int) -> list[tuple[int, int]]:
         """The same for one row, by resource."""
         return [
             (
                 table.allocatable.item(line, row),
-                (table.non_zero if line in (CPU, MEMORY) else table.requested).item(line, row) + amount,
+                min(
+                    (table.non_zero if line in (CPU, MEMORY) else table.requested).item(line, row) + amount,
+                    MAX_INT64,
+                ),
             )
             for line, amount in self._listed
         ]
@@ -58,6 +63,8 @@ class OldAllocation(LegacyPlugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._names: tuple[str, ...] = tuple(self.resources())
+        for name in self._names:
+            handle.table.hold_resource(name)
 
     def resources(self) -> Sequence[str]:
         """The resources that count."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from stowplan.cluster.counts import IntArray
 from stowplan.framework.plugin import Handle, Scores
-from stowplan.plugins.allocation import utilization_scores
+from stowplan.plugins.allocation import exact, utilization_scores
 from stowplan.plugins.args import RequestedToCapacityRatioArgs
 from stowplan.plugins.legacy.oldallocation import OldAllocation
 from stowplan.plugins.normalize import rounded
@@ -32,7 +32,8 @@ class RequestedToCapacityRatio(OldAllocation):
 
     def points(self, capacity: IntArray, requested: IntArray) -> Scores:
         fits = (capacity > 0) & (requested <= capacity)
-        free = np.where(fits, (capacity - requested) * 100 // np.maximum(capacity, 1), 0)
+        left, there = exact(np.where(fits, capacity - requested, 0), np.maximum(capacity, 1))
+        free = (left * 100 // there).astype(np.int64, copy=False)
         scores = self._curve[100 - free]
         counted = np.where(scores > 0, self._weights, 0)
         return rounded((scores * counted).sum(axis=0) / np.maximum(counted.sum(axis=0), 1))

@@ -149,5 +149,5 @@ class SelectorSpread(LegacyPlugin):
             owners = () if services_only else pod.owners
             selector = lookups.default_selector(pod.namespace, pod.labels, owners)
             selectors = () if selector.is_empty else (selector,)
-        pod.template.facts[fact] = (lookups.groups_version, selectors)
+        pod.template.note(fact, (lookups.groups_version, selectors))
         return selectors

@@ -111,7 +111,7 @@ class LimitByKind(Plugin):
             return unschedulable(REASON)
         problem = cycle.read(self).problem
         if code <= _FIRST_FAULT:
-            problem = cycle.table.volumes_in_use.problems[_FIRST_FAULT + 1 - code]
+            problem = cycle.table.volumes_in_use.problem(_FIRST_FAULT + 1 - code)
         assert problem is not None
         return unresolvable(problem.message) if code == _MISSING else error(problem.message)
 

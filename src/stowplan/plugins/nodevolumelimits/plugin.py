@@ -107,10 +107,9 @@ class NodeVolumeLimits(Plugin):
         if code >= FIRST_DRIVER:
             driver = _drivers(wanted)[code - FIRST_DRIVER]
             return unschedulable(f"{driver} CSI driver is not installed on the node")
+        problem = wanted.problem if code in (MISSING, WRONG) else wanted.bare_problem
         if code <= FIRST_FAULT:
-            problem = self._in_use.problems[FIRST_FAULT + 1 - code]
-        else:
-            problem = wanted.problem if code in (MISSING, WRONG) else wanted.bare_problem
+            problem = self._in_use.problem(FIRST_FAULT + 1 - code)
         assert problem is not None
         return unresolvable(problem.message) if code > 0 else error(problem.message)
 

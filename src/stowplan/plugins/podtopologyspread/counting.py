@@ -11,7 +11,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.podtopologyspread.constraints import Constraint
-from stowplan.plugins.tainttoleration import has_hard_taint
+from stowplan.plugins.tainttoleration import hard_verdicts
 
 
 class Counted:
@@ -24,12 +24,13 @@ class Counted:
     ) -> None:
         self._table = table
         self.constraint = constraint
-        self.column: LabelColumn = table.label_column(constraint.key)
+        self.column: LabelColumn = table.labels.acquire(constraint.key)
         self.matcher = matcher
         self.counter = DomainCounter(table, matcher, self.column, rows)
 
     def close(self) -> None:
         self.counter.close()
+        self._table.labels.release(self.column)
         if self.matcher is not None:
             self._table.matchers.release(self.matcher)
 
@@ -39,12 +40,14 @@ def start_counting(
 ) -> tuple[Counted, ...]:
     """Counters for the constraints of a class of pods.
 
+    Where nodes must have all keys, there are none for constraints behind the first whose key no node has:
+    that one rules out whatever nodes are left by those before it.
     A selector that is empty (everything) counts nothing on nodes; that is how Kubernetes does it.
     """
     keys = tuple(constraint.key for constraint in constraints) if requires_all else ()
     row_sets: dict[tuple[bool, bool], RowSet] = {}
     counted = []
-    for constraint in constraints:
+    for constraint in needed(table, constraints) if requires_all else constraints:
         policies = (constraint.honors_affinity, constraint.honors_taints)
         rows = row_sets.get(policies)
         if rows is None:
@@ -57,6 +60,14 @@ def start_counting(
     return tuple(counted)
 
 
+def needed(table: ClusterTable, constraints: Sequence[Constraint]) -> Sequence[Constraint]:
+    """The constraints up to the first whose key no node has."""
+    for place, constraint in enumerate(constraints, start=1):
+        if not table.labels.any_with(constraint.key):
+            return constraints[:place]
+    return constraints
+
+
 def _regarded(
     table: ClusterTable,
     pod: PodInfo,
@@ -67,18 +78,25 @@ def _regarded(
 ) -> RowSet:
     """Rows whose pods and domains count: with all the keys, and not ruled out by affinity or taints."""
     affinity = required_node_affinity(pod.spec)
-    tolerations = pod.spec.tolerations
+    kept_off = hard_verdicts(table, pod.spec.tolerations, compare) if honors_taints else None
 
     def decide() -> BoolColumn:
         mask = table.valid.copy()
+        if not all(map(table.labels.any_with, keys)):
+            return np.zeros(table.capacity, dtype=np.bool_)
         for key in keys:
-            mask &= table.label_column(key).ids != 0
+            few = table.labels.few_with(key)
+            if few is None:
+                mask &= table.label_column(key).ids != 0
+            else:
+                there = mask[list(few)]
+                mask = np.zeros(table.capacity, dtype=np.bool_)
+                mask[list(few)] = there
         if honors_affinity and (affinity.labels is not None or affinity.affinity is not None):
             used = table.rows_in_use
             mask[:used] &= matching_affinity(affinity, table.all_rows())
-        if honors_taints:
-            kept_off = [has_hard_taint(taints, tolerations, compare) for taints in table.taint_sets]
-            mask &= ~np.array(kept_off, dtype=np.bool_)[table.taint_set]
+        if kept_off is not None:
+            mask &= kept_off.current()[table.taint_set] == 0
         return mask
 
     return RowSet(table, decide)

@@ -1,6 +1,6 @@
 """Hard constraints: would the pod make its domain exceed the emptiest one by more than maxSkew?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,12 @@ from stowplan.plugins.podtopologyspread.counting import Counted
 
 NO_LABEL, SKEWED = 1, 2
 
-FilterState = tuple[BoolColumn, ...]
-"""By constraint: which domains have no room for one more."""
+
+class FilterState(NamedTuple):
+    """By constraint: its counter, and which domains have no room for one more."""
+
+    counted: tuple[Counted, ...]
+    full: tuple[BoolColumn, ...]
 
 
 class Shift(NamedTuple):
@@ -104,17 +108,26 @@ def _many_full(counted: Counted, size: int, shift: Shift) -> BoolColumn:
     return full
 
 
-def codes(counted: Sequence[Counted], state: FilterState, nodes: NodeRows) -> Codes:
+def codes(state: FilterState, nodes: NodeRows) -> Codes:
+    """What the first constraint that rejects a row says; rows that were rejected are not looked at again."""
     result = np.zeros(nodes.count, dtype=np.int64)
-    for constraint, full in zip(reversed(counted), reversed(state), strict=True):
-        ids = constraint.column.ids[nodes.rows]
-        result[full[ids]] = SKEWED
-        result[ids == 0] = NO_LABEL
+    rows = np.arange(nodes.count) if isinstance(nodes.rows, slice) else nodes.rows
+    places = np.arange(nodes.count)
+    for constraint, full in zip(state.counted, state.full, strict=True):
+        ids = constraint.column.ids[rows]
+        verdicts = np.where(ids == 0, NO_LABEL, np.where(full[ids], SKEWED, 0))
+        passed = verdicts == 0
+        if passed.all():
+            continue
+        result[places] = verdicts
+        rows, places = rows[passed], places[passed]
+        if not len(rows):
+            break
     return result
 
 
-def code_of_row(counted: Sequence[Counted], state: FilterState, row: int) -> int:
-    for constraint, full in zip(counted, state, strict=True):
+def code_of_row(state: FilterState, row: int) -> int:
+    for constraint, full in zip(state.counted, state.full, strict=True):
         domain = constraint.column.ids.item(row)
         if not domain:
             return NO_LABEL
@@ -123,12 +136,12 @@ def code_of_row(counted: Sequence[Counted], state: FilterState, row: int) -> int
     return 0
 
 
-def stale_rows(
-    counted: Sequence[Counted], before: FilterState, now: FilterState, rows_in_use: int
-) -> StaleRows:
-    """Rows in domains whose verdict changed."""
+def stale_rows(before: FilterState, now: FilterState, rows_in_use: int) -> StaleRows:
+    """Rows in domains whose verdict changed; all of them if the counters are others."""
     rows = NO_ROWS
-    for constraint, was, is_now in zip(counted, before, now, strict=True):
+    if before.counted is not now.counted:
+        return ALL_ROWS
+    for constraint, was, is_now in zip(now.counted, before.full, now.full, strict=True):
         if was is is_now:
             continue
         if len(was) != len(is_now):

@@ -41,6 +41,8 @@ class _Memo:
     full: list[tuple[Any, Any]] = field(default_factory=list)
     shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
+    keys_version: int | None = None
+    """Where keys that no node has made constraints superfluous: the version of keys at which that was so."""
 
 
 class PodTopologySpread(Plugin):
@@ -77,7 +79,7 @@ class PodTopologySpread(Plugin):
         return SpreadHints(self._hard_constraints).registrations()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        memo: _Memo | None = cycle.memo(self)
+        memo = self._memo(cycle)
         if memo is None:
             try:
                 memo = self._start(cycle, pod)
@@ -97,20 +99,18 @@ class PodTopologySpread(Plugin):
                 shift = filtering.shift_of(counted, cycle.as_if, pod.namespace)
                 if shift is not None:
                     found[position] = filtering.full_domains(counted, shift=shift)
-        cycle.write(self, tuple(found))
+        cycle.write(self, filtering.FilterState(memo.hard, tuple(found)))
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
-        memo: _Memo | None = cycle.memo(self)
         state: filtering.FilterState | None = cycle.read(self)
-        return None if memo is None or state is None else filtering.codes(memo.hard, state, nodes)
+        return None if state is None else filtering.codes(state, nodes)
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
-        return filtering.code_of_row(cycle.memo(self).hard, cycle.read(self), row)
+        return filtering.code_of_row(cycle.read(self), row)
 
     def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
-        memo: _Memo = cycle.memo(self)
-        return filtering.stale_rows(memo.hard, before, now, cycle.table.rows_in_use)
+        return filtering.stale_rows(before, now, cycle.table.rows_in_use)
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         """Only the node's own domain loses pods: it is further from its limit then, or the emptiest."""
@@ -122,7 +122,7 @@ class PodTopologySpread(Plugin):
         return unschedulable(REASON_SKEW)
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        memo: _Memo | None = cycle.memo(self)
+        memo = self._memo(cycle)
         if memo is None:
             memo = self._start(cycle, pod)
         if not memo.soft:
@@ -138,25 +138,20 @@ class PodTopologySpread(Plugin):
                 share = scoring.share(counted, size, requires_all)
                 memo.shares[position] = ((topology, counted.counter.counts.version, size), share)
         shares = tuple(share for _, share in memo.shares if share is not None)
-        cycle.write_score(self, scoring.ScoreState(shares, requires_all))
+        cycle.write_score(self, scoring.ScoreState(memo.soft, shares, requires_all))
         return None
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
-        memo: _Memo | None = cycle.memo(self)
         state: scoring.ScoreState | None = cycle.read_score(self)
-        return None if memo is None or state is None else scoring.scores(memo.soft, state, nodes)
+        return None if state is None else scoring.scores(state, nodes)
 
     def score_without_pods(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         """Raw scores as if the nodes themselves were empty, while the cluster is counted as it is."""
-        memo: _Memo | None = cycle.memo(self)
         state: scoring.ScoreState | None = cycle.read_score(self)
-        if memo is None or state is None:
-            return None
-        return scoring.scores(memo.soft, state, nodes, without_pods=True)
+        return None if state is None else scoring.scores(state, nodes, without_pods=True)
 
     def stale_score_rows(self, cycle: Cycle, pod: PodInfo, before: Any, now: Any) -> StaleRows:
-        memo: _Memo = cycle.memo(self)
-        return scoring.stale_rows(memo.soft, before, now, cycle.table.rows_in_use)
+        return scoring.stale_rows(before, now, cycle.table.rows_in_use)
 
     def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
         return scoring.normalized(scores, extremes)
@@ -164,6 +159,15 @@ class PodTopologySpread(Plugin):
     def release(self, memo: _Memo) -> None:
         for counted in (*memo.hard, *memo.soft):
             counted.close()
+
+    def _memo(self, cycle: Cycle) -> _Memo | None:
+        """What is kept for the class; None if there is nothing yet, or it has to be begun anew."""
+        memo: _Memo | None = cycle.memo(self)
+        if memo is None or memo.keys_version in (None, cycle.table.labels.keys_version):
+            return memo
+        self.release(memo)
+        del cycle.memos[self.name]
+        return None
 
     def _start(self, cycle: Cycle, pod: PodInfo) -> _Memo:
         """Begin counting for a class of pods."""
@@ -174,6 +178,8 @@ class PodTopologySpread(Plugin):
             table, pod, constraints.soft, requires_all=constraints.requires_all, compare=self._compare
         )
         memo = _Memo(hard, soft, [(None, None)] * len(hard), [(None, None)] * len(soft))
+        if len(hard) + len(soft) < len(constraints.hard) + len(constraints.soft):
+            memo.keys_version = table.labels.keys_version
         cycle.remember(self, memo)
         return memo
 
@@ -203,7 +209,7 @@ class PodTopologySpread(Plugin):
             )
         else:
             found = self._default_constraints(pod)
-        pod.template.facts[fact] = (version, found)
+        pod.template.note(fact, (version, found))
         return found
 
     def _default_constraints(self, pod: PodInfo) -> Constraints:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
@@ -29,34 +28,41 @@ class Share(NamedTuple):
 
 
 class ScoreState(NamedTuple):
+    """By constraint: its counter, and what it adds to scores."""
+
+    counted: tuple[Counted, ...]
     shares: tuple[Share, ...]
     requires_all: bool
 
 
 def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
     """How many distinct domains the feasible nodes have, by constraint."""
-    table = cycle.table
     assert cycle.feasible is not None
     scored = cycle.feasible
     if requires_all:
         scored = scored & has_all_keys(counted)
-    number = int(np.count_nonzero(scored)) if requires_all else cycle.feasible_count
+    rows = scored.nonzero()[0]
     return tuple(
-        number if entry.constraint.key == HOSTNAME else _distinct(table, entry, scored) for entry in counted
+        len(rows) if entry.constraint.key == HOSTNAME else _distinct(entry, rows) for entry in counted
     )
 
 
 def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = counted[0].column.ids != 0
-    for entry in counted[1:]:
-        mask = mask & (entry.column.ids != 0)
+    mask: npt.NDArray[np.bool_] = np.zeros(len(counted[0].column.ids), dtype=np.bool_)
+    if all(entry.column.index for entry in counted):
+        rows = counted[0].column.ids.nonzero()[0]
+        for entry in counted[1:]:
+            rows = rows[entry.column.ids[rows] != 0]
+        mask[rows] = True
     return mask
 
 
-def _distinct(table: ClusterTable, entry: Counted, scored: npt.NDArray[np.bool_]) -> int:
+def _distinct(entry: Counted, rows: Rows) -> int:
     column = entry.column
+    if not len(rows):
+        return 0
     seen = np.zeros(column.size, dtype=np.bool_)
-    seen[column.ids[scored]] = True
+    seen[column.ids[rows]] = True
     empty = column.index.get("")
     if empty is not None and seen[0] and seen[empty]:
         # A node without the label and one with an empty value are taken for the same domain.
@@ -79,12 +85,24 @@ def share(entry: Counted, size: int, requires_all: bool) -> Share:
     return Share(weight, by_domain)
 
 
-def scores(
-    counted: Sequence[Counted], state: ScoreState, nodes: NodeRows, *, without_pods: bool = False
-) -> Scores:
+def scores(state: ScoreState, nodes: NodeRows, *, without_pods: bool = False) -> Scores:
     """Raw scores: the lower the better. With `without_pods` as if no pod were on the nodes themselves."""
+    if state.requires_all:
+        places = has_all_keys(state.counted)[nodes.rows].nonzero()[0]
+        if len(places) < nodes.count:
+            result = np.full(nodes.count, IGNORED, dtype=np.int64)
+            if len(places):
+                rows = places if isinstance(nodes.rows, slice) else nodes.rows[places]
+                some = NodeRows(nodes.table, rows)
+                result[places] = _sums(state, some, without_pods)
+            return result
+    return _sums(state, nodes, without_pods)
+
+
+def _sums(state: ScoreState, nodes: NodeRows, without_pods: bool) -> Scores:
+    """The same for rows that have all the keys there must be."""
     sums = np.zeros(nodes.count, dtype=np.float64)
-    for entry, part in zip(counted, state.shares, strict=True):
+    for entry, part in zip(state.counted, state.shares, strict=True):
         ids = entry.column.ids[nodes.rows]
         if part.by_domain is not None:
             sums += part.by_domain[ids]
@@ -94,11 +112,7 @@ def scores(
             pods = entry.matcher.rows.at(nodes.rows, nodes.table.capacity)
             here = pods * part.weight + (entry.constraint.max_skew - 1)
         sums += np.where(ids != 0, here, 0.0)
-    result = rounded(sums)
-    if state.requires_all:
-        for entry in counted:
-            result[entry.column.ids[nodes.rows] == 0] = IGNORED
-    return result
+    return rounded(sums)
 
 
 def normalized(raw: Scores, extremes: Extremes) -> Scores:
@@ -112,12 +126,12 @@ def normalized(raw: Scores, extremes: Extremes) -> Scores:
     return result
 
 
-def stale_rows(
-    counted: Sequence[Counted], before: ScoreState, now: ScoreState, rows_in_use: int
-) -> StaleRows:
-    """Rows in domains whose share changed; all of them if a weight did."""
+def stale_rows(before: ScoreState, now: ScoreState, rows_in_use: int) -> StaleRows:
+    """Rows in domains whose share changed; all of them if a weight did, or the counters are others."""
     rows = NO_ROWS
-    for entry, was, is_now in zip(counted, before.shares, now.shares, strict=True):
+    if before.counted is not now.counted:
+        return ALL_ROWS
+    for entry, was, is_now in zip(now.counted, before.shares, now.shares, strict=True):
         if was is is_now:
             continue
         if was.weight != is_now.weight:

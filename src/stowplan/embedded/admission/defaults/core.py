@@ -14,17 +14,9 @@ _POD_SPEC: Final = {
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
 }
-
-
 _VOLUMES_WITH_MODE: Final = ("secret", "configMap", "projected", "downwardAPI")
-
-
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
-
-
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-
-
 _DEFAULT_MODE: Final = 420
 
 

@@ -11,11 +11,7 @@ from stowplan.api.requests import Json
 from stowplan.embedded.admission.validation.meta import IMMUTABLE, fields_except, quantity_errors
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
 _SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-
-
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 
 
@@ -105,8 +101,6 @@ def config_update_errors(old: Json, new: Json) -> list[FieldError]:
 
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-
-
 RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
 
 

@@ -27,17 +27,9 @@ _NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.CLUSTER_ROLES: path_segment_problems,
     catalogue.CLUSTER_ROLE_BINDINGS: path_segment_problems,
 }
-
-
 _MAX_ANNOTATION_BYTES: Final = 256 * 1024
-
-
 _valid_keys: set[str] = set()
-
-
 _valid_values: set[str] = {""}
-
-
 _MAX_CACHED: Final = 10_000
 
 
@@ -142,14 +134,8 @@ def selector_errors(selector: Any, path: str) -> Iterator[FieldError]:
 
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
-
-
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
-
-
 _MAX_CACHED_QUANTITIES: Final = 40
-
-
 _quantities = lru_cache(maxsize=4096)(quantity_of)
 
 

@@ -20,26 +20,12 @@ from stowplan.embedded.admission.validation.meta import (
 )
 
 _RESTARTS: Final = ("Always", "OnFailure", "Never")
-
-
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-
-
 _PULLS: Final = ("Always", "IfNotPresent", "Never")
-
-
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-
-
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
-
-
 _MAX_CACHED: Final = 1000
-
-
 _MAX_CACHED_BYTES: Final = 16_384
-
-
 _valid_specs: set[bytes] = set()
 
 
@@ -158,17 +144,9 @@ def _mount_errors(mount: Any, path: str, volumes: set[str]) -> Iterator[FieldErr
 
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
 _NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-
-
 _WHEN_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
-
-
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -304,8 +282,6 @@ _POD_RULE: Final = (
     "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
     "previously negative)"
 )
-
-
 _POD_MUTABLE: Final = frozenset(("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"))
 
 

@@ -11,8 +11,6 @@ from stowplan.api.requests import Json
 from stowplan.embedded.admission.validation.meta import name_errors, selector_errors
 
 _ACCOUNT: Final = "ServiceAccount"
-
-
 _SUBJECTS: Final = (_ACCOUNT, "User", "Group")
 
 

@@ -135,8 +135,6 @@ _STATEFUL_RULE: Final = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
-
-
 _STATEFUL_MUTABLE: Final = frozenset(
     (
         "replicas",

@@ -16,8 +16,6 @@ from stowplan.embedded.apiserver.responses import response_of
 from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
 
 _INFO: Final = {"title": "stowplan", "version": "v1.36"}
-
-
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
@@ -98,8 +96,6 @@ def _paths_of(resources: list[Resource], *, third: bool) -> Json:
 
 
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation", "pretty")
-
-
 _APPLY_PARAMETERS: Final = (*_WRITE_PARAMETERS, "force")
 
 
@@ -144,8 +140,6 @@ def _parameter(name: str, third: bool) -> Json:
 
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta"
-
-
 _GROUPS: Final = {
     "apps": "apps",
     "batch": "batch",
@@ -153,8 +147,6 @@ _GROUPS: Final = {
     "autoscaling": "autoscaling",
     "core": "",
 }
-
-
 _PLAIN: Final[dict[str, Json]] = {
     "string": {"type": "string"},
     "int": {"type": "integer", "format": "int32"},
@@ -166,13 +158,10 @@ _PLAIN: Final[dict[str, Json]] = {
     "microtime": {"type": "string", "format": "date-time"},
     "any": {"type": "object"},
 }
-
-
 _NAMED_PLAIN: Final = {
     "quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
     "intstr": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
 }
-
 
 NAMED: Final[dict[str, tuple[Json, Json]]] = {
     _NAMED_PLAIN["quantity"]: (

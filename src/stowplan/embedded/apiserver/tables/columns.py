@@ -89,8 +89,6 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 NAME: Final = Column("Name", lambda obj, now: obj["metadata"]["name"], format="name")
-
-
 AGE: Final = Column("Age", lambda obj, now: age_of(obj["metadata"].get("creationTimestamp"), now))
 
 

@@ -133,8 +133,6 @@ PODS: Final = (
     ),
     Column("Readiness Gates", _gates, usual=False),
 )
-
-
 _ROLE: Final = "node-role.kubernetes.io/"
 
 
@@ -183,8 +181,6 @@ NODES: Final = (
     Column("Kernel-Version", lambda node, now: _node_info(node, "kernelVersion"), usual=False),
     Column("Container-Runtime", lambda node, now: _node_info(node, "containerRuntimeVersion"), usual=False),
 )
-
-
 _SHORT_MODES: Final = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -309,8 +305,6 @@ VOLUMES: Final = (
     AGE,
     Column("VolumeMode", lambda obj, now: spec_of(obj).get("volumeMode", ""), usual=False),
 )
-
-
 CLAIMS: Final = (
     NAME,
     Column("Status", _phase),
@@ -324,23 +318,17 @@ CLAIMS: Final = (
     AGE,
     Column("VolumeMode", lambda obj, now: spec_of(obj).get("volumeMode", ""), usual=False),
 )
-
-
 CONFIG_MAPS: Final = (
     NAME,
     Column("Data", lambda obj, now: len(obj.get("data") or ()) + len(obj.get("binaryData") or ())),
     AGE,
 )
-
-
 SECRETS: Final = (
     NAME,
     Column("Type", field_cell("type", "Opaque")),
     Column("Data", _count("data"), "integer"),
     AGE,
 )
-
-
 SERVICE_ACCOUNTS: Final = (NAME, Column("Secrets", _count("secrets"), "integer"), AGE)
 
 COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {

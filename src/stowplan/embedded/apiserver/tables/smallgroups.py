@@ -25,15 +25,11 @@ STORAGE_CLASSES: Final = (
     Column("AllowVolumeExpansion", lambda obj, now: bool(obj.get("allowVolumeExpansion")), "boolean"),
     AGE,
 )
-
-
 CSI_NODES: Final = (
     NAME,
     Column("Drivers", lambda obj, now: len(spec_of(obj).get("drivers") or ()), "integer"),
     AGE,
 )
-
-
 CSI_DRIVERS: Final = (
     NAME,
     Column("AttachRequired", lambda obj, now: spec_of(obj).get("attachRequired", True), "boolean"),
@@ -41,8 +37,6 @@ CSI_DRIVERS: Final = (
     Column("StorageCapacity", lambda obj, now: bool(spec_of(obj).get("storageCapacity")), "boolean"),
     AGE,
 )
-
-
 ATTACHMENTS: Final = (
     NAME,
     Column("Attacher", lambda obj, now: spec_of(obj).get("attacher", "")),
@@ -65,8 +59,6 @@ BUDGETS: Final = (
     Column("Allowed Disruptions", lambda obj, now: status_of(obj).get("disruptionsAllowed") or 0, "integer"),
     AGE,
 )
-
-
 PRIORITY_CLASSES: Final = (
     NAME,
     Column("Value", lambda obj, now: obj.get("value") or 0, "integer"),
@@ -74,8 +66,6 @@ PRIORITY_CLASSES: Final = (
     AGE,
     Column("PreemptionPolicy", field_cell("preemptionPolicy", "PreemptLowerPriority")),
 )
-
-
 LEASES: Final = (NAME, Column("Holder", lambda obj, now: spec_of(obj).get("holderIdentity") or ""), AGE)
 
 
@@ -109,8 +99,6 @@ def _device_state(claim: Json, now: float) -> str:
 
 
 RESOURCE_CLAIMS: Final = (NAME, Column("State", _device_state), AGE)
-
-
 RESOURCE_SLICES: Final = (
     NAME,
     Column("Node", lambda obj, now: spec_of(obj).get("nodeName") or "<none>"),
@@ -118,8 +106,6 @@ RESOURCE_SLICES: Final = (
     Column("Pool", lambda obj, now: (spec_of(obj).get("pool") or {}).get("name", "")),
     AGE,
 )
-
-
 ROLES: Final = (
     NAME,
     Column("Created At", lambda obj, now: obj["metadata"]["creationTimestamp"], "date"),

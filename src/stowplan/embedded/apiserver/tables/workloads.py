@@ -39,13 +39,9 @@ _CONTAINERS: Final = (
     ),
     Column("Images", lambda obj, now: ",".join(c.get("image", "") for c in _containers(obj)), usual=False),
 )
-
-
 _SELECTOR: Final = Column(
     "Selector", lambda obj, now: selector_text(spec_of(obj).get("selector")), usual=False
 )
-
-
 DEPLOYMENTS: Final = (
     NAME,
     Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
@@ -55,8 +51,6 @@ DEPLOYMENTS: Final = (
     *_CONTAINERS,
     _SELECTOR,
 )
-
-
 REPLICA_SETS: Final = (
     NAME,
     Column("Desired", lambda obj, now: _replicas(obj), "integer"),
@@ -66,16 +60,12 @@ REPLICA_SETS: Final = (
     *_CONTAINERS,
     _SELECTOR,
 )
-
-
 STATEFUL_SETS: Final = (
     NAME,
     Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
     AGE,
     *_CONTAINERS,
 )
-
-
 DAEMON_SETS: Final = (
     NAME,
     Column("Desired", lambda obj, now: _count_of(obj, "desiredNumberScheduled"), "integer"),
@@ -130,8 +120,6 @@ JOBS: Final = (
     *_CONTAINERS,
     _SELECTOR,
 )
-
-
 CRON_JOBS: Final = (
     NAME,
     Column("Schedule", lambda obj, now: spec_of(obj).get("schedule", "")),

@@ -42,7 +42,7 @@ class ServiceAffinity(LegacyPlugin):
     def __init__(self, args: ServiceAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         preferred = self.args.anti_affinity_labels_preference
-        self._columns = tuple(handle.table.label_column(label) for label in preferred)
+        self._columns = tuple(handle.table.labels.acquire(label) for label in preferred)
 
     def sign(self, pod: PodInfo) -> Hashable:
         own = pod.spec.node_selector or {}
@@ -105,6 +105,10 @@ class ServiceAffinity(LegacyPlugin):
 
     # What is kept
 
+    def close(self) -> None:
+        for column in self._columns:
+            self.handle.table.labels.release(column)
+
     def release(self, memo: _Memo) -> None:
         memo.siblings.close()
         if memo.anchor is not None:
@@ -134,6 +138,7 @@ class ServiceAffinity(LegacyPlugin):
         if kept is None or kept[0] != lookups.groups_version:
             services = lookups.services_of(pod.namespace, pod.labels)
             selector = selector_from_labels(services[0].spec.selector or {}) if services else None
-            kept = pod.template.facts[fact] = (lookups.groups_version, selector)
+            kept = (lookups.groups_version, selector)
+            pod.template.note(fact, kept)
         found: Selector | None = kept[1]
         return found

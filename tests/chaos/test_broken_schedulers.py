@@ -8,7 +8,7 @@ import pytest
 
 from stowplan.api.status import ApiError
 from stowplan.chaos import execute, plan_of
-from stowplan.client import ObjectStore
+from stowplan.client.objectstore import ObjectStore
 from stowplan.cluster.changes import ChangeLog
 from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.waiting import WaitingPods
@@ -48,13 +48,13 @@ def _bind_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DefaultBinder, "bind", twice)
 
 
-def _lose_news(patch: pytest.MonkeyPatch) -> None:
-    """One in ten deletions is not heard of."""
-    remove, told = ObjectStore.remove, [0]
+def _lose_deletions(patch: pytest.MonkeyPatch) -> None:
+    """One in ten deletions is not delivered."""
+    remove, calls = ObjectStore.remove, [0]
 
     def deaf(self: ObjectStore[Any], key: str, last: Any = None) -> None:
-        told[0] += 1
-        if told[0] % 10:
+        calls[0] += 1
+        if calls[0] % 10:
             remove(self, key, last)
 
     patch.setattr(ObjectStore, "remove", deaf)
@@ -76,23 +76,23 @@ def _keep_the_deleted(patch: pytest.MonkeyPatch) -> None:
 
 def _forget_changes(patch: pytest.MonkeyPatch) -> None:
     """Results are reused though nodes and pods have changed."""
-    append, told = ChangeLog.append, [0]
+    append, calls = ChangeLog.append, [0]
 
     def forgetful(self: ChangeLog, row: int) -> None:
-        told[0] += 1
-        if told[0] % 5:
+        calls[0] += 1
+        if calls[0] % 5:
             append(self, row)
 
     patch.setattr(ChangeLog, "append", forgetful)
 
 
-def _sleep_through_everything(patch: pytest.MonkeyPatch) -> None:
+def _requeue_nothing(patch: pytest.MonkeyPatch) -> None:
     """Nothing that happens makes a waiting pod be tried again."""
     patch.setattr(SchedulingQueue, "move_all", lambda *_, **__: None)
 
 
 SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
-    "assumptions are not taken back": (_without(Cache, "forget", False), "no assumption is left behind"),
+    "assumptions are not taken back": (_without(Cache, "forget", False), "no pod stays assumed"),
     "resources are not looked at": (_everything_fits, "no node is overcommitted"),
     "node affinity is not looked at": (
         lambda patch: (
@@ -100,19 +100,19 @@ SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
             patch.setattr(NodeAffinity, "pre_filter", lambda self, cycle, pod: None),
             None,
         )[-1],
-        "no pod goes to a node that rejects it",
+        "no pod is bound to an infeasible node",
     ),
     "pods are bound twice": (_bind_twice, "no pod is bound twice"),
-    "news get lost": (_lose_news, "the cache equals the store"),
+    "deletions get lost": (_lose_deletions, "the cache equals the store"),
     "changes of nodes are ignored": (_without(NodeEventHandler, "updated"), "the cache equals the store"),
     "failed pods are not put back": (_lose_the_failed, "no pod is lost"),
     "deleted pods stay in the queue": (_keep_the_deleted, "no pod is lost"),
-    "attempts never end": (_without(InFlight, "end"), "nobody is in flight any more"),
-    "waits never end": (_without(WaitingPods, "remove"), "nobody waits at Permit any more"),
+    "attempts never end": (_without(InFlight, "end"), "no pod is in flight any more"),
+    "waits never end": (_without(WaitingPods, "remove"), "no pod waits at Permit any more"),
     "reservations are kept": (_without(Lifecycle, "unreserve", ()), "every reservation ends"),
-    "promises are kept for ever": (_without(Nominator, "remove"), "promises are made to pods that want them"),
-    "stale results are reused": (_forget_changes, "no pod goes to a node that rejects it"),
-    "events are slept through": (_sleep_through_everything, "pods are tried again when something helps them"),
+    "nominations are kept for ever": (_without(Nominator, "remove"), "only pending pods are nominated"),
+    "stale results are reused": (_forget_changes, "no pod is bound to an infeasible node"),
+    "events requeue nothing": (_requeue_nothing, "an event that helps a pod requeues it"),
 }
 
 

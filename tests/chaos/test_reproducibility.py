@@ -39,10 +39,10 @@ def test_a_run_is_the_same_in_another_process_with_other_hashes() -> None:
 
 
 def test_the_seeds_are_about_different_things() -> None:
-    extended, moody, bad = (plan_of(int(seed)) for seed in SEEDS)
+    extended, faulty, bad = (plan_of(int(seed)) for seed in SEEDS)
     assert len(extended.extenders) == 2
-    assert len(moody.moody) == 2
-    assert all(weather.refused and weather.lost for weather in bad.weather)
+    assert len(faulty.faulty_profiles) == 2
+    assert all(phase.refused and phase.lost for phase in bad.phases)
     assert bad.storage is not None
 
 
@@ -52,10 +52,10 @@ def test_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 98])
-def test_a_kept_diary_changes_nothing(seed: int) -> None:
-    with_diary = execute(plan_of(seed), keep_diary=True)
-    assert with_diary.diary
-    assert with_diary.digest == execute(plan_of(seed)).digest
+def test_a_kept_log_changes_nothing(seed: int) -> None:
+    with_log = execute(plan_of(seed), keep_log=True)
+    assert with_log.log
+    assert with_log.digest == execute(plan_of(seed)).digest
 
 
 def test_a_plan_is_plain_data() -> None:

@@ -64,11 +64,11 @@ def _find_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
-    "what was taken is not given back": (_keep_everything, "what is taken is for a pod on its way"),
-    "what was taken is not remembered": (_assume_nothing, "what a pod on its way needs is taken"),
-    "volumes are taken from others": (_overwrite, "no volume goes to two claims"),
-    "where volumes are is not looked at": (_look_at_no_node, "no pod goes where its volumes are not"),
-    "claims for one pod are shared": (_share, "a claim for one pod has one user"),
+    "what was taken is not given back": (_keep_everything, "assumed volumes belong to an assumed pod"),
+    "what was taken is not remembered": (_assume_nothing, "volumes of an assumed pod are assumed"),
+    "volumes are taken from others": (_overwrite, "no volume has two claims"),
+    "where volumes are is not looked at": (_look_at_no_node, "no pod is bound out of reach of its volumes"),
+    "claims for one pod are shared": (_share, "a ReadWriteOncePod claim has one user"),
     "claims are not waited for": (_wait_for_nobody, "no pod is bound before its claims are"),
     "volumes are never found": (_find_nothing, "every pod that fits is bound"),
 }

@@ -1,0 +1,101 @@
+"""`stowplan fuzz`: hostile objects, by seed and from the corpus."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from stowplan.cli.values import AtLeast
+from stowplan.fuzz import Case, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
+
+_SLOWEST = 5
+
+
+@click.command("fuzz")
+@click.option("--seeds", type=AtLeast(0), default=100, show_default=True, help="How many random cases.")
+@click.option("--from", "first", type=AtLeast(0), default=0, show_default=True, help="The first seed.")
+@click.option("--case", "name", help="Run one case only: a seed, or (a part of) the name of a corpus case.")
+@click.option("--nodes", type=AtLeast(10), default=100, show_default=True, help="Nodes of the cluster.")
+@click.option("--size", type=AtLeast(10), default=10_000, show_default=True, help="Entries of long lists.")
+@click.option("--limit", type=AtLeast(1), default=100, show_default=True, help="Milliseconds of CPU time.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
+@click.option("--verbose", is_flag=True, help="Show each case with its writes, and refused writes.")
+def fuzz(
+    seeds: int,
+    first: int,
+    name: str | None,
+    nodes: int,
+    size: int,
+    limit: int,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Feed the scheduler hostile objects that an API server accepts, and check what must hold.
+
+    Each case writes pods, nodes, storage and other objects with fields at their extremes to a cluster in this
+    process: thousands of selector keys, terms, ports, resources, amounts whose sums wrap, names and uids that
+    come back. No pod may be bound to a node that the rules of Kubernetes forbid, no attempt may fail or hold
+    the event loop for longer than --limit, and memory is given back when the objects go. The corpus of known
+    cases always runs first. Exits with 1 if anything is wrong.
+    """
+    cases = list(_chosen(name, range(first, first + seeds), size, nodes))
+    done = 0
+
+    def show(case: Case) -> None:
+        nonlocal done
+        done += 1
+        if verbose:
+            click.echo(f"{case.name}: {case.fields}")
+            for step in case.steps[:50]:
+                click.echo(f"  {step}")
+        elif done % 50 == 0 and done < len(cases):
+            click.echo(f"{done:,} of {len(cases):,} cases")
+
+    result = run_cases(FuzzRun(nodes=nodes, size=size, limit_ms=limit), cases, show)
+    _report(result, verbose)
+    if as_json:
+        click.echo(msgspec.json.encode(_document(result)).decode())
+    if result.findings:
+        raise SystemExit(1)
+
+
+def _chosen(name: str | None, seeds: range, size: int, nodes: int) -> Iterator[Case]:
+    if name is None:
+        yield from corpus(size)
+        for seed in seeds:
+            yield random_case(seed, size, nodes)
+    elif name.isdigit():
+        yield random_case(int(name), size, nodes)
+    else:
+        found = [case for case in corpus(size) if name in case.name]
+        if not found:
+            known = "; ".join(case.name for case in corpus(10))
+            raise click.ClickException(f"--case: expected a seed or a part of one of: {known}; got {name!r}")
+        yield from found
+
+
+def _report(result: FuzzResult, verbose: bool) -> None:
+    for finding in result.findings:
+        click.echo(str(finding))
+    if verbose:
+        for refusal, times in result.refusals.most_common():
+            click.echo(f"refused {times} times: {refusal}")
+    for hold in _slowest(result):
+        click.echo(f"{hold.ms:,.1f} ms held by {hold.holder} in {hold.case}: {hold.fields[:200]}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(result.counts.items()))
+    broken = len({finding.case for finding in result.findings})
+    click.echo(f"{result.cases:,} cases, {broken:,} failed: {counts}")
+
+
+def _slowest(result: FuzzResult) -> list[Hold]:
+    return sorted(result.holds, reverse=True)[:_SLOWEST]
+
+
+def _document(result: FuzzResult) -> dict[str, Any]:
+    return {
+        "cases": result.cases,
+        "counts": dict(sorted(result.counts.items())),
+        "findings": [finding._asdict() for finding in result.findings],
+        "slowest": [hold._asdict() for hold in _slowest(result)],
+    }

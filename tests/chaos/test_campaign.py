@@ -1,0 +1,77 @@
+"""Real processes through kills, pauses and outages: pods are bound once, and somebody leads."""
+
+import json
+import signal
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.chaos import campaign
+from stowplan.chaos.campaign import FAULTS, LEADER_WITHIN, PODS_PER_NODE, run_campaign
+from stowplan.cli.main import stowplan
+
+
+@pytest.mark.parametrize("fault", ["kill-leader", "half-open", "restart-server", "step-clock"])
+def test_pods_are_bound_once_and_somebody_leads(fault: str) -> None:
+    result = run_campaign(["1"], faults=[fault])
+    assert [one.findings for one in result.rounds] == [[]]
+    assert result.rounds[0].bound == campaign.PODS
+
+
+def test_reloads_and_terminations_in_a_row() -> None:
+    result = run_campaign(["1", "2", "3"], schedulers=3, faults=["reload", "terminate"])
+    assert not result.failed, "\n".join(map(str, result.failed))
+
+
+async def _sabotage(running: Any, rng: Random) -> None:
+    """Too many pods on one node, a process that ends unasked, and nobody who leads for a while."""
+    leader = await running.leader()
+    for one in running.schedulers:
+        one.signal(signal.SIGSTOP)
+    for number in range(PODS_PER_NODE + 1):
+        name = f"r{running._result.number}-{number}"
+        body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node-0"}}
+        path = f"/api/v1/namespaces/default/pods/{name}/binding"
+        await running.server.request("POST", path, body)
+    await campaign.asyncio.sleep(LEADER_WITHIN + 1)
+    leader.signal(signal.SIGKILL)
+    for one in running.schedulers:
+        one.signal(signal.SIGCONT)
+
+
+def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAULTS, "sabotage", _sabotage)  # type: ignore[arg-type]
+    (one,) = run_campaign(["1"], faults=["sabotage"]).rounds
+    found = "\n".join(one.findings)
+    assert f"node-0 has {PODS_PER_NODE + 1} pods, and room for {PODS_PER_NODE}" in found
+    assert "ended with -9" in found
+    assert "s without a leader" in found
+
+
+def test_the_command_shows_each_round_and_a_summary() -> None:
+    done = CliRunner().invoke(
+        stowplan, ["chaos", "--processes", "--rounds", "1", "--seed", "7", "--fault", "calm", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    round_line, summary, document = done.output.splitlines()
+    assert round_line.startswith("round 1 (seed 7) calm: ")
+    assert summary.startswith("1 rounds, 0 failed: ")
+    told = json.loads(document)
+    assert told["faults"] == {"calm": 1}
+    assert told["rounds"][0]["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--processes", "--seeds", "5"], "--seeds: expected only without --processes"),
+        (["--rounds", "5"], "--rounds: expected only with --processes"),
+        (["--processes", "--fault", "flood"], "--fault: expected one of calm, kill-leader, "),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(arguments: list[str], problem: str) -> None:
+    done = CliRunner().invoke(stowplan, ["chaos", *arguments])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: {problem}")
