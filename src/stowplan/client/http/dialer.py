@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
-from stowplan.client.http.connection import LONGEST_HEAD, Connection, MalformedError, parse_head
+from stowplan.client.http.connection import LONGEST_HEAD, SILENT, Connection, MalformedError, parse_head
 from stowplan.client.http.settings import AccessError, Address
 from stowplan.client.http.tls import Tls
 
@@ -268,7 +268,8 @@ class Dialer:
                 finally:
                     was_cut = self._under_way.pop(limit, None) is None
         except TimeoutError:
-            raise DialError(f"dial tcp {where.host_and_port}: i/o timeout", again=was_cut) from None
+            problem = SILENT if was_cut else f"dial tcp {where.host_and_port}: i/o timeout"
+            raise DialError(problem, again=was_cut) from None
         except ssl.SSLCertVerificationError as error:
             raise DialError(f"tls: failed to verify certificate: {error.verify_message}") from None
         except ssl.SSLError as error:
