@@ -45,7 +45,7 @@ class FakeConnections:
         await self._probe("fresh")
         self.has_kept, self.is_kept_dead = True, False
 
-    def end_silent(self, since: float) -> None:
+    def end_silent(self, since: float, until: float) -> None:
         self.ended.append((_now(), since))
 
     async def _probe(self, kind: str) -> None:

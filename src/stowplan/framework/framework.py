@@ -299,7 +299,7 @@ class Framework:
         parts = tuple([_signature(plugin, pod) for plugin in self._by_template])
         key = self._keys.get(parts)
         if key is None:
-            key = self._keys[parts] = ClassKey(parts)
+            key = self._keys[parts] = ClassKey(hash(parts))
         unsigned = tuple(
             plugin.name for plugin, part in zip(self._by_template, parts, strict=True) if part is UNSIGNED
         )

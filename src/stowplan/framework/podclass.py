@@ -12,15 +12,13 @@ from stowplan.framework.probe import Tally
 
 
 class ClassKey:
-    """Stands for a signature: made once per distinct signature, hashed by identity, cheap to look up.
-
-    `digest` is what is left of the signature when nobody needs it any more.
-    """
+    """Stands for a signature: made once per distinct signature, hashed by identity, cheap to look up."""
 
     __slots__ = ("__weakref__", "digest")
 
-    def __init__(self, signature: Hashable) -> None:
-        self.digest = hash(signature)
+    def __init__(self, digest: int) -> None:
+        self.digest = digest
+        """The hash of the signature: what is left of it when nobody holds the key any more."""
 
 
 class Settled(NamedTuple):
@@ -109,7 +107,7 @@ class PodClasses:
         self._fresh: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._kept: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._met: OrderedDict[int, None] = OrderedDict()
-        """Digests of classes that were let go: a signature itself can be as large as its pod."""
+        """Classes that were let go, by a hash: their signatures may be large."""
         self._sizes: dict[Hashable, int] = {}
         self._held = 0
 
@@ -182,9 +180,9 @@ class PodClasses:
 
 
 def _digest(key: Hashable) -> int:
-    """What is remembered of a key. Two keys may share it: then one is taken for met before, no more."""
+    """A number that a signature has each time it is met."""
     if isinstance(key, ClassKey):
         return key.digest
-    if isinstance(key, tuple):
-        return hash(tuple(part.digest if isinstance(part, ClassKey) else part for part in key))
+    if isinstance(key, tuple) and key and isinstance(key[0], ClassKey):
+        return hash((key[0].digest, *key[1:]))
     return hash(key)

@@ -27,8 +27,8 @@ LOOK_EVERY: Final = 0.5
 KEPT_WITHIN: Final = 0.75
 """Seconds in which a probe over a connection that has served before should be answered."""
 
-FRESH_WITHIN: Final = 2.0
-"""Seconds in which the first probe over a fresh connection has to be answered, or the server is gone."""
+GONE_AFTER: Final = 5.0
+"""Seconds without an answer to any probe until the server counts as gone. One that refuses does at once."""
 
 PROBE_EVERY: Final = 1.0
 PROBE_JITTER: Final = 0.2
@@ -72,8 +72,11 @@ class Connections(Protocol):
         """A probe over a new connection, which is kept for the next one. Raises ProbeError."""
         ...
 
-    def end_silent(self, since: float) -> None:
-        """End connections over which nothing has come since then, and attempts to make one from before."""
+    def end_silent(self, since: float, until: float) -> None:
+        """End connections over which nothing came from one time to another, made before or in between.
+
+        The same for attempts to make one.
+        """
         ...
 
 
@@ -94,6 +97,7 @@ class ServerAvailability:
         self._wake = asyncio.Event()
         self._down_since: float | None = None
         self._probed_at = 0.0
+        self._recoveries = 0
         self.outages = 0
 
     @property
@@ -127,10 +131,14 @@ class ServerAvailability:
             self._checking.add_done_callback(self._checked)
 
     async def check(self) -> bool:
-        """Whether the server can be reached, after a look if that is in doubt."""
+        """Whether the server can be reached, after a look if that is in doubt.
+
+        False also if it could not, and came back during the look.
+        """
+        recoveries = self._recoveries
         self.suspect()
         await self._decided.wait()
-        return self._down_since is None
+        return self._down_since is None and self._recoveries == recoveries
 
     async def pause(self, seconds: float) -> None:
         """Wait before the next try: so many seconds, or until the server is back if it is gone meanwhile."""
@@ -175,31 +183,37 @@ class ServerAvailability:
         probes = _Probes()
         try:
             kept = next((probe for one in self._members if (probe := one.kept_probe()) is not None), None)
-            if kept is not None:
-                probes.start(kept)
-                if await probes.answered(KEPT_WITHIN):
-                    return
-            fresh = probes.start(self._fresh_probe())
-            if await probes.answered(FRESH_WITHIN):
-                if kept is not None and probes.latest is fresh and not probes.closed:
+            over_kept = None if kept is None else probes.start(kept)
+            if over_kept is not None and await probes.answered(KEPT_WITHIN):
+                return
+            if await self._ask_again(probes, began + GONE_AFTER):
+                if over_kept is not None and probes.latest is not over_kept and not probes.closed:
                     self._recover(began)
                 return
             self._go_down(probes.problem)
-            await self._wait_for_return(probes)
+            await self._ask_again(probes)
             self._come_back(began)
         finally:
             probes.cancel()
 
-    async def _wait_for_return(self, probes: "_Probes") -> None:
+    async def _ask_again(self, probes: "_Probes", until: float | None = None) -> bool:
+        """One probe a second over a fresh connection until one is answered: then True.
+
+        With `until` it ends at that time, or when every probe has failed: then False.
+        """
         loop = asyncio.get_running_loop()
+        if until is None:
+            await asyncio.sleep(PROBE_EVERY * self._rng.random())
         while True:
+            probes.limit(PROBES_AT_ONCE - 1)
+            probes.start(self._fresh_probe())
             pause = PROBE_EVERY * (1 + PROBE_JITTER * (2 * self._rng.random() - 1))
             next_probe = loop.time() + pause
             if await probes.answered(pause):
-                return
+                return True
+            if until is not None and (not probes or loop.time() >= until):
+                return False
             await asyncio.sleep(max(next_probe - loop.time(), 0))
-            probes.limit(PROBES_AT_ONCE - 1)
-            probes.start(self._fresh_probe())
 
     async def _fresh_probe(self) -> None:
         if not self._members:
@@ -227,11 +241,13 @@ class ServerAvailability:
         self._is_back.set()
         self._wake.set()
         self._wake = asyncio.Event()
-        asyncio.get_running_loop().call_later(SPREAD, self._end_silent, began)
+        self._recoveries += 1
+        loop = asyncio.get_running_loop()
+        loop.call_later(SPREAD, self._end_silent, began, loop.time())
 
-    def _end_silent(self, began: float) -> None:
+    def _end_silent(self, began: float, recovered: float) -> None:
         for member in list(self._members):
-            member.end_silent(began)
+            member.end_silent(began, recovered)
 
 
 class _Probes:
@@ -244,6 +260,10 @@ class _Probes:
         self.problem = "no answer"
         self.closed = False
         """Whether one failed because the server closed its connection in good order."""
+
+    def __bool__(self) -> bool:
+        """Whether any is still under way."""
+        return bool(self._tasks)
 
     def start(self, probe: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(probe, name="API server probe")

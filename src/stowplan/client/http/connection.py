@@ -209,8 +209,8 @@ class Connection(asyncio.Protocol):
         """When whoever waits for the answer has waited long enough, or nobody needs the connection."""
         self.overdue = "context deadline exceeded (no answer in time)"
         """What went wrong if that time comes."""
-        self.heard = self._now()
-        """When the last byte came, by the loop's time."""
+        self.made = self.heard = self._now()
+        """When it was made, and when it was last heard of: made, or a byte came. By the loop's time."""
         self.is_last = False
         """Whether it closes after the answer that is under way."""
 

@@ -83,14 +83,15 @@ class Pool:
         """Whether a stream is open or a request under way."""
         return bool(self._streams) or self._open > len(self._idle)
 
-    def end_silent(self, since: float) -> None:
-        """End connections over which nothing has come since then, and attempts to make one from before.
+    def end_silent(self, since: float, until: float) -> None:
+        """End connections over which nothing came from one time to another, made before or in between.
 
-        That is no failure of a watch: whoever follows it resumes.
+        The same for attempts to make one. That is no failure of a watch: whoever follows it resumes.
         """
-        self._dialer.cut_short(since)
+        self._dialer.cut_short(until)
         for connection in [*self._all, *self._streams]:
-            if connection.heard < since:
+            is_unheard = connection.heard == connection.made
+            if connection.heard < since or (is_unheard and connection.made < until):
                 connection.abort(_SILENT, is_stream_over=True)
 
     def retire(self) -> None:

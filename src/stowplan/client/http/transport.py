@@ -340,8 +340,8 @@ class Transport:
     async def fresh_probe(self) -> None:
         await self._prober.fresh_probe()
 
-    def end_silent(self, since: float) -> None:
-        self._pool.end_silent(since)
+    def end_silent(self, since: float, until: float) -> None:
+        self._pool.end_silent(since, until)
 
     async def _held_until_back(self, method: str, *, once: bool) -> bool:
         """After a failure: whether to send again, as the server was gone and is back now.
