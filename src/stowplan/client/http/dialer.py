@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
 from stowplan.client.http.connection import LONGEST_HEAD, SILENT, Connection, MalformedError, parse_head
@@ -104,6 +104,7 @@ class TlsLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._shaken = False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready.add_done_callback(_noticed)
 
     async def ready(self) -> None:
         """Wait for the handshake. Raises ssl.SSLError or OSError."""
@@ -208,6 +209,12 @@ class TlsLink(asyncio.Protocol):
     def _flush(self) -> None:
         if self._outgoing.pending and self._transport is not None:
             self._transport.write(self._outgoing.read())
+
+
+def _noticed(future: "asyncio.Future[Any]") -> None:
+    """A dial that was given up while it was being made has nobody left to hear why it failed."""
+    if not future.cancelled():
+        future.exception()
 
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -331,6 +338,7 @@ class _Tunnel(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._answer.add_done_callback(_noticed)
         self._begun = b""
 
     async def ask(self, target: Address, headers: list[str]) -> None:
