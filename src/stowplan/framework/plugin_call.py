@@ -126,7 +126,7 @@ def describe_exception(cause: BaseException) -> str:
 
 
 def ask_pre_filter(plugin: Plugin, cycle: "Cycle") -> Status | PreFilterResult | None:
-    """What a PreFilter plugin says of the pod. Raises PluginError if it fails or its answer makes no sense."""
+    """What a PreFilter plugin says of the pod. Raises PluginError if it fails or answers nonsense."""
     method = cast("PreFilterPlugin", plugin).pre_filter
     answer = call_plugin(plugin, "PreFilter", method, cycle, cycle.pod)
     if answer is None or isinstance(answer, Status | PreFilterResult):
