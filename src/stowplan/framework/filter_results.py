@@ -12,7 +12,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
-from stowplan.framework.plugin_results import PluginColumn, describe, merge_rows
+from stowplan.framework.plugin_call import PluginColumn, describe, merge_rows
 from stowplan.framework.protocols import FilterNodePlugin, FilterPlugin
 from stowplan.framework.status import PluginError, Status
 

@@ -21,7 +21,7 @@ from stowplan.framework.interface import (
     StaleRows,
     Traits,
 )
-from stowplan.framework.plugin_results import PluginColumn, describe, merge_stale
+from stowplan.framework.plugin_call import PluginColumn, describe, merge_stale
 from stowplan.framework.protocols import ScoreExtensions, ScoreNodePlugin, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.status import Code, PluginError

@@ -14,7 +14,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
 from stowplan.framework.interface import ALL_ROWS, StaleRows
-from stowplan.framework.plugin_results import merge_rows
+from stowplan.framework.plugin_call import merge_rows
 
 
 class Counted:

@@ -10,7 +10,7 @@ from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
-from stowplan.framework.plugin_results import merge_rows
+from stowplan.framework.plugin_call import merge_rows
 from stowplan.framework.simulation import AsIf
 from stowplan.plugins.podtopologyspread.counting import Counted
 

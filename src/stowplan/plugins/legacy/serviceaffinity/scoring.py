@@ -12,7 +12,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import ALL_ROWS, Scores, StaleRows
-from stowplan.framework.plugin_results import merge_rows
+from stowplan.framework.plugin_call import merge_rows
 from stowplan.plugins.legacy.siblings import Siblings
 
 
