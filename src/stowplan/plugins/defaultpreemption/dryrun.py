@@ -8,7 +8,7 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.simulation import Trials
+from stowplan.framework.simulation import Simulations
 from stowplan.framework.status import Code, Status, error
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
@@ -25,7 +25,7 @@ class DryRun:
     wrong.
     """
 
-    def __init__(self, trials: Trials, limit: int, many: ManyRows | None) -> None:
+    def __init__(self, trials: Simulations, limit: int, many: ManyRows | None) -> None:
         self._trials = trials
         self._budgets = trials.table.budgets
         self._limit = limit

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stowplan.cluster.budgets import Budget, DisruptionBudgets
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.simulation import Trial, Trials
+from stowplan.framework.simulation import Simulation, Simulations
 from stowplan.framework.status import NotBuiltError, PluginError, Status, error, unresolvable
 from stowplan.plugins.defaultpreemption.importance import by_importance
 
@@ -20,7 +20,7 @@ class Sacrifice(NamedTuple):
     violations: int
 
 
-def select_victims(trials: Trials, row: int, budgets: DisruptionBudgets) -> Sacrifice | Status:
+def select_victims(trials: Simulations, row: int, budgets: DisruptionBudgets) -> Sacrifice | Status:
     """The pods that have to go from a row for the pod to fit; or why that does not help.
 
     All less important pods are taken away. If the pod fits then, they are put back one by one as long as it
@@ -71,7 +71,7 @@ def reprieve_order(protected: Sequence[bool]) -> list[int]:
     return sorted(range(len(protected)), key=lambda position: not protected[position])
 
 
-def _reprieved(trial: Trial, info: PodInfo) -> bool:
+def _reprieved(trial: Simulation, info: PodInfo) -> bool:
     """Put a pod back if there is room for it beside the pod that is to come."""
     trial.put_back(info)
     if _verdict(trial) is None:
@@ -80,7 +80,7 @@ def _reprieved(trial: Trial, info: PodInfo) -> bool:
     return False
 
 
-def _verdict(trial: Trial) -> Status | None:
+def _verdict(trial: Simulation) -> Status | None:
     """A plugin that fails on a node speaks against that node, not against the others."""
     try:
         return trial.verdict()

@@ -11,7 +11,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
 from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.simulation import AsIf
+from stowplan.framework.simulation import SimulatedRow
 from stowplan.plugins.podtopologyspread.counting import Counted
 
 NO_LABEL, SKEWED = 1, 2
@@ -34,7 +34,7 @@ class Shift(NamedTuple):
 _NO_SHIFT = Shift(0, 0)
 
 
-def shift_of(counted: Counted, as_if: AsIf, namespace: str) -> Shift | None:
+def shift_of(counted: Counted, as_if: SimulatedRow, namespace: str) -> Shift | None:
     """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
 
     kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
