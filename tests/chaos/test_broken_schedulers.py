@@ -14,7 +14,7 @@ from stowplan.framework.lifecycle import Lifecycle
 from stowplan.framework.waiting import WaitingPods
 from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.nodeaffinity import NodeAffinity
-from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.inflight import InFlight
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.scheduling_queue import SchedulingQueue

@@ -8,8 +8,8 @@ import pytest
 from stowplan.chaos import execute, plan_of
 from stowplan.cluster.storage import Storage
 from stowplan.framework.status import SKIP
-from stowplan.plugins.volumebinding import VolumeBinding, binding
-from stowplan.plugins.volumebinding.reservation import Reservation
+from stowplan.plugins.volumebinding import VolumeBinding, binder
+from stowplan.plugins.volumebinding.binder import Reservation
 from stowplan.plugins.volumebinding.survey import Survey
 from stowplan.plugins.volumerestrictions import VolumeRestrictions
 
@@ -33,9 +33,9 @@ def _overwrite(patch: pytest.MonkeyPatch) -> None:
 
     async def put(client: Any, resource: Any, obj: Any, changes: Any) -> Any:
         current = await client.get(resource, obj.namespace, obj.name)
-        return await client.update(resource, binding._merged(current, changes))
+        return await client.update(resource, binder._merged(current, changes))
 
-    patch.setattr(binding, "_put", put)
+    patch.setattr(binder, "_put", put)
     _assume_nothing(patch)
 
 
@@ -49,7 +49,7 @@ def _share(patch: pytest.MonkeyPatch) -> None:
 
 
 def _wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(binding._Watch, "all_bound", lambda self: True)
+    patch.setattr(binder._Watch, "all_bound", lambda self: True)
 
 
 def _find_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from stowplan.framework.gates import FeatureGates
 from stowplan.framework.plugin import Handle
 from stowplan.framework.postfilter import PostFilterResult, run_to_end
 from stowplan.framework.status import unresolvable, unschedulable
-from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from stowplan.testing import PodBuilder, cluster
 
 TERMINATING = PostFilterResult(

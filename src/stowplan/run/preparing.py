@@ -11,8 +11,7 @@ from stowplan.framework.loading import installed_plugins, load_plugin
 from stowplan.framework.registry import Registry
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Journal
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 from stowplan.run.options import Options
 
 

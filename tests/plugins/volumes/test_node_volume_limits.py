@@ -26,7 +26,7 @@ from stowplan.api.pod import AWSElasticBlockStore, GCEPersistentDisk, Volume
 from stowplan.framework.errors import PluginError
 from stowplan.framework.events import Hint, HintError
 from stowplan.framework.status import Status, unresolvable, unschedulable
-from stowplan.plugins.nodevolumelimits.hints import after_csi_node_update, after_detachment
+from stowplan.plugins.nodevolumelimits.csi import after_csi_node_update, after_detachment
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 TOO_MANY = unschedulable("node(s) exceed max volume count").by("NodeVolumeLimits")

@@ -1,31 +1,142 @@
-"""Nodes where preemption would help, and what it would cost on each.
+"""Victims on a node, nodes where preemption would help, and the choice among them."""
 
-Candidates are kept as columns of numbers: with thousands of nodes the choice among them is made by comparing
-arrays, and only the pods of the chosen one are ever asked for.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.cluster.budgets import Budget, DisruptionBudgets
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.errors import NotBuiltError, PluginError
 from stowplan.framework.postfilter import Victims
-from stowplan.plugins.defaultpreemption.importance import NOT_STARTED, start_of
-from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
+from stowplan.framework.status import Status, error, unresolvable
+from stowplan.framework.trials import Trial, Trials
 
+REASON_NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_STARTED = 2**63 - 1
+"""The start of a pod that has not started yet: later than any other."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS = range(5)
 """Lines of what a node's victims cost, in the order in which they are compared: less is better.
 
 The budgets they exceed; the priority of the most important one; the sum of their priorities; how many they
 are; and how long ago the first of the most important ones started."""
-
 _LOWEST_PRIORITY = -(2**31)
 """Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
+
+
+def start_of(pod: Pod) -> int:
+    """When a pod started to run, in microseconds since 1970. Raises ValueError."""
+    text = pod.status.start_time
+    if text is None:
+        return NOT_STARTED
+    try:
+        return _microseconds(text)
+    except ValueError:
+        raise ValueError(
+            f"pod {pod.key}: status.startTime: expected an RFC 3339 time, got {text!r}"
+        ) from None
+
+
+@lru_cache(maxsize=65536)
+def _microseconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError
+    since = moment - _EPOCH
+    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Pods, the most important first. Equals stay in the order they came to their node."""
+    return sorted(pods, key=lambda info: (-info.priority, start_of(info.pod)))
+
+
+class Sacrifice(NamedTuple):
+    """The pods of one node that have to go, the most important first, and how many of them a budget
+    protects."""
+
+    victims: list[PodInfo]
+    violations: int
+
+
+def select_victims(trials: Trials, row: int, budgets: DisruptionBudgets) -> Sacrifice | Status:
+    """The pods that have to go from a row for the pod to fit; or why that does not help.
+
+    All less important pods are taken away. If the pod fits then, they are put back one by one as long as it
+    still fits: those first whose loss a budget does not allow, among these and among the others the most
+    important first. Who cannot be put back is a victim.
+    """
+    table, pod = trials.table, trials.pod
+    lower = by_importance(info for info in table.pods_on[row].values() if info.priority < pod.priority)
+    if not lower:
+        return unresolvable(REASON_NO_VICTIMS)
+    with trials.row(row) as trial:
+        for info in lower:
+            trial.take_away(info)
+        status = _verdict(trial)
+        if status is not None:
+            return status
+        protected = over_budget(lower, budgets)
+        spared = {position for position in reprieve_order(protected) if _reprieved(trial, lower[position])}
+    victims = [position for position in range(len(lower)) if position not in spared]
+    if not victims:
+        return no_victims(table.name_of(row))
+    return Sacrifice([lower[position] for position in victims], sum(protected[p] for p in victims))
+
+
+def no_victims(node: str) -> Status:
+    """What is said of a node that turned out to have room for everybody."""
+    return error(f'expected at least one victim pod on node "{node}"')
+
+
+def over_budget(pods: Sequence[PodInfo], budgets: DisruptionBudgets) -> list[bool]:
+    """For pods, the most important first: would a budget be exceeded if this one and all before it went?"""
+    left: dict[Budget, int] = {}
+    return [_takes_too_much(info, budgets, left) for info in pods]
+
+
+def _takes_too_much(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
+    exceeded = False
+    for budget in budgets.of(info):
+        if info.name in budget.disrupted:
+            continue
+        left[budget] = remaining = left.get(budget, budget.allowed) - 1
+        exceeded |= remaining < 0
+    return exceeded
+
+
+def reprieve_order(protected: Sequence[bool]) -> list[int]:
+    """The order in which pods are put back: the protected ones, then the others."""
+    return sorted(range(len(protected)), key=lambda position: not protected[position])
+
+
+def _reprieved(trial: Trial, info: PodInfo) -> bool:
+    """Put a pod back if there is room for it beside the pod that is to come."""
+    trial.put_back(info)
+    if _verdict(trial) is None:
+        return True
+    trial.take_away(info)
+    return False
+
+
+def _verdict(trial: Trial) -> Status | None:
+    """A plugin that fails on a node speaks against that node, not against the others."""
+    try:
+        return trial.verdict()
+    except NotBuiltError:
+        raise
+    except PluginError as failure:
+        return error(failure.message)
+
 
 VictimsOf = Callable[[Sequence[int]], Sequence[Sequence[PodInfo]]]
 """Who would have to go from each of some rows, the most important first; while the table stands still."""
@@ -141,3 +252,14 @@ class VictimsByNode(Mapping[str, Victims]):
                 if (node := self._nodes[row]) is not None
             }
         return self._found
+
+
+def equally_good(candidates: Candidates) -> Rows:
+    """The entries that no criterion can tell apart from the best."""
+    entries = np.arange(len(candidates))
+    for line in candidates.costs:
+        if len(entries) <= 1:
+            break
+        values = line[entries]
+        entries = entries[values == values.min()]
+    return entries

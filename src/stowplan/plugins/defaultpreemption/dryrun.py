@@ -11,9 +11,14 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.trials import Trials
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
-from stowplan.plugins.defaultpreemption.manyrows import ManyRows
-from stowplan.plugins.defaultpreemption.reprieve import Sacrifice, select_victims
+from stowplan.plugins.defaultpreemption.batch import ManyRows
+from stowplan.plugins.defaultpreemption.candidates import (
+    Candidates,
+    Sacrifice,
+    from_sacrifices,
+    joined,
+    select_victims,
+)
 
 
 class DryRun:

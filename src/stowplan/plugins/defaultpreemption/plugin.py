@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stowplan.api.fielderrors import aggregate
+from stowplan.api.fielderrors import Path, aggregate, invalid
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
@@ -14,29 +14,55 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from stowplan.framework.fiterror import fit_error_text
+from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.plugin import Handle, Plugin
 from stowplan.framework.postfilter import PostFilterResult, Steps, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
-from stowplan.plugins.args import DefaultPreemptionArgs
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.defaultpreemption.batch import Lineups, judging_many
+from stowplan.plugins.defaultpreemption.cache import KeptProspects
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,
+    Sacrifice,
     VictimsByNode,
     VictimsOf,
+    equally_good,
     from_sacrifices,
 )
-from stowplan.plugins.defaultpreemption.choice import equally_good
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
-from stowplan.plugins.defaultpreemption.eligibility import objection
-from stowplan.plugins.defaultpreemption.lineups import Lineups
-from stowplan.plugins.defaultpreemption.manyrows import judging_many
-from stowplan.plugins.defaultpreemption.prospects import KeptProspects
-from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 
 PREFIX = "preemption: "
 REASON_NOT_HELPFUL = "Preemption is not helpful for scheduling"
 REASON_NO_CANDIDATE = "no candidate node for preemption"
 REASON_UNDER_WAY = "waiting for the preemption for this pod to be finished"
 REASON_BY_GROUP = "not eligible due to workload aware preemption enabled"
+REASON_NEVER = "not eligible due to preemptionPolicy=Never."
+REASON_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+_NEVER = "Never"
+_CONDITION = "DisruptionTarget"
+_CONDITION_REASON = "PreemptionByScheduler"
+
+
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
+    """How many nodes a preemption tries: the larger of a share of all nodes and a fixed number."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        percentage_path = path.child("minCandidateNodesPercentage")
+        absolute_path = path.child("minCandidateNodesAbsolute")
+        errors: list[str] = []
+        if not 0 <= percentage <= 100:
+            errors.append(invalid(percentage_path, percentage, "not in valid range [0, 100]"))
+        if absolute < 0:
+            errors.append(invalid(absolute_path, absolute, "not in valid range [0, inf)"))
+        if percentage == 0 and absolute == 0:
+            also = "cannot be zero at the same time as "
+            errors.append(invalid(percentage_path, percentage, also + "minCandidateNodesAbsolute"))
+            errors.append(invalid(absolute_path, absolute, also + "minCandidateNodesPercentage"))
+        return errors
 
 
 class DefaultPreemption(Plugin):
@@ -160,3 +186,32 @@ def _hopeless(table: ClusterTable, reasons: Mapping[str, int], explained: int) -
     if explained < table.node_count:
         counts[REASON_NOT_HELPFUL] += table.node_count - explained
     return PostFilterResult(_rejected(fit_error_text(table.node_count, counts)), "")
+
+
+def objection(evaluation: Evaluation, pod: PodInfo) -> str | None:
+    """Why a pod may not preempt others; None: it may.
+
+    One that has made room on a node already waits until its victims are gone, unless that node has become
+    hopeless in the meantime.
+    """
+    if pod.spec.preemption_policy == _NEVER:
+        return REASON_NEVER
+    promised = pod.pod.status.nominated_node_name
+    table = evaluation.cycle.table
+    row = table.row_of(promised) if promised else None
+    if row is None or evaluation.status(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return None
+    leaving = any(
+        info.priority < pod.priority and was_preempted(info.pod) for info in table.pods_on[row].values()
+    )
+    return REASON_TERMINATING if leaving else None
+
+
+def was_preempted(pod: Pod) -> bool:
+    """Is a pod on its way out because a scheduler made it go?"""
+    if not pod.is_terminating:
+        return False
+    for condition in pod.status.conditions:
+        if condition.type == _CONDITION:
+            return condition.status == "True" and condition.reason == _CONDITION_REASON
+    return False

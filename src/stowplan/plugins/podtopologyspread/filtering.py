@@ -12,7 +12,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.plugin import ALL_ROWS, Codes, StaleRows
 from stowplan.framework.rows import merge_rows
-from stowplan.plugins.podtopologyspread.counting import Counted
+from stowplan.plugins.podtopologyspread.common import Counted
 
 NO_LABEL, SKEWED = 1, 2
 

@@ -14,8 +14,7 @@ from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores
 from stowplan.framework.rows import merge_rows
 from stowplan.framework.scorecolumn import IGNORED
 from stowplan.plugins.normalize import rounded
-from stowplan.plugins.podtopologyspread.constraints import HOSTNAME
-from stowplan.plugins.podtopologyspread.counting import Counted
+from stowplan.plugins.podtopologyspread.common import HOSTNAME, Counted
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,28 +1,45 @@
 """VolumeBinding: from the claims of a pod to the volumes it gets."""
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
+from msgspec.structs import replace
 
+from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.quantity import QuantityError
+from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from stowplan.cluster.assumptions import AssumeError
+from stowplan.cluster.capacitypools import volume_limit
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError
-from stowplan.framework.events import EventRegistration
+from stowplan.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    HintError,
+    HintFunction,
+    Resource,
+    queue_if,
+)
+from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.plugin import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
 from stowplan.framework.status import SKIP, Status, error, unresolvable
-from stowplan.plugins.args import VolumeBindingArgs
-from stowplan.plugins.volumebinding.binding import BindingError, bind_volumes
-from stowplan.plugins.volumebinding.claims import NO_CLAIMS, Claims, claims_of
-from stowplan.plugins.volumebinding.hints import registrations
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.resource_allocation import (
+    MAX_SHAPE_SCORE,
+    UtilizationShapePoint,
+    validate_shape,
+)
+from stowplan.plugins.volumebinding.binder import BindingError, Reservation, bind_volumes, reserve_volumes
+from stowplan.plugins.volumebinding.claims import MIGRATED_PLUGINS, NO_CLAIMS, Claims, claim_name, claims_of
 from stowplan.plugins.volumebinding.partition import PassingRows
-from stowplan.plugins.volumebinding.placement import Conflict
-from stowplan.plugins.volumebinding.reservation import Reservation, reserve_volumes
-from stowplan.plugins.volumebinding.scoring import CapacityScorer
+from stowplan.plugins.volumebinding.placement import CapacityScorer, Conflict
 from stowplan.plugins.volumebinding.survey import ConflictColumn, Survey
 
 REASONS: Final = {
@@ -32,6 +49,40 @@ REASONS: Final = {
     Conflict.VOLUME_MISSING: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
 REASON_TAKEN: Final = "the volumes found for the pod are not free any more"
+DEFAULT_SHAPE = (
+    UtilizationShapePoint(utilization=0, score=MAX_SHAPE_SCORE),
+    UtilizationShapePoint(utilization=100, score=0),
+)
+
+
+class VolumeBindingArgs(PluginArgs, frozen=True):
+    """How long binding volumes may take, and how nodes are scored by the use of their storage.
+
+    The shape belongs to the gate StorageCapacityScoring: None while it is off, and then it must not be set.
+    """
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationShapePoint, ...] | None = None
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        if gates["StorageCapacityScoring"] and not self.shape:
+            return replace(self, shape=DEFAULT_SHAPE)
+        return self
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        errors: list[str] = []
+        if self.bind_timeout_seconds < 0:
+            detail = "invalid BindTimeoutSeconds, should not be a negative value"
+            errors.append(invalid(path.child("bindTimeoutSeconds"), self.bind_timeout_seconds, detail))
+        where = path.child("shape")
+        if gates["StorageCapacityScoring"]:
+            errors += validate_shape(self.shape or (), where)
+        elif self.shape is not None:
+            points = [{"Utilization": point.utilization, "Score": point.score} for point in self.shape]
+            detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+            errors.append(invalid(where, points, detail))
+        return errors
+
 
 Column = IntColumn | ConflictColumn
 
@@ -215,3 +266,59 @@ def _changed(then: Column | None, now: Column | None) -> StaleRows:
     if then is now:
         return NO_ROWS
     return ALL_ROWS if then is None or now is None else np.flatnonzero(then != now)
+
+
+def registrations() -> Sequence[EventRegistration]:
+    """The events that may help, with a closer look at most of them."""
+    new_or_changed = Action.ADD | Action.UPDATE
+    return (
+        _registration(Resource.STORAGE_CLASS, new_or_changed, after_class_change),
+        EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, new_or_changed), after_claim_change),
+        _registration(Resource.PERSISTENT_VOLUME, new_or_changed),
+        _registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+        _registration(Resource.CSI_NODE, new_or_changed, after_csi_node_change),
+        _registration(Resource.CSI_DRIVER, Action.UPDATE, after_driver_change),
+        _registration(Resource.CSI_STORAGE_CAPACITY, new_or_changed, after_capacity_change),
+    )
+
+
+def _registration(resource: Resource, action: Action, hint: HintFunction | None = None) -> EventRegistration:
+    return EventRegistration(ClusterEvent(resource, action), hint, by_template=True)
+
+
+def after_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> Hint:
+    """Any new class may, and one whose topologies changed."""
+    return queue_if(old is None or old.allowed_topologies != new.allowed_topologies)
+
+
+def after_claim_change(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    """One of the pod's own claims may."""
+    if new.namespace != pod.namespace:
+        return Hint.SKIP
+    return queue_if(any(claim_name(pod.name, volume) == new.name for volume in pod.spec.volumes))
+
+
+def after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> Hint:
+    """A new one may, and one that leaves other kinds of volumes to CSI drivers than before."""
+    if old is None:
+        return Hint.QUEUE
+    before, now = (node.metadata.annotations.get(MIGRATED_PLUGINS, "") for node in (old, new))
+    return queue_if(before != now)
+
+
+def after_driver_change(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> Hint:
+    """A driver of the pod that no longer cares for room may."""
+    if not old.spec.storage_capacity or new.spec.storage_capacity:
+        return Hint.SKIP
+    return queue_if(any(v.csi is not None and v.csi.driver == new.name for v in pod.spec.volumes))
+
+
+def after_capacity_change(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> Hint:
+    """Room that is new may, and room for larger volumes than before."""
+    if old is None:
+        return Hint.QUEUE
+    try:
+        before, now = volume_limit(old), volume_limit(new)
+    except QuantityError as cause:
+        raise HintError(str(cause)) from None
+    return queue_if(now is not None and (before is None or now > before))

@@ -10,12 +10,18 @@ from stowplan.api.labels import IN
 from stowplan.api.nodeselector import CompiledNodeSelector, FieldRequirement, RequiredNodeAffinity, Term
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.table import ClusterTable
-from stowplan.plugins.volumebinding.demand import BoundVolume, Demand
+from stowplan.plugins.volumebinding.claims import BoundVolume, Demand
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Migrated, Partition, PassingRows
-from stowplan.plugins.volumebinding.placement import BoundTests, Placement, Question, place
-from stowplan.plugins.volumebinding.provisioning import Provisioning, provisioning
-from stowplan.plugins.volumebinding.scoring import CapacityScorer
-from stowplan.plugins.volumebinding.stock import Stock
+from stowplan.plugins.volumebinding.placement import (
+    BoundTests,
+    CapacityScorer,
+    Placement,
+    Provisioning,
+    Question,
+    Stock,
+    place,
+    provisioning,
+)
 
 ConflictColumn = npt.NDArray[np.int8]
 
