@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, Lines, ResourceLines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.table import ClusterTable, allocatable_amounts
+from stowplan.cluster.table import allocatable_amounts
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
@@ -42,6 +42,7 @@ _PODS, _TOO_LARGE, _FIRST_REQUEST = 1, 2, 2
 _MOST_BITS = 60
 SAFE = 1 << 60
 """Sums and differences of a few numbers below this stay within 64 bits."""
+_NOTHING: Mapping[int, int] = {}
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -166,13 +167,25 @@ class _Request:
         for row, key in enumerate(map(bytes, packed)):
             code = alike.get(key)
             if code is None:
-                code = alike[key] = self.code_with_missing(np.flatnonzero(lacking[:, row]).tolist())
+                marks = [self.listed[index][2] for index in np.flatnonzero(lacking[:, row]).tolist()]
+                code = alike[key] = self.code_with_missing(marks)
             codes[row] |= code
 
-    def code_with_missing(self, found: Iterable[int]) -> int:
-        """The code of rows that fail some of the requests in `listed`, by their index there."""
-        places = [self.listed[index][2] for index in found]
-        return self.code_of(tuple(sorted((*self.missing, *places))))
+    def code_with_missing(self, marks: Iterable[int]) -> int:
+        """The code of rows that fail some of the requests in `listed`, by their marks there."""
+        if self.has_bits:
+            return sum(marks) | self.elsewhere
+        code = self.code_of(tuple(sorted((*self.missing, *marks))))
+        return code | _TOO_LARGE if self.missing else code
+
+
+Amount = TypeVar("Amount", int, IntArray)
+"""One row's number, or many rows' numbers."""
+
+
+def _lacks(wanted: Amount, allocatable: Amount, requested: Amount) -> Any:
+    """Whether a request does not fit, of one row or of many. No amount is negative, so nothing overflows."""
+    return wanted > allocatable - requested
 
 
 class NodeResourcesFit(Plugin):
@@ -210,6 +223,9 @@ class NodeResourcesFit(Plugin):
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> None:
         cycle.write(self, self._request(cycle, pod))
 
+    # Does it fit? One rule, `_lacks`, in the forms it is needed in: many rows, one row, a row with nominated
+    # pods, and for preemption what would be left over, which is negative where a request lacks room.
+
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
         request = self._request(cycle, pod)
         table, rows = nodes.table, nodes.rows
@@ -217,63 +233,41 @@ class NodeResourcesFit(Plugin):
         if not request.wanted:
             return codes
         allocatable = request.lines.of(table.allocatable, rows)
-        # Neither is negative, so the difference stays within 64 bits.
-        lacking = request.amounts[:, None] > allocatable - request.lines.of(table.requested, rows)
+        lacking = _lacks(request.amounts[:, None], allocatable, request.lines.of(table.requested, rows))
         request.add_lacking(codes, lacking, allocatable)
         return codes
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        return self._row_code(cycle, row, 0, _NOTHING)
+
+    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+        """What `filter_row` would say with the nominated pods `others` on the row."""
+        taken = Counter[int]()
+        for other in others:
+            for line, amount in cycle.table.taken_by(other.template):
+                taken[line] += amount
+        return self._row_code(cycle, row, len(others), taken)
+
+    def _row_code(self, cycle: Cycle, row: int, more_pods: int, more: Mapping[int, int]) -> int:
+        """The code of a row that has more pods than the table says, which request `more` by line."""
         request: _Request = cycle.read(self)
         table = cycle.table
         if request.version != table.resources.version:
             request.find_lines(table.resources)
-        code = int(table.pod_count.item(row) >= table.allowed_pods.item(row))
-        if not request.has_bits:
-            return code | _code_of_many(request, table, row, {})
-        for line, wanted, bit in request.listed:
-            allocatable = table.allocatable.item(line, row)
-            if wanted > allocatable - table.requested.item(line, row):
-                code |= bit
+        code = int(table.pod_count.item(row) + more_pods >= table.allowed_pods.item(row))
+        failing: list[int] = []
+        for line, wanted, mark in request.listed:
+            allocatable, requested = table.allocatable.item(line, row), table.requested.item(line, row)
+            if more:
+                requested += more.get(line, 0)
+            if _lacks(wanted, allocatable, requested):
+                failing.append(mark)
                 if wanted > allocatable:
                     code |= _TOO_LARGE
-        return code | request.elsewhere
-
-    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
-        """What `filter_row` would say if other pods stood on the row as well."""
-        request: _Request = cycle.read(self)
-        table = cycle.table
-        request.find_lines(table.resources)
-        taken = Counter[int]()
-        for other in others:
-            for line, amount in table.taken_by(other.template):
-                taken[line] += amount
-        code = int(table.pod_count.item(row) + len(others) >= table.allowed_pods.item(row))
-        if not request.has_bits:
-            return code | _code_of_many(request, table, row, taken)
-        for line, wanted, bit in request.listed:
-            allocatable = table.allocatable.item(line, row)
-            if wanted > allocatable - table.requested.item(line, row) - taken[line]:
-                code |= bit
-                if wanted > allocatable:
-                    code |= _TOO_LARGE
-        return code | request.elsewhere
-
-    def passes_with_fewer(self, pod: PodInfo) -> bool:
-        return True
-
-    # For preemption, which takes pods away and puts them back in numbers only
-
-    def asked_for(self, cycle: Cycle) -> Hashable:
-        """The same for all pods that this filter cannot tell apart."""
-        request: _Request = cycle.read(self)
-        return request.wanted if request.has_bits else request
-
-    def limited_lines(self, cycle: Cycle) -> list[int]:
-        """The lines of the resource columns that the pod asks for some of."""
-        return list(self._request(cycle, cycle.pod).lines.listed)
+        return code | (request.code_with_missing(failing) if failing else request.elsewhere)
 
     def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
-        """What each row would have left beside the pod: of the number of pods, then of each limited line.
+        """What rows would have left with the pod on them: of the number of pods, then of each limited line.
 
         Where nothing is negative, the pod fits. Where 64 bits might not do the answer has Python's numbers
         (dtype object), and so have all sums that are made with it.
@@ -298,6 +292,18 @@ class NodeResourcesFit(Plugin):
         codes: Codes = (left[0] < 0).astype(np.int64)
         request.add_lacking(codes, left[1:] < 0, request.lines.of(cycle.table.allocatable, rows))
         return codes
+
+    def asked_for(self, cycle: Cycle) -> Hashable:
+        """The same for all pods that this filter cannot tell apart."""
+        request: _Request = cycle.read(self)
+        return request.wanted if request.has_bits else request
+
+    def limited_lines(self, cycle: Cycle) -> list[int]:
+        """The lines of the resource columns that the pod asks for some of."""
+        return list(self._request(cycle, cycle.pod).lines.listed)
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        return True
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         request = self._request(cycle, pod)
@@ -344,17 +350,6 @@ class NodeResourcesFit(Plugin):
         if not is_extended(name):
             return False
         return name in self._ignored or name.partition("/")[0] in self._ignored_groups
-
-
-def _code_of_many(request: _Request, table: ClusterTable, row: int, taken: Mapping[int, int]) -> int:
-    """What a code has, beside the number of pods, for one row and requests too many for a bit each."""
-    failing, too_large = [], bool(request.missing)
-    for index, (line, wanted, _) in enumerate(request.listed):
-        allocatable = table.allocatable.item(line, row)
-        if wanted > allocatable - table.requested.item(line, row) - taken.get(line, 0):
-            failing.append(index)
-            too_large |= wanted > allocatable
-    return request.code_with_missing(failing) | (_TOO_LARGE if too_large else 0)
 
 
 Amounts = Mapping[str, int]
