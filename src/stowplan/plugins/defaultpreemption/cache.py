@@ -1,4 +1,4 @@
-"""What preemption would come to on every row, kept until something about the row changes."""
+"""Cached results of the dry run on every row, kept until something about the row changes."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
@@ -13,83 +13,83 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.framework.plugin import Codes
 from stowplan.plugins.defaultpreemption.candidates import COSTS
 
-UNKNOWN, HELPED, NOT_HELPED, NOBODY_LOWER = range(4)
-"""How a row stands: nobody has looked; there are victims that make room; there is no room even when all less
-important pods are gone, or there is without any of them going; there are no less important pods."""
-_KEPT = 8
+UNKNOWN, HELPS, NO_HELP, NO_LOWER_PODS = range(4)
+"""The outcome on a row: not known yet; evicting victims makes room; there is no room even with all pods of
+lower priority gone, or there is without evicting any; there are no pods of lower priority."""
+_MOST_KEPT = 8
 
 
-class Prospects:
-    """What preemption would come to by row, for pods of one priority that ask for the same.
+class RowResults:
+    """Results by row, for preemptors of one priority with the same requests.
 
-    `codes` is what NodeResourcesFit would say if all less important pods were gone. Where there are victims,
-    `victims` names them by row, and `costs` is what they cost (a line per criterion, see candidates.py).
+    `codes` are those of NodeResourcesFit with all pods of lower priority gone. Where there are victims,
+    `victims` has them by row, and `costs` their costs (a line per criterion, see candidates.py).
     """
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
         self.capacity = table.capacity
-        self.standing = np.full(table.capacity, UNKNOWN, dtype=np.int8)
+        self.outcome = np.full(table.capacity, UNKNOWN, dtype=np.int8)
         self.codes: Codes = np.zeros(table.capacity, dtype=np.int64)
         self.costs: IntArray = np.zeros((len(COSTS), table.capacity), dtype=np.int64)
         self.victims: dict[int, list[PodInfo]] = {}
-        self._guarded: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
-        self._unsettled: list[int] = []
+        self._under_budget: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
+        self._nominated_rows: list[int] = []
         self._position = table.usage_log.position
         self._budgets = (table.budgets.version, table.budgets.allowances_version)
 
-    def begin(self, unsettled: Iterable[int]) -> None:
-        """An attempt begins: forget what may no longer hold.
+    def begin(self, nominated_rows: Iterable[int]) -> None:
+        """Drop what may no longer hold, at the start of an attempt.
 
-        The `unsettled` rows have pods promised to them. What is found there holds for this attempt only.
+        Results on rows with nominated pods hold for this attempt only.
         """
         touched = self._table.usage_log.since(self._position)
         self._position = self._table.usage_log.position
         budgets = self._table.budgets
         before, self._budgets = self._budgets, (budgets.version, budgets.allowances_version)
         if touched is None or before[0] != budgets.version:
-            self.standing.fill(UNKNOWN)
+            self.outcome.fill(UNKNOWN)
             self.victims.clear()
         else:
-            self.standing[touched] = UNKNOWN
+            self.outcome[touched] = UNKNOWN
             for row in touched.tolist():
                 self.victims.pop(row, None)
             if before[1] != budgets.allowances_version:
-                self.standing[self._guarded] = UNKNOWN
-        self.standing[self._unsettled] = UNKNOWN
-        self._unsettled = list(unsettled)
-        self.standing[self._unsettled] = UNKNOWN
+                self.outcome[self._under_budget] = UNKNOWN
+        self.outcome[self._nominated_rows] = UNKNOWN
+        self._nominated_rows = list(nominated_rows)
+        self.outcome[self._nominated_rows] = UNKNOWN
 
     def unknown(self, rows: Rows) -> Rows:
-        """Those of some rows that have to be looked at."""
-        unknown: Rows = rows[self.standing[rows] == UNKNOWN]
+        """Those of some rows that have no result."""
+        unknown: Rows = rows[self.outcome[rows] == UNKNOWN]
         return unknown
 
-    def note(self, rows: Rows, standing: IntArray, codes: Codes, guarded: BoolColumn) -> None:
-        """How rows stand, and whether any of their less important pods is under a budget."""
-        self.standing[rows] = standing
+    def note(self, rows: Rows, outcome: IntArray, codes: Codes, under_budget: BoolColumn) -> None:
+        """Keep the outcome on rows, and whether any of their pods of lower priority is under a budget."""
+        self.outcome[rows] = outcome
         self.codes[rows] = codes
-        self._guarded[rows] = guarded
+        self._under_budget[rows] = under_budget
 
     def note_victims(self, rows: Rows, costs: IntArray, victims: Sequence[list[PodInfo]]) -> None:
-        """Who has to go from rows, and what it costs."""
+        """Keep the victims on rows and their costs."""
         self.costs[:, rows] = costs
         self.victims.update(zip(rows.tolist(), victims, strict=True))
 
 
-class KeptProspects:
-    """The prospects of the last few sorts of pods that preempted."""
+class RowResultsCache:
+    """The results for the last few kinds of preemptors."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
-        self._kept: OrderedDict[Hashable, Prospects] = OrderedDict()
+        self._kept: OrderedDict[Hashable, RowResults] = OrderedDict()
 
-    def of(self, sort: Hashable) -> Prospects:
-        """The prospects of one sort of pods, new ones if they are not known any more."""
-        found = self._kept.pop(sort, None)
+    def of(self, key: Hashable) -> RowResults:
+        """The results for preemptors with the same key (requests and priority)."""
+        found = self._kept.pop(key, None)
         if found is None or found.capacity != self._table.capacity:
-            found = Prospects(self._table)
-        self._kept[sort] = found
-        if len(self._kept) > _KEPT:
+            found = RowResults(self._table)
+        self._kept[key] = found
+        if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return found
