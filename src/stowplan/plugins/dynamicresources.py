@@ -21,6 +21,7 @@ from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
 
 REASON_NO_CLAIMS = "no new claims to deallocate"
+
 FILTER_TIMEOUT = Duration.of_seconds(10)
 BINDING_TIMEOUT = Duration.of_seconds(600)
 NOT_FOUND = "not found"

@@ -41,6 +41,7 @@ from stowplan.plugins.normalize import by_highest
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
+
 _ENFORCED, _POD = 1, 2
 _FACT = "required node affinity"
 

@@ -14,6 +14,7 @@ from stowplan.framework.plugin import Codes, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 
 REASON = "node(s) didn't match Pod's required features"
+
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 

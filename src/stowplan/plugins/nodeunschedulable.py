@@ -15,6 +15,7 @@ from stowplan.framework.plugin import Codes, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 
 REASON = "node(s) were unschedulable"
+
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 

@@ -21,6 +21,7 @@ from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.normalize import by_highest
 
 REASON = "node(s) had untolerated taint(s)"
+
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 SOFT_EFFECT = "PreferNoSchedule"
 

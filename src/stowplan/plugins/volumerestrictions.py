@@ -26,10 +26,12 @@ from stowplan.framework.plugin import ALL_ROWS, Codes, Plugin, Reads, StaleRows
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 
 REASON_DISK = "node(s) had no available disk"
+
 REASON_CLAIM = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
     "already in-use by another pod"
 )
+
 _FOR_ONE_POD: Final = "ReadWriteOncePod"
 _DISK, _CLAIM = 1, 2
 

@@ -46,7 +46,9 @@ from stowplan.plugins.noderesources.fit import SAFE, NodeResourcesFit
 PRIORITY, START, BUDGET, AMOUNTS = range(4)
 """Columns of `SortedPods.numbers`. From `AMOUNTS` on there is one per thing that is limited: the number of
 pods (each counts one), then every resource the table knows."""
+
 NO_BUDGET = -1
+
 SEVERAL_BUDGETS = -2
 """In place of the number of the only budget a pod is under."""
 
@@ -146,7 +148,7 @@ class PodArrays:
     """The sorted pods of some rows, one row after the other in flat arrays.
 
     The potential victims of entry i, its pods of lower priority, are `first[i]` up to `end[i]`, and
-    `lower[i]` is how many they are. `limits` are the things that are limited, as columns of the pods' amounts.
+    `lower[i]` is how many they are. `limits` are the limited things, as columns of the pods' amounts.
     """
 
     def __init__(self, sorted_pods: Sequence[SortedPods], limits: Sequence[int], priority: int) -> None:

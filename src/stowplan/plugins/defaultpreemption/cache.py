@@ -16,6 +16,7 @@ from stowplan.plugins.defaultpreemption.candidates import COSTS
 UNKNOWN, HELPS, NO_HELP, NO_LOWER_PODS = range(4)
 """The outcome on a row: not known yet; evicting victims makes room; there is no room even with all pods of
 lower priority gone, or there is without evicting any; there are no pods of lower priority."""
+
 _MOST_KEPT = 8
 
 

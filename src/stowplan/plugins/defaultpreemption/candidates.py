@@ -26,14 +26,18 @@ from stowplan.framework.trials import Trial, Trials
 from stowplan.gocompat.quoting import quote
 
 REASON_NO_VICTIMS = "No preemption victims found for incoming pod"
+
 NOT_STARTED = 2**63 - 1
 """The start of a pod that has not started yet: later than any other."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS = range(5)
 """Lines of the costs of a node's victims, in the order in which they are compared: less is better.
 
 How many violate a budget; the highest priority; the sum of priorities; how many victims there are; and how
 long ago the first of those with the highest priority started."""
+
 _LOWEST_PRIORITY = -(2**31)
 """Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
 

@@ -38,6 +38,7 @@ REASON_UNDER_WAY = "waiting for the preemption for this pod to be finished"
 REASON_BY_GROUP = "not eligible due to workload aware preemption enabled"
 REASON_NEVER = "not eligible due to preemptionPolicy=Never."
 REASON_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
 _NEVER = "Never"
 _CONDITION = "DisruptionTarget"
 _CONDITION_REASON = "PreemptionByScheduler"

@@ -49,6 +49,7 @@ from stowplan.plugins.interpodaffinity.counts import (
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
 _AFFINITY, _ANTI_AFFINITY, _EXISTING = 1, 2, 3
 _PREFERRING = (TermRole.REQUIRED_AFFINITY, TermRole.PREFERRED_AFFINITY, TermRole.PREFERRED_ANTI_AFFINITY)
 

@@ -20,6 +20,7 @@ from stowplan.plugins.args import PluginArgs
 
 OLD_MAX_PRIORITY = 10
 """The best score a priority could give a node up to Kubernetes 1.16."""
+
 MAX_PRIORITY = 100
 """The best score since."""
 

@@ -10,26 +10,34 @@ from stowplan.framework.points import Point
 RELEASES: Final = ("1.9", "1.18")
 """The releases whose meaning of a name is known: the last with predicates as such in full use, and the last
 with Policy files for everything."""
+
 _REQUESTS_OF_PODS: Final = (
     "What pods take is reckoned as today: init containers, sidecars, overhead, resizes."
 )
+
 _TEXT: Final = "The reason is worded as today."
 _BY_TAINT: Final = "TaintToleration: a controller taints such nodes"
 _BY_DRIVER: Final = "NodeVolumeLimits: these disks belong to a CSI driver"
+
 _VOLUMES: Final = (
     "A claim that does not exist turns the pod away. Nodes that have a CSINode leave these disks to the CSI "
     "driver, whose limit NodeVolumeLimits keeps. KUBE_MAX_PD_VOLS is the argument maxVolumes."
 )
+
 _VOLUMES_IN_1_9: Final = (
     f"{_VOLUMES} The limit also goes by what the node says and by its type; unbound claims count only for "
     "the kind their storage class is of."
 )
+
 _OLD_SCALE: Final[dict[str, Any]] = {"maxPriority": 10}
+
 _REQUESTS_OF_CONTAINERS: Final = (
     "What pods take is reckoned as today, with init containers; it was the containers' sum."
 )
+
 _STEPS: Final = "Scores have 101 steps; they had 11."
 _NO_DEFAULTS: Final[dict[str, Any]] = {"defaultingType": "List"}
+
 OLD_PLUGINS: Final[Mapping[str, str]] = {
     "DefaultPodTopologySpread": "SelectorSpread",
     "EBSLimits": "MaxEBSVolumeCount",
@@ -38,11 +46,13 @@ OLD_PLUGINS: Final[Mapping[str, str]] = {
     "CinderLimits": "MaxCinderVolumeCount",
 }
 """Plugins whose names in configurations of earlier versions differ from those here."""
+
 MANDATORY: Final[Mapping[str, tuple[str, ...]]] = {
     "1.9": ("CheckNodeCondition",),
     "1.18": ("CheckNodeUnschedulable", "PodToleratesNodeTaints"),
 }
 """By release: predicates that are in use whatever a Policy says."""
+
 _PREDICATES_1_9: Final = (
     "CheckNodeCondition",
     "GeneralPredicates",
@@ -57,6 +67,7 @@ _PREDICATES_1_9: Final = (
     "CheckNodeDiskPressure",
     "MatchInterPodAffinity",
 )
+
 _PRIORITIES_1_9: Final = {
     "SelectorSpreadPriority": 1,
     "InterPodAffinityPriority": 1,
@@ -66,6 +77,7 @@ _PRIORITIES_1_9: Final = {
     "NodeAffinityPriority": 1,
     "TaintTolerationPriority": 1,
 }
+
 _PREDICATES_1_18: Final = (
     "CheckNodeUnschedulable",
     "GeneralPredicates",
@@ -80,6 +92,7 @@ _PREDICATES_1_18: Final = (
     "EvenPodsSpread",
     "MatchInterPodAffinity",
 )
+
 _PRIORITIES_1_18: Final = {**_PRIORITIES_1_9, "ImageLocalityPriority": 1, "EvenPodsSpreadPriority": 1}
 
 
@@ -261,6 +274,7 @@ _PREDICATES: Final = (
     ),
     _predicate("MatchInterPodAffinity", filters("InterPodAffinity"), note=_TEXT),
 )
+
 PREDICATES: Final = {entry.name: entry for entry in _PREDICATES}
 """Predicates by name, in the order in which they were asked; a Policy's order never mattered."""
 
@@ -410,8 +424,10 @@ _PRIORITIES: Final = (
         today="PodTopologySpread or preferred pod anti-affinity, with the label as topology key",
     ),
 )
+
 PRIORITIES: Final = {entry.name: entry for entry in _PRIORITIES}
 """Priorities by name."""
+
 __all__ = [
     "MANDATORY",
     "OLD_PLUGINS",
@@ -427,6 +443,7 @@ __all__ = [
     "Use",
     "old_points",
 ]
+
 ORDER: Final = tuple(PREDICATES)
 """Predicates in the order in which they were asked; the first that rejects a node gives the reason."""
 

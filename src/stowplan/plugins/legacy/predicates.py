@@ -22,18 +22,21 @@ REASON_TAINTS: Final = "node(s) had taints that the pod didn't tolerate"
 
 # Codes of NodeCondition are bit sets of these.
 _NOT_READY, _OUT_OF_DISK, _NO_NETWORK, _UNSCHEDULABLE = 1, 2, 4, 8
+
 CONDITION_REASONS: Final = {
     _NOT_READY: "node(s) were not ready",
     _OUT_OF_DISK: "node(s) were out of disk space",
     _NO_NETWORK: "node(s) had unavailable network",
     _UNSCHEDULABLE: "node(s) were unschedulable",
 }
+
 _WANTED: Final = {
     "Ready": ("True", _NOT_READY),
     "OutOfDisk": ("False", _OUT_OF_DISK),
     "NetworkUnavailable": ("False", _NO_NETWORK),
 }
 """By condition: the status it should have, and what it means if it has another, even an unknown one."""
+
 _HUGE_PAGES: Final = "hugepages-"
 _EFFECTS: Final = (NO_EXECUTE,)
 _MOST: Final = 256

@@ -22,8 +22,10 @@ from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 
 ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+
 REGION_LABELS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
 """The beta labels take precedence, even empty ones."""
+
 ZONE_WEIGHT: Final = 2.0 / 3.0
 """How much of a score the zone makes, where a node is in one."""
 

@@ -27,6 +27,7 @@ from stowplan.framework.status import Status, unschedulable
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 
 REASON: Final = "node(s) didn't match service affinity"
+
 SERVICES: Final = "services.v1."
 """How events call services, which are none of the kinds that plugins of today ask for."""
 

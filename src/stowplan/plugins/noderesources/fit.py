@@ -36,12 +36,15 @@ from stowplan.plugins.noderesources.resource_allocation import (
 
 REASON_PODS = "Too many pods"
 REASON_PREFIX = "Insufficient "
+
 # The lowest bits of a code: too many pods, a failing resource larger than the whole node. The rest says which
 # requests fail: a bit for each where they are few, else the number of a set that was met before.
 _PODS, _TOO_LARGE, _FIRST_REQUEST = 1, 2, 2
 _MOST_BITS = 60
+
 SAFE = 1 << 60
 """Sums and differences of a few numbers below this stay within 64 bits."""
+
 _NOTHING: Mapping[int, int] = {}
 
 

@@ -21,6 +21,7 @@ from stowplan.plugins.normalize import rounded
 LEAST_ALLOCATED = "LeastAllocated"
 MOST_ALLOCATED = "MostAllocated"
 REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+
 MAX_SHAPE_SCORE = 10
 """The best score a point can give."""
 

@@ -29,6 +29,7 @@ from stowplan.framework.plugin import Codes, Handle, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 
 REASON = "node(s) exceed max volume count"
+
 TOO_MANY, MISSING, MISSING_BARE, FIRST_DRIVER = 1, 2, 3, 4
 WRONG, WRONG_BARE, FIRST_FAULT = -1, -2, -3
 _SKIPPED: Final = "skipped"

@@ -19,6 +19,7 @@ HARD = "DoNotSchedule"
 SOFT = "ScheduleAnyway"
 HOSTNAME = "kubernetes.io/hostname"
 HONOR = "Honor"
+
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
     TopologySpreadConstraint(topology_key="topology.kubernetes.io/zone", when_unsatisfiable=SOFT, max_skew=5),

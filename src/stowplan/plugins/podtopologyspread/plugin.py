@@ -45,6 +45,7 @@ from stowplan.plugins.podtopologyspread.common import (
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
+
 SYSTEM_DEFAULTING = "System"
 LIST_DEFAULTING = "List"
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")

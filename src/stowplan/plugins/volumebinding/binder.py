@@ -22,18 +22,24 @@ from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.volumegroups import VolumeGroup
 from stowplan.framework.services import Services
-from stowplan.plugins.volumebinding.claims import SELECTED_NODE, affinity_seen_from, is_bound, is_promised
+from stowplan.plugins.volumebinding.claims import (
+    SELECTED_NODE,
+    affinity_seen_from,
+    is_bound,
+    is_bound_to_claim,
+)
 from stowplan.plugins.volumebinding.placement import Placement
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-LOOK_AGAIN: Final = 1.0
-"""Seconds after which pod and node are looked at again although nothing was heard of the volumes."""
+
+CHECK_INTERVAL: Final = 1.0
+"""Seconds after which pod and node are checked again although no volume or claim changed."""
 
 
-class Match(NamedTuple):
-    """A claim and the volume that is to be its own, which says so.
+class BindingInfo(NamedTuple):
+    """A claim and the volume it is to be bound to, whose claimRef names it.
 
-    `assumed`: that is so in memory only, and for this pod's sake.
+    `assumed`: in memory only, and for this pod.
     """
 
     claim: PersistentVolumeClaim
@@ -41,65 +47,65 @@ class Match(NamedTuple):
     assumed: bool = False
 
 
-class Request(NamedTuple):
-    """A claim that asks for a volume to be made; `assumed` as with a match."""
+class DynamicProvision(NamedTuple):
+    """A claim that asks for a volume to be provisioned; `assumed` as with a binding."""
 
     claim: PersistentVolumeClaim
     assumed: bool = False
 
 
 @dataclass(slots=True)
-class Reservation:
-    """What is written for a pod: volumes with their claims, and claims that ask for a volume to be made.
+class PodVolumes:
+    """What is to be written for a pod: volumes bound to claims, and claims that ask for provisioning.
 
-    Once an object is written it stands here as the API server has it.
+    Once an object is written it is here as the API server returned it.
     """
 
-    matches: list[Match] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    static_bindings: list[BindingInfo] = field(default_factory=list)
+    dynamic_provisions: list[DynamicProvision] = field(default_factory=list)
 
-    def undo(self, storage: Storage) -> None:
-        """Give back what is not written yet. Another pod with the same claim keeps what it has reserved."""
-        for match in self.matches:
-            if match.assumed:
-                storage.restore_volume(match.volume)
-        for request in self.requests:
-            if request.assumed:
-                storage.restore_claim(request.claim)
+    def revert(self, storage: Storage) -> None:
+        """Revert what is only assumed. Another pod with the same claim keeps what it has assumed."""
+        for binding in self.static_bindings:
+            if binding.assumed:
+                storage.restore_volume(binding.volume)
+        for provision in self.dynamic_provisions:
+            if provision.assumed:
+                storage.restore_claim(provision.claim)
 
 
-def reserve_volumes(
+def assume_pod_volumes(
     storage: Storage, unbound: Sequence[PersistentVolumeClaim], placement: Placement, node: str
-) -> Reservation:
-    """Take volumes for claims as a placement has it. Raises AssumeError, having taken nothing."""
-    reserved = Reservation()
+) -> PodVolumes:
+    """Assume the bindings of a placement. Raises AssumeError, having assumed nothing."""
+    reserved = PodVolumes()
     try:
-        for number, source in placement.taken:
+        for number, source in placement.static_bindings:
             name = source.first() if isinstance(source, VolumeGroup) else source.name
-            reserved.matches.append(_match(storage, unbound[number], name))
-        for number, _ in placement.made:
-            reserved.requests.append(_request(storage, unbound[number], node))
+            reserved.static_bindings.append(_static_binding(storage, unbound[number], name))
+        for number, _ in placement.dynamic_provisions:
+            reserved.dynamic_provisions.append(_dynamic_provision(storage, unbound[number], node))
     except AssumeError:
-        reserved.undo(storage)
+        reserved.revert(storage)
         raise
     return reserved
 
 
-def _match(storage: Storage, claim: PersistentVolumeClaim, name: str) -> Match:
+def _static_binding(storage: Storage, claim: PersistentVolumeClaim, name: str) -> BindingInfo:
     volume = storage.volume(name)
     if volume is None:
         raise AssumeError(f'persistentvolumes "{name}" not found')
-    taken = given_to(volume, claim)
+    taken = bound_to_claim(volume, claim)
     if taken is volume:
-        return Match(claim, taken)
+        return BindingInfo(claim, taken)
     storage.assume_volume(taken)
-    return Match(claim, taken, assumed=True)
+    return BindingInfo(claim, taken, assumed=True)
 
 
-def given_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """A volume that names a claim as its own; unless somebody else saw to that, it says who did."""
+def bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """A volume bound to a claim, annotated as bound by a controller unless it was pre-bound to the claim."""
     annotations = volume.metadata.annotations
-    if not is_promised(volume, claim) and BOUND_BY_CONTROLLER not in annotations:
+    if not is_bound_to_claim(volume, claim) and BOUND_BY_CONTROLLER not in annotations:
         annotations = {**annotations, BOUND_BY_CONTROLLER: "yes"}
         volume = replace(volume, metadata=replace(volume.metadata, annotations=annotations))
     ref = volume.spec.claim_ref
@@ -117,26 +123,26 @@ def given_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     return replace(volume, spec=replace(volume.spec, claim_ref=reference))
 
 
-def _request(storage: Storage, claim: PersistentVolumeClaim, node: str) -> Request:
+def _dynamic_provision(storage: Storage, claim: PersistentVolumeClaim, node: str) -> DynamicProvision:
     annotations = claim.metadata.annotations
     if annotations.get(SELECTED_NODE) == node:
-        return Request(claim)
+        return DynamicProvision(claim)
     asking = {**annotations, SELECTED_NODE: node}
     claim = replace(claim, metadata=replace(claim.metadata, annotations=asking))
     storage.assume_claim(claim)
-    return Request(claim, assumed=True)
+    return DynamicProvision(claim, assumed=True)
 
 
 class BindingError(Exception):
-    """Why a pod did not get its volumes; it is to be scheduled anew."""
+    """Why binding a pod's volumes failed; the pod is scheduled again."""
 
 
 async def bind_volumes(
-    table: ClusterTable, services: Services, reserved: Reservation, pod: PodInfo, node: str, seconds: float
+    table: ClusterTable, services: Services, reserved: PodVolumes, pod: PodInfo, node: str, seconds: float
 ) -> None:
-    """Write what was reserved and wait until every claim is bound. Raises BindingError.
+    """Write the assumed bindings and wait until every claim is bound. Raises BindingError.
 
-    What was written stays written: the next attempt starts from there.
+    What was written stays: the next attempt starts from there.
     """
     try:
         await _write(services.client, reserved)
@@ -148,27 +154,29 @@ async def bind_volumes(
     try:
         async with asyncio.timeout(seconds):
             while not watch.all_bound():
-                await watch.news()
+                await watch.changed()
     except TimeoutError:
         raise BindingError("binding volumes: context deadline exceeded") from None
-    except _UndoneError as cause:
+    except _BindingFailedError as cause:
         raise BindingError(f"binding volumes: {cause}") from None
 
 
 # Writing
-async def _write(client: Client, reserved: Reservation) -> None:
-    """Write volumes first, then claims. What is written is no longer only assumed; the rest can be undone."""
-    for position, (claim, volume, _) in enumerate(reserved.matches):
+
+
+async def _write(client: Client, reserved: PodVolumes) -> None:
+    """Write volumes first, then claims. What is written is no longer assumed; the rest can be reverted."""
+    for position, (claim, volume, _) in enumerate(reserved.static_bindings):
         answer = await _put(client, PERSISTENT_VOLUMES, volume, _claimed(volume))
-        reserved.matches[position] = Match(claim, convert(answer, PersistentVolume))
-    for position, (claim, _) in enumerate(reserved.requests):
+        reserved.static_bindings[position] = BindingInfo(claim, convert(answer, PersistentVolume))
+    for position, (claim, _) in enumerate(reserved.dynamic_provisions):
         asked = {"metadata": {"annotations": {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]}}}
         answer = await _put(client, PERSISTENT_VOLUME_CLAIMS, claim, asked)
-        reserved.requests[position] = Request(convert(answer, PersistentVolumeClaim))
+        reserved.dynamic_provisions[position] = DynamicProvision(convert(answer, PersistentVolumeClaim))
 
 
 def _claimed(volume: PersistentVolume) -> Json:
-    """What makes a volume a claim's own."""
+    """The fields of a volume that bind it to its claim."""
     ref = volume.spec.claim_ref
     assert ref is not None
     reference = {
@@ -206,72 +214,75 @@ def _merged(whole: Json, part: Json) -> Json:
 
 
 # Waiting
-class _UndoneError(Exception):
-    """Something that was reserved has come to nothing."""
+
+
+class _BindingFailedError(Exception):
+    """A binding that can no longer succeed."""
 
 
 class _Watch:
-    """Watches volumes and claims, as the API server tells of them, until the claims are bound."""
+    """Checks volumes and claims as they change until the claims are bound."""
 
     def __init__(
-        self, table: ClusterTable, services: Services, reserved: Reservation, pod: PodInfo, node: str
+        self, table: ClusterTable, services: Services, reserved: PodVolumes, pod: PodInfo, node: str
     ) -> None:
         self._table = table
         self._services = services
         self._reserved = reserved
         self._pod = pod
         self._node = node
-        self._volumes: set[str] = {match.volume.name for match in reserved.matches}
+        self._volumes: set[str] = {binding.volume.name for binding in reserved.static_bindings}
 
-    async def news(self) -> None:
-        """Wait until something is heard of the volumes or claims, or for a while."""
-        claims = [match.claim.key for match in self._reserved.matches]
-        claims += [request.claim.key for request in self._reserved.requests]
+    async def changed(self) -> None:
+        """Wait until one of the volumes or claims changes, for a second at most."""
+        claims = [binding.claim.key for binding in self._reserved.static_bindings]
+        claims += [provision.claim.key for provision in self._reserved.dynamic_provisions]
         try:
-            async with asyncio.timeout(LOOK_AGAIN):
+            async with asyncio.timeout(CHECK_INTERVAL):
                 await self._table.storage.changed(sorted(self._volumes), claims)
         except TimeoutError:
             return
 
     def all_bound(self) -> bool:
-        """Whether every claim is bound. Raises _UndoneError."""
+        """Whether every claim is bound. Raises _BindingFailedError."""
         found = self._table.node(self._node)
         if found is None:
-            raise _UndoneError(f'failed to get node "{self._node}": node "{self._node}" not found')
+            raise _BindingFailedError(f'failed to get node "{self._node}": node "{self._node}" not found')
         if self._services.pod(self._pod.key) is None:
-            raise _UndoneError(f'pod does not exist any more: pod "{self._pod.name}" not found')
-        return all(self._is_matched(match, found.node) for match in self._reserved.matches) and all(
-            self._is_made(request.claim, found.node) for request in self._reserved.requests
+            raise _BindingFailedError(f'pod does not exist any more: pod "{self._pod.name}" not found')
+        return all(self._is_bound(binding, found.node) for binding in self._reserved.static_bindings) and all(
+            self._is_provisioned(provision.claim, found.node)
+            for provision in self._reserved.dynamic_provisions
         )
 
-    def _is_matched(self, match: Match, node: Node) -> bool:
+    def _is_bound(self, binding: BindingInfo, node: Node) -> bool:
         storage = self._table.storage
-        name, key = match.volume.name, match.claim.key
+        name, key = binding.volume.name, binding.claim.key
         volume, claim = storage.volumes.get(name), storage.claims.get(key)
         if volume is None:
-            raise _UndoneError(f'failed to check binding: persistentvolumes "{name}" not found')
+            raise _BindingFailedError(f'failed to check binding: persistentvolumes "{name}" not found')
         if claim is None:
-            raise _UndoneError(f'failed to check binding: persistentvolumeclaims "{key}" not found')
-        if _is_older(volume, match.volume):
+            raise _BindingFailedError(f'failed to check binding: persistentvolumeclaims "{key}" not found')
+        if _is_older(volume, binding.volume):
             return False
         self._check_reach(volume, node)
         if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-            raise _UndoneError(f'ClaimRef got reset for pv "{name}"')
+            raise _BindingFailedError(f'ClaimRef got reset for pv "{name}"')
         return is_bound(claim)
 
-    def _is_made(self, written: PersistentVolumeClaim, node: Node) -> bool:
+    def _is_provisioned(self, written: PersistentVolumeClaim, node: Node) -> bool:
         storage = self._table.storage
         claim = storage.claims.get(written.key)
         if claim is None:
-            raise _UndoneError(
+            raise _BindingFailedError(
                 f'failed to check provisioning pvc: persistentvolumeclaims "{written.key}" not found'
             )
         if _is_older(claim, written):
             return False
         if not claim.metadata.annotations:
-            raise _UndoneError(f'selectedNode annotation reset for PVC "{claim.name}"')
+            raise _BindingFailedError(f'selectedNode annotation reset for PVC "{claim.name}"')
         if claim.metadata.annotations.get(SELECTED_NODE) != self._node:
-            raise _UndoneError(f'provisioning failed for PVC "{claim.name}"')
+            raise _BindingFailedError(f'provisioning failed for PVC "{claim.name}"')
         if claim.spec.volume_name:
             volume = storage.volumes.get(claim.spec.volume_name)
             if volume is None:
@@ -284,7 +295,7 @@ class _Watch:
         csi_node = self._table.storage.csi_nodes.get(node.name)
         problem = _out_of_reach(affinity_seen_from(volume, csi_node), node)
         if problem is not None:
-            raise _UndoneError(
+            raise _BindingFailedError(
                 f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": {problem}'
             )
 

@@ -17,6 +17,7 @@ from stowplan.cluster.volumegroups import FILESYSTEM, VolumeGroup, class_of, exa
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 
 REASON_UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
+
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -51,8 +52,8 @@ class BoundVolume(NamedTuple):
     missing: bool = False
 
 
-class Promised(NamedTuple):
-    """The volume that names a claim as its own before the claim is bound to it. `capacity` is in bytes."""
+class PreboundVolume(NamedTuple):
+    """A volume whose claimRef names a claim that is not bound to it yet. `capacity` is in bytes."""
 
     name: str
     reach: RequiredNodeAffinity | None
@@ -60,10 +61,11 @@ class Promised(NamedTuple):
     capacity: int
 
 
-class Wish(msgspec.Struct, frozen=True, cache_hash=True):
-    """A claim that waits for its pod's node. `size` is in billionths of a byte, `bytes` in bytes.
+class ClaimRequest(msgspec.Struct, frozen=True, cache_hash=True):
+    """What an unbound claim of delayed binding asks for. `size` is in billionths of a byte, `bytes` in bytes.
 
-    `selected_node` is set once a volume for that node was asked for; `promised` if there is such a volume.
+    `selected_node` is set once provisioning for that node was requested; `prebound` if a volume names
+    the claim.
     """
 
     class_name: str
@@ -74,7 +76,7 @@ class Wish(msgspec.Struct, frozen=True, cache_hash=True):
     access_modes: frozenset[str]
     selector: Selector | None
     selected_node: str | None = None
-    promised: Promised | None = None
+    prebound: PreboundVolume | None = None
 
     def fits(self, group: VolumeGroup) -> bool:
         """Whether the claim could have the volumes of a group, as far as nodes do not matter."""
@@ -89,11 +91,11 @@ class Wish(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
 
-class Demand(NamedTuple):
-    """All that a pod's claims demand, in the order of its volumes."""
+class Requirements(NamedTuple):
+    """What the claims of a pod require of a node, in the order of its volumes."""
 
     bound: tuple[BoundVolume, ...]
-    wishes: tuple[Wish, ...]
+    requests: tuple[ClaimRequest, ...]
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
@@ -113,11 +115,11 @@ def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
     return BoundVolume(reach, Migration(kind.plugin, seen) if seen != reach else None)
 
 
-def wish_of(claim: PersistentVolumeClaim, storage: Storage) -> Wish:
+def request_of(claim: PersistentVolumeClaim, storage: Storage) -> ClaimRequest:
     """What an unbound claim asks for. Raises QuantityError and SelectorError."""
     spec = claim.spec
     requested: RawQuantity | None = spec.resources.requests.get("storage")
-    wish = Wish(
+    request = ClaimRequest(
         class_of(claim),
         0 if requested is None else exact_size(requested),
         None if requested is None else value_of(requested),
@@ -129,13 +131,13 @@ def wish_of(claim: PersistentVolumeClaim, storage: Storage) -> Wish:
     )
     volumes = storage.groups.promised_to(claim.key)
     if not volumes:
-        return wish
-    promised = next((volume for volume in volumes if _is_for(volume, claim, wish)), None)
-    return msgspec.structs.replace(wish, promised=promised and _promised(promised))
+        return request
+    prebound = next((volume for volume in volumes if _is_for(volume, claim, request)), None)
+    return msgspec.structs.replace(request, prebound=prebound and _prebound(prebound))
 
 
-def is_promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume names a claim as its own; without a uid any claim of that name is meant."""
+def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the claimRef of a volume names a claim; without a uid any claim of that name is meant."""
     found = volume.spec.claim_ref
     return (
         found is not None
@@ -145,26 +147,26 @@ def is_promised(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim, wish: Wish) -> bool:
+def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim, request: ClaimRequest) -> bool:
     """Whether a volume is a claim's own and as large and of the kind it asks for."""
     spec = volume.spec
     try:
-        large_enough = size_of(volume) >= wish.size
+        large_enough = size_of(volume) >= request.size
     except QuantityError:
         return False
     return (
         large_enough
-        and is_promised(volume, claim)
-        and class_of(volume) == wish.class_name
-        and (spec.volume_mode or FILESYSTEM) == wish.mode
-        and (spec.volume_attributes_class_name or "") == wish.attributes_class
+        and is_bound_to_claim(volume, claim)
+        and class_of(volume) == request.class_name
+        and (spec.volume_mode or FILESYSTEM) == request.mode
+        and (spec.volume_attributes_class_name or "") == request.attributes_class
         and volume.metadata.deletion_timestamp is None
     )
 
 
-def _promised(volume: PersistentVolume) -> Promised:
+def _prebound(volume: PersistentVolume) -> PreboundVolume:
     spec = volume.spec
-    return Promised(
+    return PreboundVolume(
         volume.name,
         reach_of(spec.node_affinity),
         spec.storage_class_name,
@@ -176,11 +178,11 @@ class Claims(NamedTuple):
     """The claims of a pod as they are now.
 
     `status` says why no node will do, or SKIP for a pod without claims. `failure` is what goes wrong as soon
-    as a node is looked at. `unbound` are the claims behind the wishes of the demand, in the same order.
+    as a node is looked at. `unbound` are the claims behind the requests, in the same order.
     """
 
     status: Status | None = None
-    demand: Demand = Demand((), ())
+    requirements: Requirements = Requirements((), ())
     unbound: tuple[PersistentVolumeClaim, ...] = ()
     failure: str = ""
 
@@ -241,7 +243,7 @@ def _is_owned(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
 
 def _sorted_out(claims: list[PersistentVolumeClaim | None], storage: Storage) -> Claims:
     bound: list[BoundVolume] = []
-    wishes: list[Wish] = []
+    requests: list[ClaimRequest] = []
     unbound: list[PersistentVolumeClaim] = []
     immediate = False
     try:
@@ -259,13 +261,13 @@ def _sorted_out(claims: list[PersistentVolumeClaim | None], storage: Storage) ->
         return Claims(unresolvable(REASON_UNBOUND_IMMEDIATE))
     for claim in unbound:
         try:
-            wishes.append(wish_of(claim, storage))
+            requests.append(request_of(claim, storage))
         except SelectorError as cause:
             failure = f"error creating internal label selector for claim: {claim.key}: {cause}"
             return Claims(failure=failure)
         except QuantityError as cause:
             return Claims(failure=f"reading the size that claim {claim.key} asks for: {cause}")
-    return Claims(None, Demand(tuple(bound), tuple(wishes)), tuple(unbound))
+    return Claims(None, Requirements(tuple(bound), tuple(requests)), tuple(unbound))
 
 
 class _NoModeError(ValueError):
