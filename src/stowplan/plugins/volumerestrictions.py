@@ -36,7 +36,7 @@ _FOR_ONE_POD: Final = "ReadWriteOncePod"
 _DISK, _CLAIM = 1, 2
 
 
-class Wanted(NamedTuple):
+class RestrictedVolumes(NamedTuple):
     """Disks with whether they are written to, claims for one pod only, the first claim that is missing."""
 
     disks: tuple[tuple[Disk, bool], ...]
@@ -44,10 +44,10 @@ class Wanted(NamedTuple):
     missing: str
 
 
-NOTHING_WANTED: Final = Wanted((), (), "")
+NOTHING_RESTRICTED: Final = RestrictedVolumes((), (), "")
 
 
-def wanted_by(pod: PodInfo, storage: Storage) -> Wanted:
+def restricted_volumes(pod: PodInfo, storage: Storage) -> RestrictedVolumes:
     """What a pod with volumes wants."""
     disks: dict[tuple[Disk, bool], None] = {}
     for_one: dict[str, None] = {}
@@ -58,12 +58,12 @@ def wanted_by(pod: PodInfo, storage: Storage) -> Wanted:
             continue
         claim = storage.claims.get(f"{pod.namespace}/{named.claim_name}")
         if claim is None:
-            return Wanted((), (), named.claim_name)
+            return RestrictedVolumes((), (), named.claim_name)
         if _FOR_ONE_POD in claim.spec.access_modes:
             for_one[named.claim_name] = None
     if not disks and not for_one:
-        return NOTHING_WANTED
-    return Wanted(tuple(disks), tuple(for_one), "")
+        return NOTHING_RESTRICTED
+    return RestrictedVolumes(tuple(disks), tuple(for_one), "")
 
 
 class VolumeRestrictions(Plugin):
@@ -124,10 +124,10 @@ class VolumeRestrictions(Plugin):
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unschedulable(REASON_DISK if code == _DISK else REASON_CLAIM)
 
-    def _wanted(self, pod: PodInfo) -> Wanted:
-        return wanted_by(pod, self.handle.table.storage)
+    def _wanted(self, pod: PodInfo) -> RestrictedVolumes:
+        return restricted_volumes(pod, self.handle.table.storage)
 
-    def _in_use(self, cycle: Cycle, pod: PodInfo, wanted: Wanted) -> bool:
+    def _in_use(self, cycle: Cycle, pod: PodInfo, wanted: RestrictedVolumes) -> bool:
         """Whether claims for one pod only are in use by others.
 
         Where pods are imagined to be gone or to be there, what they stand for is told by the names of their

@@ -17,7 +17,7 @@ from stowplan.framework.plugin import ALL_ROWS, StaleRows
 from stowplan.framework.rows import merge_rows
 
 
-class Counted:
+class TermCounter:
     """Pods that satisfy one or several terms, per domain of a topology key."""
 
     __slots__ = ("_table", "column", "counter", "matcher", "weight")
@@ -56,7 +56,7 @@ class Counted:
 class DomainSums:
     """Weighted counts added up per domain of one topology key, kept current change by change.
 
-    With `only_presence` all that matters is whether a domain's sum is positive. `journal` lists the domains
+    With `only_presence` all that matters is whether a domain's sum is positive. `log` lists the domains
     where something that matters changed; `position` is where it ends now. Domain 0, the absent label, has 0.
     """
 
@@ -68,7 +68,7 @@ class DomainSums:
         "_topology",
         "_versions",
         "column",
-        "journal",
+        "log",
         "values",
     )
 
@@ -76,7 +76,7 @@ class DomainSums:
         self,
         table: ClusterTable,
         column: LabelColumn,
-        parts: Sequence[tuple[Counted | TermGroup, int]],
+        parts: Sequence[tuple[TermCounter | TermGroup, int]],
         *,
         only_presence: bool,
     ) -> None:
@@ -87,13 +87,13 @@ class DomainSums:
         self._versions: list[int] = []
         self._topology = -1
         self._base = 0
-        self.journal: list[int] = []
+        self.log: list[int] = []
         self.values: IntArray = np.zeros(0, dtype=np.int64)
         self.sync()
 
     @property
     def position(self) -> int:
-        return self._base + len(self.journal)
+        return self._base + len(self.log)
 
     @property
     def any(self) -> bool:
@@ -124,7 +124,7 @@ class DomainSums:
     def changed_since(self, position: int) -> list[int] | None:
         """Domains where something changed since a position, None if that is too long ago to say."""
         start = position - self._base
-        return None if start < 0 else self.journal[start:]
+        return None if start < 0 else self.log[start:]
 
     def _set(self, domain: int) -> None:
         if not domain:
@@ -149,16 +149,16 @@ class DomainSums:
         self._topology = self._table.topology_version
         if len(old) != len(values):
             self._base = self.position + 1
-            self.journal = []
+            self.log = []
             return
         differs = (old > 0) != (values > 0) if self._only_presence else old != values
         self._note(np.flatnonzero(differs).tolist())
 
     def _note(self, domains: list[int]) -> None:
-        self.journal += domains
-        if len(self.journal) > 1024:
-            self._base += len(self.journal)
-            self.journal = []
+        self.log += domains
+        if len(self.log) > 1024:
+            self._base += len(self.log)
+            self.log = []
 
 
 class OwnTerms:
@@ -188,20 +188,20 @@ class OwnTerms:
         required = terms.of(TermRole.REQUIRED_AFFINITY)
         namespaces = _Namespaces(table)
         joint = tuple(dict.fromkeys(map(namespaces.clause, required)))
-        self.affinity: list[Counted] = []
+        self.affinity: list[TermCounter] = []
         for key in dict.fromkeys(term.topology_key for term in required):
             shared = self.affinity[0].matcher if self.affinity else joint
-            self.affinity.append(Counted(table, key, shared, rows, 1))
+            self.affinity.append(TermCounter(table, key, shared, rows, 1))
             if not table.labels.any_with(key):
                 self._keys_version = table.labels.keys_version
                 break
         self.anti_affinity = [
-            Counted(table, term.topology_key, (namespaces.clause(term),), rows, 1)
+            TermCounter(table, term.topology_key, (namespaces.clause(term),), rows, 1)
             for term in self._with_domains(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
         ]
         preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
         self.preferred = [
-            Counted(table, term.topology_key, (namespaces.clause(term),), rows, _signed_weight(term))
+            TermCounter(table, term.topology_key, (namespaces.clause(term),), rows, _signed_weight(term))
             for term in self._with_domains(preferred)
         ]
         self.matches_itself = bool(joint) and all(
@@ -270,10 +270,10 @@ def groups_of(kind: PodKind, *roles: TermRole) -> list[TermGroup]:
 
 
 def sums_by_key(
-    table: ClusterTable, parts: Iterable[tuple[Counted | TermGroup, int]], *, only_presence: bool
+    table: ClusterTable, parts: Iterable[tuple[TermCounter | TermGroup, int]], *, only_presence: bool
 ) -> tuple[DomainSums, ...]:
     """Weighted counts added up per topology key."""
-    by_key: dict[str, list[tuple[Counted | TermGroup, int]]] = {}
+    by_key: dict[str, list[tuple[TermCounter | TermGroup, int]]] = {}
     for part, weight in parts:
         by_key.setdefault(part.column.key, []).append((part, weight))
     return tuple(
@@ -285,7 +285,7 @@ def sums_by_key(
 def changed_rows(
     sums: Sequence[DomainSums], before: Sequence[int], now: Sequence[int], rows_in_use: int
 ) -> StaleRows:
-    """Rows in domains where something changed between two positions of the journals."""
+    """Rows in domains where something changed between two positions of the logs."""
     rows = NO_ROWS
     for entry, then, here in zip(sums, before, now, strict=True):
         if then == here:

@@ -1,4 +1,4 @@
-"""The plugin: required terms filter, preferred ones score; terms count from both sides."""
+"""InterPodAffinity: required terms filter, preferred ones score; terms count from both sides."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ from stowplan.framework.plugin import (
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.interpodaffinity.counts import (
-    Counted,
     DomainSums,
     OwnTerms,
+    TermCounter,
     changed_rows,
     groups_of,
     sums_by_key,
@@ -87,7 +87,7 @@ class _FilterSums(NamedTuple):
 
 
 class _FilterState(NamedTuple):
-    """What the filter goes by, and how far its journals had come. `alone`: the first of pods that want each
+    """What the filter goes by, and how far its logs had come. `alone`: the first of pods that want each
     other."""
 
     sums: _FilterSums
@@ -265,12 +265,12 @@ class InterPodAffinity(Plugin):
         others = groups_of(pod.template.kind, *_PREFERRING)
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
-        parts: list[Counted | TermGroup] = [*own.preferred, *others]
+        parts: list[TermCounter | TermGroup] = [*own.preferred, *others]
         return sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
 
-    def _weight(self, part: Counted | TermGroup) -> int:
+    def _weight(self, part: TermCounter | TermGroup) -> int:
         """What one pod counts: its own term's weight, or that of a term that means the incoming pod."""
-        if isinstance(part, Counted):
+        if isinstance(part, TermCounter):
             return part.weight
         role = part.term.role
         if role is TermRole.REQUIRED_AFFINITY:
@@ -283,6 +283,11 @@ Terms = Sequence[Term]
 
 
 def _registrations() -> Sequence[EventRegistration]:
+    """The hints see namespaces as terms name them.
+
+    Namespace selectors of terms are not resolved, as in Kubernetes: a pod in a namespace that is only
+    selected by its labels queues nobody.
+    """
     pods = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
     nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
     return (

@@ -124,7 +124,9 @@ class NodeFacts:
 
 
 class Siblings:
-    """A group's pods by row (`matcher`; None: there is no group), kept for a class of pods.
+    """A group's pods by row (`matcher`; None: there is no group), for scores that spread the group.
+
+    What a node is worth depends on all feasible nodes: on the most pods any of them has, or on all they have.
 
     `found` is what a plugin last found out about the feasible nodes, with what that was found from.
     """

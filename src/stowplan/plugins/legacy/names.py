@@ -11,90 +11,6 @@ RELEASES: Final = ("1.9", "1.18")
 """The releases whose meaning of a name is known: the last with predicates as such in full use, and the last
 with Policy files for everything."""
 
-_REQUESTS_OF_PODS: Final = (
-    "What pods take is reckoned as today: init containers, sidecars, overhead, resizes."
-)
-
-_TEXT: Final = "The reason is worded as today."
-_BY_TAINT: Final = "TaintToleration: a controller taints such nodes"
-_BY_DRIVER: Final = "NodeVolumeLimits: these disks belong to a CSI driver"
-
-_VOLUMES: Final = (
-    "A claim that does not exist turns the pod away. Nodes that have a CSINode leave these disks to the CSI "
-    "driver, whose limit NodeVolumeLimits keeps. KUBE_MAX_PD_VOLS is the argument maxVolumes."
-)
-
-_VOLUMES_IN_1_9: Final = (
-    f"{_VOLUMES} The limit also goes by what the node says and by its type; unbound claims count only for "
-    "the kind their storage class is of."
-)
-
-_OLD_SCALE: Final[dict[str, Any]] = {"maxPriority": 10}
-
-_REQUESTS_OF_CONTAINERS: Final = (
-    "What pods take is reckoned as today, with init containers; it was the containers' sum."
-)
-
-_STEPS: Final = "Scores have 101 steps; they had 11."
-_NO_DEFAULTS: Final[dict[str, Any]] = {"defaultingType": "List"}
-
-OLD_PLUGINS: Final[Mapping[str, str]] = {
-    "DefaultPodTopologySpread": "SelectorSpread",
-    "EBSLimits": "MaxEBSVolumeCount",
-    "GCEPDLimits": "MaxGCEPDVolumeCount",
-    "AzureDiskLimits": "MaxAzureDiskVolumeCount",
-    "CinderLimits": "MaxCinderVolumeCount",
-}
-"""Plugins whose names in configurations of earlier versions differ from those here."""
-
-MANDATORY: Final[Mapping[str, tuple[str, ...]]] = {
-    "1.9": ("CheckNodeCondition",),
-    "1.18": ("CheckNodeUnschedulable", "PodToleratesNodeTaints"),
-}
-"""By release: predicates that are in use whatever a Policy says."""
-
-_PREDICATES_1_9: Final = (
-    "CheckNodeCondition",
-    "GeneralPredicates",
-    "NoDiskConflict",
-    "PodToleratesNodeTaints",
-    "MaxEBSVolumeCount",
-    "MaxGCEPDVolumeCount",
-    "MaxAzureDiskVolumeCount",
-    "CheckVolumeBinding",
-    "NoVolumeZoneConflict",
-    "CheckNodeMemoryPressure",
-    "CheckNodeDiskPressure",
-    "MatchInterPodAffinity",
-)
-
-_PRIORITIES_1_9: Final = {
-    "SelectorSpreadPriority": 1,
-    "InterPodAffinityPriority": 1,
-    "LeastRequestedPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "NodePreferAvoidPodsPriority": 10000,
-    "NodeAffinityPriority": 1,
-    "TaintTolerationPriority": 1,
-}
-
-_PREDICATES_1_18: Final = (
-    "CheckNodeUnschedulable",
-    "GeneralPredicates",
-    "NoDiskConflict",
-    "PodToleratesNodeTaints",
-    "MaxEBSVolumeCount",
-    "MaxGCEPDVolumeCount",
-    "MaxCSIVolumeCountPred",
-    "MaxAzureDiskVolumeCount",
-    "CheckVolumeBinding",
-    "NoVolumeZoneConflict",
-    "EvenPodsSpread",
-    "MatchInterPodAffinity",
-)
-
-_PRIORITIES_1_18: Final = {**_PRIORITIES_1_9, "ImageLocalityPriority": 1, "EvenPodsSpreadPriority": 1}
-
 
 class Kind(StrEnum):
     """Predicates say which nodes can take a pod, priorities which of them is best."""
@@ -178,6 +94,24 @@ def only_scores(plugin: str, **args: Any) -> Use:
 
 
 _VOLUME_BINDING: Final = filters("VolumeBinding", Point.RESERVE, Point.PRE_BIND)
+
+
+# Predicates
+
+_REQUESTS_OF_PODS: Final = (
+    "What pods take is reckoned as today: init containers, sidecars, overhead, resizes."
+)
+_TEXT: Final = "The reason is worded as today."
+_BY_TAINT: Final = "TaintToleration: a controller taints such nodes"
+_BY_DRIVER: Final = "NodeVolumeLimits: these disks belong to a CSI driver"
+_VOLUMES: Final = (
+    "A claim that does not exist turns the pod away. Nodes that have a CSINode leave these disks to the CSI "
+    "driver, whose limit NodeVolumeLimits keeps. KUBE_MAX_PD_VOLS is the argument maxVolumes."
+)
+_VOLUMES_IN_1_9: Final = (
+    f"{_VOLUMES} The limit also goes by what the node says and by its type; unbound claims count only for "
+    "the kind their storage class is of."
+)
 
 
 def _predicate(
@@ -277,6 +211,16 @@ _PREDICATES: Final = (
 
 PREDICATES: Final = {entry.name: entry for entry in _PREDICATES}
 """Predicates by name, in the order in which they were asked; a Policy's order never mattered."""
+
+
+# Priorities
+
+_OLD_SCALE: Final[dict[str, Any]] = {"maxPriority": 10}
+_REQUESTS_OF_CONTAINERS: Final = (
+    "What pods take is reckoned as today, with init containers; it was the containers' sum."
+)
+_STEPS: Final = "Scores have 101 steps; they had 11."
+_NO_DEFAULTS: Final[dict[str, Any]] = {"defaultingType": "List"}
 
 
 def _priority(
@@ -444,6 +388,23 @@ __all__ = [
     "old_points",
 ]
 
+# Plugins and providers
+
+OLD_PLUGINS: Final[Mapping[str, str]] = {
+    "DefaultPodTopologySpread": "SelectorSpread",
+    "EBSLimits": "MaxEBSVolumeCount",
+    "GCEPDLimits": "MaxGCEPDVolumeCount",
+    "AzureDiskLimits": "MaxAzureDiskVolumeCount",
+    "CinderLimits": "MaxCinderVolumeCount",
+}
+"""Plugins whose names in configurations of earlier versions differ from those here."""
+
+MANDATORY: Final[Mapping[str, tuple[str, ...]]] = {
+    "1.9": ("CheckNodeCondition",),
+    "1.18": ("CheckNodeUnschedulable", "PodToleratesNodeTaints"),
+}
+"""By release: predicates that are in use whatever a Policy says."""
+
 ORDER: Final = tuple(PREDICATES)
 """Predicates in the order in which they were asked; the first that rejects a node gives the reason."""
 
@@ -453,6 +414,49 @@ class Provider(NamedTuple):
 
     predicates: tuple[str, ...]
     priorities: Mapping[str, int]
+
+
+_PREDICATES_1_9: Final = (
+    "CheckNodeCondition",
+    "GeneralPredicates",
+    "NoDiskConflict",
+    "PodToleratesNodeTaints",
+    "MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount",
+    "MaxAzureDiskVolumeCount",
+    "CheckVolumeBinding",
+    "NoVolumeZoneConflict",
+    "CheckNodeMemoryPressure",
+    "CheckNodeDiskPressure",
+    "MatchInterPodAffinity",
+)
+
+_PRIORITIES_1_9: Final = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodePreferAvoidPodsPriority": 10000,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+}
+
+_PREDICATES_1_18: Final = (
+    "CheckNodeUnschedulable",
+    "GeneralPredicates",
+    "NoDiskConflict",
+    "PodToleratesNodeTaints",
+    "MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount",
+    "MaxCSIVolumeCountPred",
+    "MaxAzureDiskVolumeCount",
+    "CheckVolumeBinding",
+    "NoVolumeZoneConflict",
+    "EvenPodsSpread",
+    "MatchInterPodAffinity",
+)
+
+_PRIORITIES_1_18: Final = {**_PRIORITIES_1_9, "ImageLocalityPriority": 1, "EvenPodsSpreadPriority": 1}
 
 
 def _packing(priorities: Mapping[str, int]) -> Mapping[str, int]:

@@ -43,7 +43,11 @@ _MOST: Final = 256
 
 
 class NodeCondition(LegacyPlugin):
-    """A condition that a node does not report says nothing; no toleration helps."""
+    """Rejects nodes that are not ready: the predicate CheckNodeCondition.
+
+    A condition that a node does not report says nothing; no toleration helps. Today a controller taints such
+    nodes, and TaintToleration rejects them.
+    """
 
     reads = Reads.NODE
     signs_template = True
@@ -83,7 +87,7 @@ def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
 
 
 class _Pressure(LegacyPlugin):
-    """One condition, which should not be true."""
+    """Rejects nodes on which a condition is true. Today a controller taints such nodes."""
 
     condition: ClassVar[str]
     text: ClassVar[str]
@@ -123,7 +127,7 @@ class _Pressure(LegacyPlugin):
 
 
 class NodeMemoryPressure(_Pressure):
-    """Memory runs short: no more pods that do not say what they need."""
+    """Best-effort pods do not go where memory is short: the predicate CheckNodeMemoryPressure."""
 
     condition = "MemoryPressure"
     text = "node(s) had memory pressure"
@@ -133,14 +137,14 @@ class NodeMemoryPressure(_Pressure):
 
 
 class NodeDiskPressure(_Pressure):
-    """Disk space runs short."""
+    """The predicate CheckNodeDiskPressure."""
 
     condition = "DiskPressure"
     text = "node(s) had disk pressure"
 
 
 class NodePIDPressure(_Pressure):
-    """Process numbers run short."""
+    """The predicate CheckNodePIDPressure."""
 
     condition = "PIDPressure"
     text = "node(s) had pid pressure"
@@ -161,7 +165,10 @@ def _is_compute(resource: str) -> bool:
 
 
 class NoExecuteTaints(LegacyPlugin):
-    """Each distinct set of taints is judged once per class of pods."""
+    """Rejects nodes with NoExecute taints: the predicate PodToleratesNodeNoExecuteTaints.
+
+    TaintToleration rejects NoSchedule, too. Each distinct set of taints is checked once per class of pods.
+    """
 
     reads = Reads.NODE
     signs_template = True
@@ -216,7 +223,7 @@ class MaxCinderVolumeCountArgs(MaxVolumeCountArgs, frozen=True, forbid_unknown_f
 
 
 class MaxCinderVolumeCount(LegacyPlugin, LimitByKind):
-    """Disks of OpenStack."""
+    """The limit of OpenStack's disks per node. In Kubernetes 1.18 the plugin was called CinderLimits."""
 
     args_type = MaxCinderVolumeCountArgs
     args: MaxCinderVolumeCountArgs

@@ -28,7 +28,7 @@ class EqualPriorityArgs(PriorityArgs, frozen=True):
 
 
 class EqualPriority(LegacyPlugin):
-    """Whoever used it wanted no priorities at all, and had to name one."""
+    """Gives every node one point; for Policies that wanted no priorities at all and had to name one."""
 
     args_type = EqualPriorityArgs
     args: EqualPriorityArgs
@@ -51,7 +51,10 @@ class NodeResourceLimitsArgs(PriorityArgs, frozen=True):
 
 
 class NodeResourceLimits(LegacyPlugin):
-    """One limit that the node as a whole can meet is enough; what other pods take does not count."""
+    """One point for nodes that could hold what a pod is limited to: the priority ResourceLimitsPriority.
+
+    One limit that the node as a whole can meet is enough; what other pods take does not count.
+    """
 
     args_type = NodeResourceLimitsArgs
     args: NodeResourceLimitsArgs
@@ -118,7 +121,10 @@ class _AvoidPods(Struct, frozen=True):
 
 
 class NodePreferAvoidPods(LegacyPlugin):
-    """Full marks, or none where the pod's controller is named. Used with a weight above all others' sum."""
+    """The highest score, or 0 on nodes whose annotation asks pods of the pod's controller to stay away.
+
+    Used with a weight above the sum of all others.
+    """
 
     reads = Reads.NODE
     signs_template = True

@@ -1,4 +1,8 @@
-"""Plugins that were priorities and score by resources: least, most, balanced, and by a curve."""
+"""Plugins that were priorities and score by resources: least, most, balanced, and by a curve.
+
+Two things differ from `plugins/noderesources`: a resource that a node does not have counts, as one of which
+nothing is left; and extended resources count also for pods that ask for none.
+"""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -76,7 +80,7 @@ class RequestedToCapacityRatioArgs(OldAllocationArgs, frozen=True):
         return [*super().validate(path, gates), *validate_shape(self.shape, path.child("shape"))]
 
 
-class Demand:
+class ResourceRequests:
     """The resources a score looks at, and what a class of pods asks of each."""
 
     __slots__ = ("_amounts", "_lines", "_listed")
@@ -145,10 +149,10 @@ class OldAllocation(LegacyPlugin):
         unit: int = self.args.unit
         return self.points_of(self._demand(cycle, pod).look_at(cycle.table, row)) * unit
 
-    def _demand(self, cycle: Cycle, pod: PodInfo) -> Demand:
-        kept: Demand | None = cycle.memo(self)
+    def _demand(self, cycle: Cycle, pod: PodInfo) -> ResourceRequests:
+        kept: ResourceRequests | None = cycle.memo(self)
         if kept is None:
-            kept = Demand(cycle.table, self._names, self._asked(pod))
+            kept = ResourceRequests(cycle.table, self._names, self._asked(pod))
             cycle.remember(self, kept)
         return kept
 
@@ -193,7 +197,7 @@ class _MeanShare(OldAllocation):
 
 
 class NodeResourcesLeastAllocated(_MeanShare):
-    """Spreads pods."""
+    """The emptier a node, the better: LeastRequestedPriority. NodeResourcesFit rounds otherwise."""
 
     args_type = NodeResourcesLeastAllocatedArgs
 
@@ -202,7 +206,7 @@ class NodeResourcesLeastAllocated(_MeanShare):
 
 
 class NodeResourcesMostAllocated(_MeanShare):
-    """Packs pods, so that whole nodes stay free and can be given up."""
+    """The fuller a node, the better: MostRequestedPriority. NodeResourcesFit rounds otherwise."""
 
     args_type = NodeResourcesMostAllocatedArgs
 
@@ -215,7 +219,10 @@ class BalancedResourceAllocationArgs(PriorityArgs, frozen=True):
 
 
 class BalancedResourceAllocation(OldAllocation):
-    """Nothing for nodes that would be full in one of the two."""
+    """Prefers nodes where cpu and memory would be used to the same degree; 0 where one of them would be full.
+
+    NodeResourcesBalancedAllocation scores how the pod changes the balance instead.
+    """
 
     args_type = BalancedResourceAllocationArgs
     args: BalancedResourceAllocationArgs
@@ -237,7 +244,11 @@ class BalancedResourceAllocation(OldAllocation):
 
 
 class RequestedToCapacityRatio(OldAllocation):
-    """The weighted mean over resources, rounded; those that score 0 do not count."""
+    """Scores by a curve over utilization: the priority RequestedToCapacityRatioPriority.
+
+    The weighted mean over resources, rounded; those that score 0 do not count. The strategy of
+    NodeResourcesFit rounds utilization down, this up, and leaves out resources that a node does not have.
+    """
 
     args_type = RequestedToCapacityRatioArgs
     args: RequestedToCapacityRatioArgs

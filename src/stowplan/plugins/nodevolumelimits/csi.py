@@ -35,7 +35,7 @@ WRONG, WRONG_BARE, FIRST_FAULT = -1, -2, -3
 _SKIPPED: Final = "skipped"
 
 
-class Wanted(NamedTuple):
+class WantedCSIVolumes(NamedTuple):
     """How many volumes of which drivers a pod wants.
 
     `shared` are those of them that pods on some nodes use already: there they are attached as it is.
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     bare_required: tuple[str, ...] = ()
 
 
-NOTHING_WANTED: Final = Wanted()
+NO_VOLUMES_WANTED: Final = WantedCSIVolumes()
 
 
 def concerns(volume: Volume) -> bool:
@@ -64,13 +64,13 @@ def concerns(volume: Volume) -> bool:
     )
 
 
-def wanted_by(pod: PodInfo, table: ClusterTable, *, insist: bool) -> Wanted:
+def wanted_by(pod: PodInfo, table: ClusterTable, *, insist: bool) -> WantedCSIVolumes:
     """What a pod wants of CSI drivers. With `insist` drivers may demand to be installed where it goes."""
     storage = table.storage
     needs = needs_of(pod.pod, pod.template.volumes, storage, migrated=True, new=True)
     volumes = [volume for volume in needs.volumes if volume.driver not in COUNTED_BY_KIND]
     users = table.volumes_in_use.attached.users
-    wanted = Wanted(
+    wanted = WantedCSIVolumes(
         counts=tuple(sorted(Counter(volume.driver for volume in volumes).items())),
         shared=tuple(sorted(volume for volume in volumes if volume in users)),
         problem=needs.problem,
@@ -110,7 +110,7 @@ class NodeVolumeLimits(Plugin):
         super().__init__(args, handle)
         self._insist = handle.gates["VolumeLimitScaling"]
         self._in_use = handle.table.volumes_in_use
-        self._looked_at: tuple[PodInfo, int, int, Wanted] | None = None
+        self._looked_at: tuple[PodInfo, int, int, WantedCSIVolumes] | None = None
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._wanted(pod) if any(map(concerns, pod.template.volumes)) else _SKIPPED
@@ -125,8 +125,8 @@ class NodeVolumeLimits(Plugin):
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
-        wanted: Wanted = cycle.read(self)
-        if wanted == NOTHING_WANTED:
+        wanted: WantedCSIVolumes = cycle.read(self)
+        if wanted == NO_VOLUMES_WANTED:
             return None
         attached = self._in_use.attached
         rows = nodes.rows
@@ -151,7 +151,7 @@ class NodeVolumeLimits(Plugin):
         return codes
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
-        wanted: Wanted = cycle.read(self)
+        wanted: WantedCSIVolumes = cycle.read(self)
         attached = self._in_use.attached
         if not attached.has_csi_node[row]:
             if wanted.bare_problem is not None:
@@ -173,7 +173,7 @@ class NodeVolumeLimits(Plugin):
         return not self._wanted(pod).shared
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
-        wanted: Wanted = cycle.read(self)
+        wanted: WantedCSIVolumes = cycle.read(self)
         if code == TOO_MANY:
             return unschedulable(REASON)
         if code >= FIRST_DRIVER:
@@ -185,7 +185,7 @@ class NodeVolumeLimits(Plugin):
         assert problem is not None
         return unresolvable(problem.message) if code > 0 else error(problem.message)
 
-    def _wanted(self, pod: PodInfo) -> Wanted:
+    def _wanted(self, pod: PodInfo) -> WantedCSIVolumes:
         """What a pod wants, worked out once as long as neither storage nor pods on nodes change."""
         table = self.handle.table
         version, position = table.storage.version, table.usage_log.position
@@ -212,7 +212,7 @@ def too_many(count: Any, need: Any, limit: Any) -> Any:
     return (need > 0) & (count + need > limit)
 
 
-def _exceeds(attached: AttachCounts, wanted: Wanted, row: int) -> bool:
+def _exceeds(attached: AttachCounts, wanted: WantedCSIVolumes, row: int) -> bool:
     for driver, count in wanted.counts:
         limits = attached.limits(driver)
         if limits is None or limits[row] == NO_LIMIT:
@@ -225,7 +225,7 @@ def _exceeds(attached: AttachCounts, wanted: Wanted, row: int) -> bool:
     return False
 
 
-def _needed(attached: AttachCounts, wanted: Wanted, driver: str, count: int) -> Codes:
+def _needed(attached: AttachCounts, wanted: WantedCSIVolumes, driver: str, count: int) -> Codes:
     """How many volumes of a driver would have to be attached, by row."""
     need: Codes = np.full(len(attached.limited), count, dtype=np.int64)
     for volume in wanted.shared:
@@ -238,11 +238,11 @@ def _is_missing(problem: Problem) -> bool:
     return problem.trouble is Trouble.MISSING
 
 
-def _drivers(wanted: Wanted) -> list[str]:
+def _drivers(wanted: WantedCSIVolumes) -> list[str]:
     return sorted({*wanted.required, *wanted.bare_required})
 
 
-def _driver_code(driver: str, wanted: Wanted) -> int:
+def _driver_code(driver: str, wanted: WantedCSIVolumes) -> int:
     return FIRST_DRIVER + _drivers(wanted).index(driver)
 
 

@@ -57,7 +57,7 @@ class MaxAzureDiskVolumeCountArgs(MaxVolumeCountArgs, frozen=True):
     """Arguments of MaxAzureDiskVolumeCount."""
 
 
-class Wanted(NamedTuple):
+class WantedDisks(NamedTuple):
     """How many disks of the kind a pod wants, which are in use somewhere, or why that is not known."""
 
     number: int
@@ -97,7 +97,7 @@ class LimitByKind(Plugin):
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
-        wanted: Wanted = cycle.read(self)
+        wanted: WantedDisks = cycle.read(self)
         if not wanted.number and wanted.problem is None:
             return None
         table = nodes.table
@@ -106,7 +106,7 @@ class LimitByKind(Plugin):
         return np.array(codes, dtype=np.int64)
 
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
-        wanted: Wanted = cycle.read(self)
+        wanted: WantedDisks = cycle.read(self)
         if wanted.problem is not None:
             return _MISSING if wanted.problem.trouble is Trouble.MISSING else _WRONG
         in_use = cycle.table.volumes_in_use
@@ -142,12 +142,14 @@ class LimitByKind(Plugin):
             for volume in pod.template.volumes
         )
 
-    def _wanted(self, pod: PodInfo) -> Wanted:
+    def _wanted(self, pod: PodInfo) -> WantedDisks:
         table = self.handle.table
         needs = needs_of(pod.pod, pod.template.volumes, table.storage, migrated=False, new=True)
         own = [volume for volume in needs.volumes if volume.driver == self.kind]
         users = table.volumes_in_use.attached.users
-        return Wanted(len(own), tuple(sorted(volume for volume in own if volume in users)), needs.problem)
+        return WantedDisks(
+            len(own), tuple(sorted(volume for volume in own if volume in users)), needs.problem
+        )
 
     def _fault(self, row: int) -> int:
         """The code of a pod of a row whose disks cannot be told, 0 if there is none."""

@@ -104,7 +104,7 @@ def _constraint(constraint: TopologySpreadConstraint, selector: Selector, pod: P
     )
 
 
-class Counted:
+class ConstraintCounter:
     """One constraint, the column of its key, and the counter that is kept for it."""
 
     __slots__ = ("_table", "column", "constraint", "counter", "matcher")
@@ -125,9 +125,9 @@ class Counted:
             self._table.matchers.release(self.matcher)
 
 
-def start_counting(
+def constraint_counters(
     table: ClusterTable, pod: PodInfo, constraints: Sequence[Constraint], *, requires_all: bool, compare: bool
-) -> tuple[Counted, ...]:
+) -> tuple[ConstraintCounter, ...]:
     """Counters for the constraints of a class of pods.
 
     Where nodes must have all keys, there are none for constraints behind the first whose key no node has:
@@ -146,7 +146,7 @@ def start_counting(
         if not constraint.selector.is_empty and not constraint.selector.nothing:
             clause = (frozenset((pod.namespace,)), constraint.selector)
             matcher = table.matchers.acquire((clause,), dying_too=False)
-        counted.append(Counted(table, constraint, matcher, rows))
+        counted.append(ConstraintCounter(table, constraint, matcher, rows))
     return tuple(counted)
 
 

@@ -1,4 +1,4 @@
-"""The plugin: finds a pod's constraints, keeps counters for its class, and asks them."""
+"""PodTopologySpread: finds a pod's constraints, keeps counters for its class, filters and scores by them."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,10 +36,10 @@ from stowplan.plugins.podtopologyspread.common import (
     SOFT,
     SYSTEM_DEFAULTS,
     Constraint,
+    ConstraintCounter,
     Constraints,
-    Counted,
+    constraint_counters,
     parse,
-    start_counting,
     with_selector,
 )
 
@@ -103,8 +103,8 @@ def _constraint_errors(constraint: TopologySpreadConstraint, path: Path) -> Iter
 class _Memo:
     """Counters of a class, and the last verdicts with the versions they were made from."""
 
-    hard: tuple[Counted, ...] = ()
-    soft: tuple[Counted, ...] = ()
+    hard: tuple[ConstraintCounter, ...] = ()
+    soft: tuple[ConstraintCounter, ...] = ()
     full: list[tuple[Any, Any]] = field(default_factory=list)
     shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
@@ -240,8 +240,8 @@ class PodTopologySpread(Plugin):
         """Begin counting for a class of pods."""
         constraints = self._constraints(pod)
         table = cycle.table
-        hard = start_counting(table, pod, constraints.hard, requires_all=True, compare=self._compare)
-        soft = start_counting(
+        hard = constraint_counters(table, pod, constraints.hard, requires_all=True, compare=self._compare)
+        soft = constraint_counters(
             table, pod, constraints.soft, requires_all=constraints.requires_all, compare=self._compare
         )
         memo = _Memo(hard, soft, [(None, None)] * len(hard), [(None, None)] * len(soft))

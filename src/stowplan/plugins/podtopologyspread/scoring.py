@@ -14,7 +14,7 @@ from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores
 from stowplan.framework.rows import merge_rows
 from stowplan.framework.scorecolumn import IGNORED
 from stowplan.plugins.normalize import rounded
-from stowplan.plugins.podtopologyspread.common import HOSTNAME, Counted
+from stowplan.plugins.podtopologyspread.common import HOSTNAME, ConstraintCounter
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,12 +29,12 @@ class Share(NamedTuple):
 class ScoreState(NamedTuple):
     """By constraint: its counter, and what it adds to scores."""
 
-    counted: tuple[Counted, ...]
+    counted: tuple[ConstraintCounter, ...]
     shares: tuple[Share, ...]
     requires_all: bool
 
 
-def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
+def domain_sizes(counted: Sequence[ConstraintCounter], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
     """How many distinct domains the feasible nodes have, by constraint."""
     assert cycle.feasible is not None
     scored = cycle.feasible
@@ -46,7 +46,7 @@ def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -
     )
 
 
-def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
+def has_all_keys(counted: Sequence[ConstraintCounter]) -> npt.NDArray[np.bool_]:
     mask: npt.NDArray[np.bool_] = np.zeros(len(counted[0].column.ids), dtype=np.bool_)
     if all(entry.column.index for entry in counted):
         rows = counted[0].column.ids.nonzero()[0]
@@ -56,7 +56,7 @@ def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _distinct(entry: Counted, rows: Rows) -> int:
+def _distinct(entry: ConstraintCounter, rows: Rows) -> int:
     column = entry.column
     if not len(rows):
         return 0
@@ -69,7 +69,7 @@ def _distinct(entry: Counted, rows: Rows) -> int:
     return int(np.count_nonzero(seen))
 
 
-def share(entry: Counted, size: int, requires_all: bool) -> Share:
+def share(entry: ConstraintCounter, size: int, requires_all: bool) -> Share:
     """The weight makes up for domains being many: the more there are, the fewer pods each can have."""
     weight = math.log(size + 2)
     if entry.constraint.key == HOSTNAME:
