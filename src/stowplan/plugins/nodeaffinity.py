@@ -21,8 +21,7 @@ from stowplan.api.pod import NodeSelectorTerm
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import ProfileError
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -32,9 +31,9 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
-from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
+from stowplan.framework.status import SKIP, ProfileError, Status, error, unresolvable
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.normalize import by_highest
 

@@ -12,7 +12,7 @@ from stowplan.cluster.diskindex import Disk, conflict, disks_of
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     NODE_ADD,
     Action,
@@ -22,7 +22,7 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.plugin import ALL_ROWS, Codes, Plugin, Reads, StaleRows
+from stowplan.framework.interface import ALL_ROWS, Codes, Plugin, Reads, StaleRows
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 
 REASON_DISK = "node(s) had no available disk"

@@ -21,10 +21,10 @@ from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.filtercolumn import FilterColumn
-from stowplan.framework.plugin import Codes
+from stowplan.framework.filter_results import FilterColumn
+from stowplan.framework.interface import Codes
+from stowplan.framework.simulation import promised
 from stowplan.framework.status import Status, unresolvable
-from stowplan.framework.trials import promised
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.cache import (
     HELPS,

@@ -19,10 +19,9 @@ from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.errors import NotBuiltError, PluginError
-from stowplan.framework.postfilter import Victims
-from stowplan.framework.status import Status, error, unresolvable
-from stowplan.framework.trials import Trial, Trials
+from stowplan.framework.interface import Victims
+from stowplan.framework.simulation import Trial, Trials
+from stowplan.framework.status import NotBuiltError, PluginError, Status, error, unresolvable
 from stowplan.gocompat.quoting import quote
 
 REASON_NO_VICTIMS = "No preemption victims found for incoming pod"

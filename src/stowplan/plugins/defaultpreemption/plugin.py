@@ -10,13 +10,12 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.fiterror import fit_error_text
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.postfilter import PostFilterResult, Steps, Victims
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Handle, Plugin, PostFilterResult, Steps, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
@@ -112,6 +111,16 @@ class DefaultPreemption(Plugin):
             return False
         known = services.pod(victim.key)
         return known is None or known.is_terminating
+
+    def preemption_started(self, preemptor: Pod) -> None:
+        self.under_way[preemptor.metadata.uid] = None
+
+    def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
+        if preemptor.metadata.uid in self.under_way:
+            self.under_way[preemptor.metadata.uid] = victim
+
+    def preemption_ended(self, preemptor: Pod) -> None:
+        self.under_way.pop(preemptor.metadata.uid, None)
 
     def post_filter(self, cycle: Cycle, pod: PodInfo) -> Steps:
         evaluation = cycle.evaluation

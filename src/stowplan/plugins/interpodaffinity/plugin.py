@@ -14,7 +14,7 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.terms import Term, TermGroup, TermRole, terms_of
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -24,8 +24,8 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import (
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import (
     ALL_ROWS,
     MAX_NODE_SCORE,
     Codes,

@@ -12,10 +12,10 @@ from stowplan.cluster.counts import IntArray
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Handle, Plugin
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Handle, Plugin
+from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 
 OLD_MAX_PRIORITY = 10

@@ -12,10 +12,10 @@ from stowplan.api.node import Node
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import MAX_NODE_SCORE, Codes, Reads, Scores
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import MAX_NODE_SCORE, Codes, Reads, Scores
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.legacy.base import LegacyArgs, LegacyPlugin
 

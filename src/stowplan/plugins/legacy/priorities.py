@@ -15,8 +15,8 @@ from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import MAX_NODE_SCORE, Handle, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import MAX_NODE_SCORE, Handle, Reads, Scores
 from stowplan.plugins.legacy.base import ChangedNodes, LegacyPlugin, PriorityArgs
 
 ANNOTATION: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"

@@ -16,8 +16,8 @@ from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import ALL_ROWS, Handle, Reads, Scores, StaleRows
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import ALL_ROWS, Handle, Reads, Scores, StaleRows
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 

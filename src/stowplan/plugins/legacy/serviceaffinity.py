@@ -19,10 +19,10 @@ from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import ALL_ROWS, Codes, Handle, Reads, Scores, StaleRows
-from stowplan.framework.rows import merge_rows
+from stowplan.framework.interface import ALL_ROWS, Codes, Handle, Reads, Scores, StaleRows
+from stowplan.framework.plugin_call import merge_rows
 from stowplan.framework.status import Status, unschedulable
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 

@@ -13,9 +13,9 @@ from stowplan.api.fielderrors import Path, duplicate, invalid
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import FEW_ROWS, MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import FEW_ROWS, MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (

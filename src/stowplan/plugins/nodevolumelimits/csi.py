@@ -15,7 +15,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -25,7 +25,7 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.plugin import Codes, Handle, Plugin, Reads
+from stowplan.framework.interface import Codes, Handle, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 
 REASON = "node(s) exceed max volume count"

@@ -14,7 +14,7 @@ from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.taints import same_taints
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -24,8 +24,8 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
 from stowplan.framework.status import SKIP_CLASS, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodeaffinity import node_demands

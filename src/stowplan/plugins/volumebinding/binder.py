@@ -21,7 +21,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.volumegroups import VolumeGroup
-from stowplan.framework.services import Services
+from stowplan.framework.interface import Services
 from stowplan.plugins.volumebinding.claims import (
     SELECTED_NODE,
     affinity_seen_from,

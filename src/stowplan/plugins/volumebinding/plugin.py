@@ -15,8 +15,7 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import PluginError
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -27,9 +26,9 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
+from stowplan.framework.status import SKIP, PluginError, Status, error, unresolvable
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     MAX_SHAPE_SCORE,
