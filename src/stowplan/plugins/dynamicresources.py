@@ -9,13 +9,26 @@ from typing import Self
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, forbidden, invalid
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Extremes, Plugin, Reads, Scores
-from stowplan.framework.status import SKIP, NotBuiltError, Status, error, unschedulable
+from stowplan.framework import (
+    SKIP,
+    Action,
+    ClusterEvent,
+    Cycle,
+    EventRegistration,
+    Extremes,
+    FeatureGates,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    error,
+    unschedulable,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.framework.status import NotBuiltError
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
 

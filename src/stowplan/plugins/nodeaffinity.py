@@ -18,22 +18,33 @@ from stowplan.api.nodeselector import (
 )
 from stowplan.api.pod import NodeAffinity as NodeAffinityRules
 from stowplan.api.pod import NodeSelectorTerm
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
+from stowplan.framework import (
+    SKIP,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
+    Extremes,
+    FeatureGates,
+    Handle,
     Hint,
     HintError,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    PreFilterResult,
+    Reads,
     Resource,
+    Scores,
+    Status,
+    error,
     queue_if,
+    unresolvable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
-from stowplan.framework.status import SKIP, ProfileError, Status, error, unresolvable
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.normalize import by_highest
 

@@ -9,21 +9,28 @@ from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.diskindex import Disk, conflict, disks_of
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
-    NODE_ADD,
+from stowplan.framework import (
+    ALL_ROWS,
+    SKIP,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
     Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
     Resource,
+    StaleRows,
+    Status,
     queue_if,
+    unresolvable,
+    unschedulable,
 )
-from stowplan.framework.interface import ALL_ROWS, Codes, Plugin, Reads, StaleRows
-from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
+from stowplan.framework.events import NODE_ADD
 
 REASON_DISK = "node(s) had no available disk"
 

@@ -18,13 +18,11 @@ from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework import Codes, PodInfo, Status, unresolvable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.filter_results import FilterColumn
-from stowplan.framework.interface import Codes
 from stowplan.framework.simulation import promised
-from stowplan.framework.status import Status, unresolvable
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.cache import (
     HELPS,

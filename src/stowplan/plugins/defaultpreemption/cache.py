@@ -8,9 +8,8 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.interface import Codes
+from stowplan.framework import Codes, PodInfo
 from stowplan.plugins.defaultpreemption.candidates import COSTS
 
 UNKNOWN, HELPS, NO_HELP, NO_LOWER_PODS = range(4)

@@ -18,10 +18,9 @@ from stowplan.cluster.budgets import Budget, DisruptionBudgets
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.interface import Victims
+from stowplan.framework import PluginError, PodInfo, Status, Victims, error, unresolvable
 from stowplan.framework.simulation import Trial, Trials
-from stowplan.framework.status import NotBuiltError, PluginError, Status, error, unresolvable
+from stowplan.framework.status import NotBuiltError
 from stowplan.gocompat.quoting import quote
 
 REASON_NO_VICTIMS = "No preemption victims found for incoming pod"

@@ -7,9 +7,8 @@ import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework import Code, PodInfo, Status
 from stowplan.framework.simulation import Trials
-from stowplan.framework.status import Code, Status
 from stowplan.plugins.defaultpreemption.batch import BatchDryRun
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,

@@ -8,15 +8,31 @@ import numpy as np
 from stowplan.api.fielderrors import Path, aggregate, invalid
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle_state import Cycle
+from stowplan.framework import (
+    SUCCESS,
+    Action,
+    ClusterEvent,
+    Code,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Handle,
+    Hint,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    Resource,
+    Status,
+    Steps,
+    Victims,
+    error,
+    unresolvable,
+    unschedulable,
+)
 from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Handle, Plugin, PostFilterResult, Steps, Victims
-from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
 from stowplan.plugins.defaultpreemption.cache import RowResultsCache

@@ -10,10 +10,9 @@ from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import Counts, IntArray
 from stowplan.cluster.kinds import PodKind
 from stowplan.cluster.matchers import Clause, DomainCounter, PodMatcher, RowSet
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
-from stowplan.framework.interface import ALL_ROWS, StaleRows
+from stowplan.framework import ALL_ROWS, PodInfo, StaleRows
 from stowplan.framework.plugin_call import merge_rows
 
 

@@ -11,31 +11,33 @@ from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.terms import Term, TermGroup, TermRole, terms_of
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
-    Action,
-    ClusterEvent,
-    EventRegistration,
-    Hint,
-    HintError,
-    Resource,
-    queue_if,
-)
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import (
+from stowplan.framework import (
     ALL_ROWS,
     MAX_NODE_SCORE,
+    SKIP,
+    Action,
+    ClusterEvent,
     Codes,
+    Cycle,
+    EventRegistration,
     Extremes,
+    FeatureGates,
+    Hint,
+    HintError,
+    NodeRows,
     Plugin,
+    PodInfo,
     Reads,
+    Resource,
     Scores,
     StaleRows,
+    Status,
+    queue_if,
+    unresolvable,
+    unschedulable,
 )
-from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.interpodaffinity.counts import (
     DomainSums,

@@ -11,10 +11,8 @@ from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Handle, Plugin
+from stowplan.framework import Cycle, FeatureGates, Handle, NodeRows, Plugin
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 

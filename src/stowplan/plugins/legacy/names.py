@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from stowplan.framework.interface import Point
+from stowplan.framework import Point
 
 RELEASES: Final = ("1.9", "1.18")
 """The releases whose meaning of a name is known: the last with predicates as such in full use, and the last

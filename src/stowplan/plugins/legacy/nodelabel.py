@@ -10,13 +10,25 @@ import numpy as np
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import MAX_NODE_SCORE, Codes, Reads, Scores
-from stowplan.framework.status import Status, unresolvable
+from stowplan.framework import (
+    MAX_NODE_SCORE,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Hint,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    queue_if,
+    unresolvable,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.legacy.base import LegacyArgs, LegacyPlugin
 
 REASON: Final = "node(s) didn't have the requested labels"

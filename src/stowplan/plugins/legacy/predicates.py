@@ -8,12 +8,22 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of
 from stowplan.api.taints import NO_EXECUTE, Tolerations, untolerated
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import Codes, Handle, Reads
-from stowplan.framework.status import Status, unresolvable
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Handle,
+    Hint,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Resource,
+    Status,
+    queue_if,
+    unresolvable,
+)
 from stowplan.plugins.legacy.base import LegacyPlugin, NodeFacts
 from stowplan.plugins.nodevolumelimits.non_csi import LimitByKind, MaxVolumeCountArgs
 from stowplan.plugins.tainttoleration import SetVerdicts

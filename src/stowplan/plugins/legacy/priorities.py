@@ -12,11 +12,8 @@ from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
 from stowplan.cluster.columns import CPU, MEMORY
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import MAX_NODE_SCORE, Handle, Reads, Scores
+from stowplan.framework import MAX_NODE_SCORE, Cycle, Handle, NodeRows, PodInfo, Reads, Scores
 from stowplan.plugins.legacy.base import ChangedNodes, LegacyPlugin, PriorityArgs
 
 ANNOTATION: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"

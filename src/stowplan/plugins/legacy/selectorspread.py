@@ -13,12 +13,19 @@ from stowplan.api.labels import Selector
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IdColumn
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import ALL_ROWS, Handle, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, Status
+from stowplan.framework import (
+    ALL_ROWS,
+    SKIP,
+    Cycle,
+    Handle,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Scores,
+    StaleRows,
+    Status,
+)
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 
 ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")

@@ -16,14 +16,27 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.matchers import PodMatcher
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import ALL_ROWS, Codes, Handle, Reads, Scores, StaleRows
+from stowplan.framework import (
+    ALL_ROWS,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Handle,
+    Hint,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    StaleRows,
+    Status,
+    queue_if,
+    unschedulable,
+)
 from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.status import Status, unschedulable
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 
 REASON: Final = "node(s) didn't match service affinity"

@@ -11,12 +11,21 @@ from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, duplicate, invalid
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import FEW_ROWS, MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
-from stowplan.framework.status import SKIP, Status
+from stowplan.framework import (
+    MAX_NODE_SCORE,
+    SKIP,
+    Cycle,
+    FeatureGates,
+    Handle,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Scores,
+    Status,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.framework.interface import FEW_ROWS
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,

@@ -16,14 +16,27 @@ from stowplan.api.resources import accounted_requests, is_extended, is_scalar, p
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, Lines, ResourceLines
 from stowplan.cluster.counts import IntArray
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import allocatable_amounts
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Codes, Handle, Plugin, Reads, Scores
-from stowplan.framework.status import Code, Status
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    Code,
+    Codes,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Handle,
+    Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    queue_if,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,

@@ -13,8 +13,7 @@ from stowplan.api.resources import is_scalar
 from stowplan.cluster.columns import CPU, MEMORY, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.interface import MAX_NODE_SCORE, Scores
+from stowplan.framework import MAX_NODE_SCORE, NodeRows, Scores
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.normalize import rounded
 

@@ -11,22 +11,29 @@ from stowplan.api.pod import Pod, Volume
 from stowplan.api.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
 from stowplan.cluster.attachable import COUNTED_BY_KIND, Attachable, Problem, Trouble, claim_name, needs_of
 from stowplan.cluster.attachcounts import NO_LIMIT, AttachCounts
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
+from stowplan.framework import (
+    SKIP,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
+    Handle,
     Hint,
     HintError,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
     Resource,
+    Status,
+    error,
     queue_if,
+    unresolvable,
+    unschedulable,
 )
-from stowplan.framework.interface import Codes, Handle, Plugin, Reads
-from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 
 REASON = "node(s) exceed max volume count"
 

@@ -16,13 +16,25 @@ from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
 from stowplan.cluster.attachable import Attachable, Problem, Trouble, needs_of
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import NODE_ADD, Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Codes, Plugin
-from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
+from stowplan.framework import (
+    SKIP,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Resource,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.events import NODE_ADD
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodevolumelimits.csi import REASON
 

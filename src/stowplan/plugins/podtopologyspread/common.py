@@ -10,9 +10,9 @@ from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import TopologySpreadConstraint
 from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.matchers import DomainCounter, PodMatcher, RowSet
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework import PodInfo
 from stowplan.plugins.tainttoleration import hard_verdicts
 
 HARD = "DoNotSchedule"

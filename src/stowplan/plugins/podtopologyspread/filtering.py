@@ -7,9 +7,7 @@ import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
+from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, StaleRows
 from stowplan.framework.plugin_call import merge_rows
 from stowplan.framework.simulation import AsIf
 from stowplan.plugins.podtopologyspread.common import ConstraintCounter

@@ -12,21 +12,32 @@ from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.taints import same_taints
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
+from stowplan.framework import (
+    SKIP_CLASS,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
+    Extremes,
+    FeatureGates,
+    Handle,
     Hint,
     HintError,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
     Resource,
+    Scores,
+    StaleRows,
+    Status,
+    error,
     queue_if,
+    unresolvable,
+    unschedulable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP_CLASS, Status, error, unresolvable, unschedulable
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodeaffinity import node_demands
 from stowplan.plugins.podtopologyspread import filtering, scoring

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
+from stowplan.framework import ALL_ROWS, MAX_NODE_SCORE, Cycle, Extremes, NodeRows, Scores, StaleRows
 from stowplan.framework.plugin_call import merge_rows
 from stowplan.framework.score_results import IGNORED
 from stowplan.plugins.normalize import rounded

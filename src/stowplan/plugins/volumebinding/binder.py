@@ -17,11 +17,10 @@ from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from stowplan.client import Client
 from stowplan.cluster.assumptions import AssumeError
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.volumegroups import VolumeGroup
-from stowplan.framework.interface import Services
+from stowplan.framework import PodInfo, Services
 from stowplan.plugins.volumebinding.claims import (
     SELECTED_NODE,
     affinity_seen_from,

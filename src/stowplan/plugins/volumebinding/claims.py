@@ -11,10 +11,9 @@ from stowplan.api.nodeselector import RequiredNodeAffinity
 from stowplan.api.pod import RawQuantity, Volume
 from stowplan.api.quantity import QuantityError, value_of
 from stowplan.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.volumegroups import FILESYSTEM, VolumeGroup, class_of, exact_size, reach_of, size_of
-from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.framework import SKIP, PodInfo, Status, error, unresolvable
 
 REASON_UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 

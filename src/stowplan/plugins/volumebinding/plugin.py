@@ -13,22 +13,33 @@ from stowplan.cluster.assumptions import AssumeError
 from stowplan.cluster.capacitypools import volume_limit
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
+from stowplan.framework import (
+    ALL_ROWS,
+    SKIP,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
+    FeatureGates,
+    Handle,
     Hint,
     HintError,
-    HintFunction,
+    NodeRows,
+    Plugin,
+    PluginError,
+    PodInfo,
+    Reads,
     Resource,
+    Scores,
+    StaleRows,
+    Status,
+    error,
     queue_if,
+    unresolvable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.interface import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, PluginError, Status, error, unresolvable
+from stowplan.framework.events import HintFunction
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     MAX_SHAPE_SCORE,
