@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stowplan.framework.interface import Plugin, Reads
 from stowplan.framework.status import ChoiceError, PluginError
-from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.clusters import Cluster
 
