@@ -9,9 +9,7 @@ from msgspec.structs import replace
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.plugins.legacy.oldname import OldName
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
+from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 from stowplan.testing import Cluster, cluster
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.cluster_strategies import RACK, ZONE

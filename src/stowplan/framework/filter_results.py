@@ -12,7 +12,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
-from stowplan.framework.plugin_results import PluginColumn, describe, merge_rows
+from stowplan.framework.plugin_call import PluginColumn, describe, merge_rows
 from stowplan.framework.protocols import FilterNodePlugin, FilterPlugin
 from stowplan.framework.status import PluginError, Status
 
@@ -167,7 +167,7 @@ _MOST = 1024
 """Promises come and go: when so many verdicts have piled up, they are found anew."""
 
 
-class BesideVerdicts:
+class NominatedVerdicts:
     """Verdicts that hold as long as nothing about a row changes but the pods promised to it.
 
     That can be known if every filter that is asked goes by the row alone and says the same to all pods of the
@@ -211,7 +211,7 @@ OVERRULED = -3
 """In `first`: out for this attempt only: pods are nominated to the row, or others than filters said so."""
 
 
-class Feasibility:
+class FilterResults:
     """All Filter plugins of a profile over all rows, for one class of pods.
 
     `first` holds, by row, the first plugin that rejects it (or PASSED and the like); `feasible` the rows

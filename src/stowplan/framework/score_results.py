@@ -21,7 +21,7 @@ from stowplan.framework.interface import (
     StaleRows,
     Traits,
 )
-from stowplan.framework.plugin_results import PluginColumn, describe, merge_stale
+from stowplan.framework.plugin_call import PluginColumn, describe, merge_stale
 from stowplan.framework.protocols import ScoreExtensions, ScoreNodePlugin, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.status import Code, PluginError
@@ -281,7 +281,7 @@ class Share(NamedTuple):
     points: int | None
 
 
-class Preference:
+class ScoreResults:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
 
     `_sums` are the totals of all rows, whether or not they are feasible, so that rows that become feasible

@@ -10,8 +10,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Journal
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 from stowplan.run.options import Options
 
 

@@ -16,6 +16,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.interface import Plugin, Point
+from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal
@@ -38,6 +39,13 @@ class Profile:
         self.framework = framework
         self.lifecycle = Lifecycle(framework)
         self.post_filters: Sequence[Plugin] = framework.at(Point.POST_FILTER)
+        self.preemption = next((one for one in self.post_filters if isinstance(one, PreemptionPlugin)), None)
+        """The PostFilter plugin whose victims are evicted, if there is one."""
+
+    @property
+    def preemption_name(self) -> str:
+        """What logs and events call that plugin."""
+        return self.preemption.name if isinstance(self.preemption, Plugin) else ""
 
 
 class SchedulingObserver:

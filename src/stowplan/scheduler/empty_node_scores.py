@@ -19,6 +19,7 @@ from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.interface import Extremes
+from stowplan.framework.protocols import EmptyNodeScorer
 from stowplan.framework.score_results import IGNORED, ScoreColumn
 
 Difference = dict[str, list[int]]
@@ -40,12 +41,12 @@ def differences(evaluation: Evaluation, rows: Rows, fresh: Mapping[str, Node]) -
             empty.put_node(replace(node, status=replace(node.status, images=())))
     info = empty.info(evaluation.cycle.pod.pod)
     found: Difference = {}
-    for column in evaluation.pod_class.preference.columns:
+    for column in evaluation.pod_class.scores.columns:
         if not column.active:
             continue
         if not column.normalizes:
             now: dict[str, int] | None = _scores(column, empty, info)
-        elif hasattr(column.plugin, "score_without_pods"):
+        elif isinstance(column.plugin, EmptyNodeScorer):
             now = _normalized(column, evaluation.cycle, rows, [name in fresh for name in names])
         else:
             continue

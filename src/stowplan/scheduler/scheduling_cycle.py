@@ -40,7 +40,6 @@ from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_s
 from stowplan.scheduler.decisions import LastDecision, Preempting
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.preemption import PLUGIN as PREEMPTION
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
 
 TOP = 5
@@ -117,12 +116,12 @@ class NodeFinder:
         nominated_row: int | None = None,
     ) -> ScheduleResult:
         """Filter and score nodes, and choose the best one; extenders are not asked. Raises PluginError."""
-        evaluation = framework.screen(pod, nominations, nominated_row)
+        evaluation = framework.run_filters(pod, nominations, nominated_row)
         if framework.profile.percentage_of_nodes_to_score is not None:
             self._sample(framework, evaluation)
         if self._journal.detail >= 2:
             self._note_filtered()
-        framework.rank(evaluation)
+        framework.run_scores(evaluation)
         return self._choose(evaluation)
 
     async def find_with_extenders(
@@ -133,7 +132,7 @@ class NodeFinder:
         nominated_row: int | None = None,
     ) -> ScheduleResult:
         """The same with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
-        evaluation = framework.screen(pod, nominations, nominated_row)
+        evaluation = framework.run_filters(pod, nominations, nominated_row)
         if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
             evaluation.keep_to(None)
         rejected = False
@@ -142,7 +141,7 @@ class NodeFinder:
             self._sample(framework, evaluation)
             rejected, fresh = await self._filter_by_extenders(evaluation)
         self._note_filtered()
-        framework.rank(evaluation)
+        framework.run_scores(evaluation)
         if evaluation.scored:
             result = await self._prioritize_by_extenders(evaluation, fresh)
         else:
@@ -355,15 +354,15 @@ class SchedulingCycle:
     async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
         context = self._context
         began = context.timer()
-        if PREEMPTION in profile.framework.plugins:
+        if profile.preemption is not None:
             context.metrics.preemption_attempted()
         try:
             with context.freeze.hold():
                 result = await self._search_victims(profile, cycle, pod)
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
-        if PREEMPTION in profile.framework.plugins and context.journal.shows(2):
-            log_preemption(context.journal, cycle, pod, result)
+        if profile.preemption is not None and context.journal.shows(2):
+            log_preemption(context.journal, profile.preemption_name, cycle, pod, result)
         message = "Status after running PostFilter plugins for pod"
         status = result.status.message
         if result.status.code is Code.ERROR:

@@ -55,15 +55,14 @@ from stowplan.framework.interface import (
     Unsigned,
     points_of,
 )
-from stowplan.framework.plugin_results import rows_read
+from stowplan.framework.plugin_call import rows_read
 from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.registry import Registry, checked, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.score_results import IGNORED
-from stowplan.framework.simulation import AsIf, Trials
+from stowplan.framework.simulation import SimulatedRow, Simulations
 from stowplan.framework.status import SKIP_CLASS, SUCCESS, Code, PluginError, Status
-from stowplan.plugins.catalog import IN_TREE_POINTS, default_plugins
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE_POINTS, default_plugins, in_tree_registry
 from stowplan.queue.cluster_events import node_events, pod_events
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import worth_requeuing
@@ -677,7 +676,7 @@ class _Trial:
         """The rows that the whole profile lets pass."""
         mask: BoolColumn = np.zeros(self.table.capacity, dtype=np.bool_)
         try:
-            evaluation = self.subject.framework(self.table).screen(info)
+            evaluation = self.subject.framework(self.table).run_filters(info)
         except PluginError as failure:
             if failure.plugin == self.subject.name and failure.__cause__ is not None:
                 self._fail("no-exceptions", failure.message, self.scenario.lines(info.pod))
@@ -724,12 +723,12 @@ class _Trial:
         plugin = self.voice.plugin
         pre_filters = [plugin] if self.voice.has("pre_filter") else []
         pairs = [(plugin, self.traits)]
-        with Trials(self.table, pre_filters, pairs, answers.cycle, answers.memos, {}) as trials:
+        with Simulations(self.table, pre_filters, pairs, answers.cycle, answers.memos, {}) as trials:
             for row in answers.rows:
                 for beside in (others[:0], others):
                     code = self._whole("filter_beside", answers.cycle, answers.pod, row, beside)
                     said = answers.status(code).by("")
-                    with AsIf(self.table, row) as as_if:
+                    with SimulatedRow(self.table, row) as as_if:
                         for other in beside:
                             as_if.invite(other)
                         asked = self.voice.guard("filter", trials.ask, as_if, set())
@@ -1046,7 +1045,7 @@ class _Trial:
         if isinstance(gate, Status) and not gate.is_success:
             return False, frozenset((self.subject.name,))
         try:
-            evaluation = self.subject.framework(table, alone=True).screen(info)
+            evaluation = self.subject.framework(table, alone=True).run_filters(info)
         except PluginError as failure:
             raise _UndecidedError from failure
         return bool(evaluation.feasible_count), rejectors_of(evaluation).unschedulable
