@@ -17,7 +17,8 @@ from stowplan.testing.builders import NodeBuilder, PodBuilder, node, pod
 from stowplan.testing.clusters import Cluster, cluster
 
 if TYPE_CHECKING:
-    from stowplan.testing.plugin_checks import PluginCheckError, check_plugin
+    from stowplan.testing.plugin_answers import PluginCheckError
+    from stowplan.testing.plugin_checks import check_plugin
 
 __all__ = [
     "Cluster",
