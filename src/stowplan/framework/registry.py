@@ -37,6 +37,10 @@ class Registry:
         self._on_request.pop(cls.name, None)
         self._classes[cls.name] = cls
 
+    def get(self, name: str) -> type[Plugin] | None:
+        """The class of a name, if there is one."""
+        return self._classes.get(name) or self._on_request.get(name)
+
     @property
     def own(self) -> frozenset[str]:
         """Plugins that are part of this project."""
@@ -64,7 +68,7 @@ class Registry:
         names = {use.name: None for uses in profile.plugins.values() for use in uses}
         plugins: dict[str, Plugin] = {}
         for name in names:
-            cls = self._classes.get(name) or self._on_request.get(name)
+            cls = self.get(name)
             if cls is not None:
                 plugins[name] = self._make(cls, profile.args.get(name), handle)
         return plugins

@@ -1,6 +1,6 @@
 """The contract of a plugin, checked in one cluster: before and after one change."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
@@ -45,7 +45,7 @@ from stowplan.testing.plugin_answers import (
     describe_answer,
     two_columns,
 )
-from stowplan.testing.plugin_scenarios import Scenario, Subject, named
+from stowplan.testing.plugin_scenarios import Change, Scenario, Subject, named
 from stowplan.testing.reuse_machine import describe_usage
 
 _RESERVATIONS = 24
@@ -58,17 +58,30 @@ class ContractCheck:
     def __init__(self, subject: Subject, scenario: Scenario) -> None:
         self.subject = subject
         self.scenario = scenario
-        self.table = scenario.table()
-        self.plugin = CheckedPlugin(subject.framework(self.table).plugins[subject.name], self._fail_asking)
+        self._begin()
         self.traits = Traits(self.plugin.instance)
         self._about: tuple[Pod, ...] = ()
 
     def run(self) -> None:
-        for check in (self._check_answers, self._check_change, self._check_hints, self._check_reserve):
-            try:
-                check()
-            except NotComparableError:
-                continue
+        self._try(self._check_answers)
+        self._try(self._check_reserve)
+        for change in self.scenario.changes:
+            self._try(self._check_hints, change)
+            self._begin()
+            self._try(self._check_change, change)
+
+    def _begin(self) -> None:
+        """The cluster as it was at first, with a plugin that knows nothing of it yet."""
+        self.table = self.scenario.table()
+        instance = self.subject.framework(self.table).plugins[self.subject.name]
+        self.plugin = CheckedPlugin(instance, self._fail_asking)
+
+    @staticmethod
+    def _try(check: Callable[..., None], *args: Any) -> None:
+        try:
+            check(*args)
+        except NotComparableError:
+            return
 
     def _check_answers(self) -> None:
         before = self._snapshot()
@@ -241,16 +254,15 @@ class ContractCheck:
                 )
                 self._fail_about("signature", problem, said)
 
-    def _check_change(self) -> None:
+    def _check_change(self, change: Change) -> None:
         """After a change, rows that the runtime would not ask about again must have the answers they had."""
-        change, table = self.scenario.change, self.table
+        table = self.table
         if change.own:
             return
         memos: dict[str, Any] = {}
         pod = self.scenario.pods[0]
         before = self._answers(pod, memos)
         if not before.signed:
-            change.apply(table)
             return
         node_position, usage_position = table.node_log.position, table.usage_log.position
         change.apply(table)
@@ -258,8 +270,8 @@ class ContractCheck:
         node_rows, usage_rows = table.node_log.since(node_position), table.usage_log.since(usage_position)
         if node_rows is None or usage_rows is None or before.signature != now.signature:
             return
-        touched = _Touched(node_rows, usage_rows)
-        self._constant_answers_stay(before, now)
+        touched = _Touched(change, node_rows, usage_rows)
+        self._constant_answers_stay(before, now, change)
         if before.is_filtered and now.is_filtered and before.codes and now.codes:
             stale = self._stale(touched, now, "stale_filter_rows", before.filter_state, now.filter_state)
             self._kept_answers_hold("filter", touched, stale, now, before.codes, now.codes, now.rows)
@@ -311,13 +323,14 @@ class ContractCheck:
                 f"{what} before": self._shown(now, before[row], what),
                 f"{what} after": self._shown(now, after[row], what),
             }
-            self._fail(check, problem, [*self.scenario.lines(now.pod.pod, change=True), *two_columns(said)])
+            lines = self.scenario.lines(now.pod.pod, change=touched.change)
+            self._fail(check, problem, [*lines, *two_columns(said)])
 
-    def _constant_answers_stay(self, before: Answers, now: Answers) -> None:
+    def _constant_answers_stay(self, before: Answers, now: Answers, change: Change) -> None:
         for point, why in self._different_constants(before, now):
             then, later = (describe_answer(getattr(one, point)) for one in (before, now))
             said = {f"{point} before": then, f"{point} after": later}
-            lines = [*self.scenario.lines(now.pod.pod, change=True), *two_columns(said)]
+            lines = [*self.scenario.lines(now.pod.pod, change=change), *two_columns(said)]
             self._fail("constant-answers", f"{point} changed with the cluster ({why})", lines)
 
     def _different_constants(self, one: Answers, other: Answers) -> Iterator[tuple[str, str]]:
@@ -423,9 +436,8 @@ class ContractCheck:
 
     # Hints
 
-    def _check_hints(self) -> None:
+    def _check_hints(self, change: Change) -> None:
         """On a table of its own, with this plugin as the only one that can reject."""
-        change = self.scenario.change
         table = self.scenario.table()
         pod = self.scenario.pods[0]
         self._about = (pod,)
@@ -462,7 +474,7 @@ class ContractCheck:
             said = said or {
                 "registered events": ", ".join(entry.event.label for entry in hints.registered) or "none"
             }
-            lines = [*self.scenario.lines(pod, change=True), *two_columns({"event": happened, **said})]
+            lines = [*self.scenario.lines(pod, change=change), *two_columns({"event": happened, **said})]
             self._fail("queueing-hints", "the pod was rejected, fits now, and is not requeued", lines)
 
     def _fits(self, table: ClusterTable, pod: Pod) -> tuple[bool, frozenset[str]]:
@@ -506,6 +518,7 @@ class ContractCheck:
 class _Touched:
     """Rows that a change touched: the node itself, or what it can hold and holds."""
 
+    change: Change
     node_rows: Rows
     usage_rows: Rows
 

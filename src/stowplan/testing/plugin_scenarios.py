@@ -56,7 +56,7 @@ class Subject:
 def subject_of(plugin: AnyPlugin, args: Any, config: Config) -> Subject:
     cls = load_plugin(plugin) if isinstance(plugin, str) else checked(getattr(plugin, "__name__", ""), plugin)
     registry = in_tree_registry()
-    if cls.name not in registry.own:
+    if registry.get(cls.name) is not cls:
         registry = registry.with_plugins([cls])
     implements = {**IN_TREE_POINTS, **registry.offered}
     if config is None:
@@ -170,13 +170,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A cluster, two pods to schedule that may be alike, others that may be nominated, and a change."""
+    """A cluster, two pods to schedule that may be alike, others that may be nominated, and changes, each of
+    which may be the next one."""
 
     nodes: list[Node]
     running: list[Pod]
     pods: list[Pod]
     others: list[Pod]
-    change: Change
+    changes: list[Change]
 
     def table(self) -> ClusterTable:
         """The cluster, with a row whose node is gone."""
@@ -189,15 +190,15 @@ class Scenario:
         table.remove_node("gone")
         return table
 
-    def lines(self, *pods: Pod, change: bool = False) -> list[str]:
+    def lines(self, *pods: Pod, change: Change | None = None) -> list[str]:
         """The cluster in builders."""
         found = ["nodes:", *_indented(self.nodes)]
         if self.running:
             found += ["running pods:", *_indented(self.running)]
         if pods:
             found += ["pod to schedule:" if len(pods) == 1 else "pods to schedule:", *_indented(pods)]
-        if change:
-            found += ["then:", f"    {self.change.text()}"]
+        if change is not None:
+            found += ["then:", f"    {change.text()}"]
         return found
 
 
@@ -214,8 +215,9 @@ def scenarios(draw: st.DrawFn, pods: st.SearchStrategy[Pod], nodes: st.SearchStr
     parts = draw(st.sampled_from(["nothing", "labels", "annotations", "metadata", "spec", "all"]))
     pending = [named(first, "p1"), named(mixed(first, second, parts), "p2")]
     others = [named(pod, f"o{n}") for n, pod in enumerate(draw(st.lists(pods, min_size=1, max_size=2)))]
-    change = draw(_changes(made, running, pending[0], pods, nodes))
-    return deepcopy(Scenario(made, running, pending, others, change))
+    one_change = _changes(made, running, pending[0], pods, nodes)
+    changes = draw(st.lists(one_change, min_size=1, max_size=6))
+    return deepcopy(Scenario(made, running, pending, others, changes))
 
 
 @st.composite
@@ -227,7 +229,7 @@ def _changes(
     pods: st.SearchStrategy[Pod],
     nodes: st.SearchStrategy[Node],
 ) -> Change:
-    kinds = ["node changes", "node comes", "pod comes", "pod itself changes"]
+    kinds = ["node changes", "node changes", "node comes", "pod comes", "pod itself changes"]
     kinds += ["pod goes", "pod changes"] if running else []
     taken = {pod.spec.node_name for pod in running}
     empty = [node for node in made if node.name not in taken]
