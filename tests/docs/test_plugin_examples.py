@@ -1,6 +1,7 @@
 """The plugins shown in README.md and docs/plugins.md, loaded as files and set up by configurations."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from stowplan.config import load_file
 from stowplan.framework.decision import Decision
 from stowplan.framework.registry import load_plugin
 from stowplan.framework.status import ProfileError
-from stowplan.testing import cluster, node, pod
+from stowplan.testing import PluginCheckError, check_plugin, cluster, node, pod
+from stowplan.testing.plugin_answers import CHECKS
 
 SHOWN = [page for page in PAGES if any(block.file == "price.py" for block in blocks(page))]
 
@@ -100,6 +102,24 @@ def test_reuse_and_no_reuse_come_to_the_same(examples: Path) -> None:
 
     assert choices(reuse=True) == choices(reuse=False)
     assert {"cheap", "dear", None} == set(choices(reuse=True))
+
+
+def test_the_report_of_a_failed_check_is_the_one_shown(tmp_path: Path) -> None:
+    [page] = [page for page in SHOWN if page.name == "plugins.md"]
+    [shown] = [block.text for block in blocks(page) if block.text.startswith("Quiet fails the check")]
+    write_files(page, tmp_path)
+    file = tmp_path / "quiet.py"
+    file.write_text(file.read_text().replace("Reads.USAGE", "Reads.NODE"))
+    with pytest.raises(PluginCheckError) as found:
+        check_plugin(f"{file}:Quiet", args={"most": 10}, nodes=[node("n")], pods=[pod("p")])
+    assert f"{found.value}\n" == shown
+
+
+def test_the_checks_shown_are_those_there_are() -> None:
+    [page] = [page for page in SHOWN if page.name == "plugins.md"]
+    rows = page.read_text().split("| check | holds if |\n")[1].split("\n\n")[0].splitlines()
+    named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    assert named == CHECKS.keys()
 
 
 def test_typed_arguments_are_checked(tmp_path: Path) -> None:

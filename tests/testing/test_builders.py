@@ -10,6 +10,7 @@ from stowplan.api.meta import LabelSelector, LabelSelectorRequirement, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
+from stowplan.testing.builders import builder_text
 
 
 def as_document(obj: Object) -> dict[str, Any]:
@@ -261,3 +262,20 @@ def test_uids_differ_by_namespace_name_and_kind_and_repeat_in_every_run() -> Non
     assert pod("a").labels(x="y").obj().metadata.uid == objects[0].metadata.uid
     assert objects[0].metadata.uid == "b0e7230b-adeb-5f97-98ff-707ce6d6b6d6"
     assert pod("a").uid("mine").obj().metadata.uid == "mine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'node("n")',
+        'node("n").zone("a").labels(disk="ssd").annotations({"example.com/x": "1"}).capacity(cpu="2", pods=3)',
+        'node("n").taint("gpu").taint("down", "", "NoExecute").unschedulable().image("web:1", 5).features("F")',
+        'pod("p")',
+        'pod("p").namespace("team").labels({"a/b": "c"}).priority(5).requests(cpu="1").limits(cpu="2")',
+        'pod("p").image("web:1").port(80, host_port=8080).node_selector(disk="ssd").tolerates("gpu").on("n")',
+        'pod("p").tolerates("gpu", "yes", "NoSchedule").spec(host_network=True)',
+    ],
+)
+def test_the_text_of_an_object_makes_the_object_again(text: str) -> None:
+    made = eval(text, {"node": node, "pod": pod}).obj()
+    assert builder_text(made) == text
