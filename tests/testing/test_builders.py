@@ -268,8 +268,10 @@ def test_uids_differ_by_namespace_name_and_kind_and_repeat_in_every_run() -> Non
     "text",
     [
         'node("n")',
-        'node("n").zone("a").labels(disk="ssd").annotations({"example.com/x": "1"}).capacity(cpu="2", pods=3)',
-        'node("n").taint("gpu").taint("down", "", "NoExecute").unschedulable().image("web:1", 5).features("F")',
+        'node("n").zone("a").labels(disk="ssd").capacity(cpu="2", pods=3)',
+        'node("n").annotations({"example.com/x": "1"})',
+        'node("n").taint("gpu").taint("down", "", "NoExecute").unschedulable()',
+        'node("n").image("web:1", 5).features("F")',
         'pod("p")',
         'pod("p").namespace("team").labels({"a/b": "c"}).priority(5).requests(cpu="1").limits(cpu="2")',
         'pod("p").image("web:1").port(80, host_port=8080).node_selector(disk="ssd").tolerates("gpu").on("n")',
