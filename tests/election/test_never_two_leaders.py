@@ -160,7 +160,7 @@ async def _live(clock: VirtualClock, plan: Plan) -> None:
         def make() -> Elector:
             client = Distant(world, faults, random.Random(rng.random()), far)
             own = Skewed(clock, plan.skews[number])
-            return world.elector(client, kind=plan.kinds[number], clock=own, announcer=None)
+            return world.elector(client, kind=plan.kinds[number], clock=own, events=None)
 
         return Process(make, plan.starts[number])
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 from stowplan.run.command import main
 from stowplan.run.options import Options
-from stowplan.run.starting import Launch
+from stowplan.run.startup import StartupPlan
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -27,7 +27,7 @@ class Called:
     code: int
     stdout: str
     stderr: str
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[StartupPlan] = field(default_factory=list)
 
     @property
     def options(self) -> Options:
@@ -42,9 +42,9 @@ class Called:
 
 def call(*arguments: str, environ: Mapping[str, str] | None = None) -> Called:
     stdout, stderr = StringIO(), StringIO()
-    launches: list[Launch] = []
+    launches: list[StartupPlan] = []
 
-    def run(launch: Launch) -> int:
+    def run(launch: StartupPlan) -> int:
         launches.append(launch)
         return 0
 
