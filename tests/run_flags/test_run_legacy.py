@@ -33,8 +33,8 @@ def policy_file(tmp_path: Path) -> Path:
 
 
 def filters(called: Called) -> list[str]:
-    (launch,) = called.launches
-    (profile,) = launch.prepared.built.profiles
+    (plan,) = called.plans
+    (profile,) = plan.resolved.built.profiles
     return list(profile.names(Point.FILTER))
 
 
