@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from httpworlds import client_of, node, pod, serving
 
+from httpclient.httpworlds import client_of, node, pod, serving
 from stowplan.api.catalogue import CONFIG_MAPS, NODES, PODS
 from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod

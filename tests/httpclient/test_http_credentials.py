@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from nastyserver import OK, NastyServer, answer, bit_by_bit
 
+from httpclient.nastyserver import OK, NastyServer, answer, bit_by_bit
 from stowplan.api.catalogue import NODES
 from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import HEADER, Called, call
 
+from run_flags.commands import HEADER, Called, call
 from stowplan.config import ConfigError
 from stowplan.election import LOCK_KINDS
 from stowplan.framework.points import Point

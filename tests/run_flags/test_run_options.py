@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import HEADER, KUBECONFIG, Called, call
 
+from run_flags.commands import HEADER, KUBECONFIG, Called, call
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
 from stowplan.run.gates import OTHER_GATES

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import HEADER, KUBECONFIG, call
 
 from observed.files import recorded
+from run_flags.commands import HEADER, KUBECONFIG, call
 from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
 from stowplan.run.version import VERSION

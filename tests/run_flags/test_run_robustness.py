@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from run_flags.commands import call
 from stowplan.run.flags.table import GROUPS
 
 _NAMES = [

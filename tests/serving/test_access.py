@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secureports import (
+
+from observed.files import recorded
+from serving.secureports import (
     CODES,
     TOKENS,
     AllowingApi,
@@ -19,8 +21,6 @@ from secureports import (
     port,
     recorded_pages,
 )
-
-from observed.files import recorded
 from stowplan.api.status import ApiError
 from stowplan.logs import Journal
 from stowplan.serving import AuthenticationSettings, AuthorizationSettings, Limits, SecureServer, ServingError

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from secureports import Caller, certificate_files, eventually, port, trusting_all
 
+from serving.secureports import Caller, certificate_files, eventually, port, trusting_all
 from stowplan.clock import RealClock
 from stowplan.logs import Journal
 from stowplan.serving import ServingError, ServingSettings, SniCertificate
