@@ -1,5 +1,6 @@
 """Real processes through kills, pauses and outages: pods are bound once, and somebody leads."""
 
+import asyncio
 import json
 import signal
 from random import Random
@@ -35,14 +36,14 @@ async def _sabotage(running: Any, rng: Random) -> None:
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node-0"}}
         path = f"/api/v1/namespaces/default/pods/{name}/binding"
         await running.server.request("POST", path, body)
-    await campaign.asyncio.sleep(LEADER_WITHIN + 1)
+    await asyncio.sleep(LEADER_WITHIN + 1)
     leader.signal(signal.SIGKILL)
     for one in running.schedulers:
         one.signal(signal.SIGCONT)
 
 
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FAULTS, "sabotage", _sabotage)  # type: ignore[arg-type]
+    monkeypatch.setitem(FAULTS, "sabotage", _sabotage)
     (one,) = run_campaign(["1"], faults=["sabotage"]).rounds
     found = "\n".join(one.findings)
     assert f"node-0 has {PODS_PER_NODE + 1} pods, and room for {PODS_PER_NODE}" in found

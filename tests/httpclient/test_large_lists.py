@@ -37,7 +37,7 @@ EXPIRED: Final = msgspec.json.encode(
 
 def pod_json(number: int, *, managed: int = 30) -> dict[str, Any]:
     """A pod as a server has it, half of it fields that nobody here reads."""
-    fields = {f"f:field{one}": {".": {}, "f:type": {}} for one in range(managed)}
+    fields: dict[str, Any] = {f"f:field{one}": {".": {}, "f:type": {}} for one in range(managed)}
     return {
         "metadata": {
             "name": f"pod-{number:05}",
