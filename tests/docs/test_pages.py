@@ -1,6 +1,7 @@
 """Every command line in the documentation runs, blocks are what they say, and links lead somewhere."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ INSTALLING = ("pip install",)
 TESTING = "pytest "
 LANGUAGES = {"console", "python", "yaml", "text"}
 RUNS = [
-    pytest.param(page, command, id=f"{page.parent.name}/{page.stem}: {command}")
+    pytest.param(page, command, id=f"{page.relative_to(ROOT)}: {command}")
     for page in PAGES
     for command in commands(page)
 ]
@@ -64,7 +65,7 @@ def test_blocks_say_what_they_are_and_code_is_in_files_that_can_be_run(page: Pat
             assert block.text.startswith("$ ")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     for target, anchor in links(page):
         assert target.exists(), target
@@ -73,3 +74,11 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
 
 def test_the_two_commands_of_the_readme_are_shown() -> None:
     assert {"make up", "make test"} <= set(commands(ROOT / "README.md"))
+
+
+def test_modules_that_a_page_names_exist() -> None:
+    sources = ROOT / "src" / "stowplan"
+    for page in PAGES:
+        named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())) - {"path/to/file.py"}
+        gone = {path for path in named if not (sources / path).exists() and not (ROOT / path).exists()}
+        assert not gone, (page.name, gone)
