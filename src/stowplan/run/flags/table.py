@@ -271,7 +271,7 @@ METRICS: Final = Group(
             "allow-metric-labels-manifest",
             STRING,
             "",
-            "YAML file with a map allowListMapping of the same form. The flag wins over the file.",
+            "YAML file with a map allowListMapping of the same form. Excludes --allow-metric-labels.",
         ),
         Flag("disabled-metrics", STRINGS, (), "Full names of metrics to disable."),
         Flag(
