@@ -10,7 +10,7 @@ Run it: python examples/gang.py
 import asyncio
 from random import Random
 
-from stowplan.framework.plugin import Plugin, Wait
+from stowplan.framework import Plugin, Wait
 
 GANG = "example.com/gang"
 SIZE = "example.com/gang-size"

@@ -8,7 +8,7 @@ Run it: python examples/gpu_packing.py
 
 import numpy as np
 
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework import Plugin, Reads
 
 GPU = "nvidia.com/gpu"
 

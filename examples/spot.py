@@ -4,9 +4,7 @@ Run it: python examples/spot.py
 """
 
 from stowplan.explain import explain
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.status import unresolvable
+from stowplan.framework import Action, ClusterEvent, EventRegistration, Plugin, Resource, unresolvable
 
 LABEL = "example.com/spot"
 ANNOTATION = "example.com/interruptible"

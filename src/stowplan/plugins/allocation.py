@@ -12,7 +12,7 @@ from stowplan.cluster.columns import CPU, MEMORY, Lines
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.plugin import MAX_NODE_SCORE, Scores
+from stowplan.framework.interface import MAX_NODE_SCORE, Scores
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.args import ScoringStrategy, UtilizationShapePoint
 from stowplan.plugins.args.node_resources_fit import LEAST_ALLOCATED, MOST_ALLOCATED

@@ -14,7 +14,7 @@ from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.plugins.defaultpreemption.importance import NOT_STARTED, start_of
 from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 

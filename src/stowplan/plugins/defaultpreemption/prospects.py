@@ -10,7 +10,7 @@ from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.plugin import Codes
+from stowplan.framework.interface import Codes
 from stowplan.plugins.defaultpreemption.candidates import COSTS
 
 UNKNOWN, HELPED, NOT_HELPED, NOBODY_LOWER = range(4)

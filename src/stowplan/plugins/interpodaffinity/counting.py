@@ -13,8 +13,8 @@ from stowplan.cluster.matchers import Clause, DomainCounter, PodMatcher, RowSet
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
-from stowplan.framework.plugin import ALL_ROWS, StaleRows
-from stowplan.framework.rows import merge_rows
+from stowplan.framework.interface import ALL_ROWS, StaleRows
+from stowplan.framework.plugin_call import merge_rows
 
 
 class Counted:

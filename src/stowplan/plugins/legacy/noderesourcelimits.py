@@ -11,8 +11,8 @@ from stowplan.cluster.columns import CPU, MEMORY
 from stowplan.cluster.counts import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Reads, Scores
 from stowplan.plugins.args import NodeResourceLimitsArgs
 from stowplan.plugins.legacy.base import LegacyPlugin
 
