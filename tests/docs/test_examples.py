@@ -8,7 +8,7 @@ import pytest
 from docs.pages import ROOT, commands
 from scheduler.worlds import World, live
 from stowplan.config import load
-from stowplan.framework.loading import load_plugin
+from stowplan.framework.registry import load_plugin
 from stowplan.testing import cluster, node, pod
 
 EXAMPLES = ROOT / "examples"
