@@ -20,8 +20,8 @@ from stowplan.config.types import ExtenderTLS, SchedulerConfig
 from stowplan.extenders.transport import ClientTls
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Point
-from stowplan.plugins.args import NodeResourcesFitArgs
-from stowplan.plugins.catalog import CATALOG, IN_TREE_POINTS, default_plugins
+from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.plugins.registry import CATALOG, IN_TREE_POINTS, default_plugins
 
 HERE = Path(__file__).parent
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"

@@ -92,7 +92,7 @@ def _codes(
 def _scores(table: ClusterTable, evaluation: Evaluation) -> dict[str, Any]:
     rows = evaluation.feasible_rows
     names = [table.name_of(int(row)) for row in rows]
-    top, ties = evaluation.pod_class.preference.ranking.best()
+    top, ties = evaluation.pod_class.scores.ranking.best()
     return {
         "skipped scores": evaluation.cycle.skipped_score,
         "scores": {

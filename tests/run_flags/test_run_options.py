@@ -168,16 +168,15 @@ def test_what_is_wrong_is_told_by_the_flag(arguments: str, error: str) -> None:
         ("--disable-http2-serving", "--disable-http2-serving has no effect: the port speaks HTTP/1.1 only"),
         (
             "--emulated-version=1.35",
-            "--emulated-version has no effect: there is one behaviour, that of 1.36; switch single"
-            " gates instead",
+            "--emulated-version has no effect: only 1.36 is implemented; set feature gates instead",
         ),
         (
             "--feature-gates=NodeSwap=true",
-            "--feature-gates: NodeSwap has no effect: it does not concern scheduling",
+            "--feature-gates: NodeSwap has no effect: it is not a gate of the scheduler",
         ),
         (
             "--kube-api-content-type=application/cbor",
-            "--kube-api-content-type has no effect: JSON is what is spoken with the API server",
+            "--kube-api-content-type has no effect: the client sends JSON",
         ),
         (
             "--requestheader-username-headers=x-user",

@@ -21,7 +21,7 @@ class OwnArguments(click.Command):
 @click.command("run", cls=OwnArguments, add_help_option=False)
 @click.pass_context
 def run(ctx: click.Context) -> None:
-    """Schedule the pods of a cluster, in kube-scheduler's place: same flags, same configuration file."""
+    """Run the scheduler in place of kube-scheduler."""
     ctx.exit(main(ctx.args, _run))
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "stowplan run"
 _DESCRIPTION: Final = (
-    "stowplan run takes kube-scheduler's place on a cluster: it watches pods that have no node yet and binds",
-    "each to the best one. It reads the same configuration file and the same flags, holds the same lease and",
-    "serves the same pages; several instances, or several schedulers under different names, get along.",
+    "stowplan run replaces kube-scheduler: it watches pods without a node and binds each to the best node.",
+    "It takes kube-scheduler's flags and configuration file, holds the same lease and serves the same paths.",
+    "Several instances can run with leader election, and several schedulers under different names.",
 )
 _INDENT: Final = 16
 _NARROW: Final = 24

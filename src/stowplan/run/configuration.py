@@ -34,7 +34,7 @@ from stowplan.config.types import LeaderElection, PluginConfig, Profile, Schedul
 from stowplan.election import LOCK_KINDS
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.gocompat.durations import Duration
-from stowplan.plugins.args import InterPodAffinityArgs
+from stowplan.plugins.interpodaffinity.plugin import InterPodAffinityArgs
 from stowplan.run.clients import user_agent
 from stowplan.run.flags.parser import Parsed
 

@@ -14,8 +14,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.gocompat.quoting import path_error, quote
 from stowplan.logs import Journal, LogSettings, ProcessJournal
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 from stowplan.run.clients import find_server
 from stowplan.run.configuration import policy_at_start
 from stowplan.run.flags.parser import Parsed
