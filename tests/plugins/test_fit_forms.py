@@ -37,10 +37,10 @@ def cases(resources: int) -> st.SearchStrategy[Case]:
 
     return st.builds(
         Case,
-        st.tuples(amounts(1, 4), amounts(1, 4)),
+        st.tuples(amounts(2, 4), amounts(2, 4)),
         st.tuples(amounts(0, 1), amounts(0, 1)),
         amounts(0, 1),
-        amounts(0, 5),
+        st.integers(0, 5).flatmap(lambda most: amounts(0, most)),
         st.integers(0, 2),
     )
 
