@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from documents import HEADER, with_args, with_profile
 
+from config.documents import HEADER, with_args, with_profile
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check

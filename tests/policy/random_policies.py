@@ -44,7 +44,7 @@ def exact(known: dict[str, OldName], release: str) -> list[str]:
 
 
 @st.composite
-def entries(draw: st.DrawFn, known: dict[str, OldName], release: str, **more: Any) -> dict[str, Any]:
+def entries(draw: st.DrawFn, /, known: dict[str, OldName], release: str, **more: Any) -> dict[str, Any]:
     entry = known[draw(st.sampled_from(exact(known, release)))]
     made: dict[str, Any] = {"name": entry.name, **{name: draw(value) for name, value in more.items()}}
     if entry.argument:

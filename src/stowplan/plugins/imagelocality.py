@@ -36,7 +36,7 @@ class ImageLocality(Plugin):
 
     reads = Reads.NOTHING
     row_local = False
-    heeds_pods = False
+    depends_on_pods = False
     signs_template = True
 
     def sign(self, pod: PodInfo) -> Hashable:

@@ -19,7 +19,7 @@ from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.counts import IntArray
 from stowplan.framework import PluginError, PodInfo, Status, Victims, error, unresolvable
-from stowplan.framework.simulation import Trial, Trials
+from stowplan.framework.simulation import Simulation, Simulations
 from stowplan.framework.status import NotBuiltError
 from stowplan.gocompat.quoting import quote
 
@@ -74,7 +74,7 @@ class NodeVictims(NamedTuple):
     violations: int
 
 
-def select_victims(trials: Trials, row: int, budgets: DisruptionBudgets) -> NodeVictims | Status:
+def select_victims(trials: Simulations, row: int, budgets: DisruptionBudgets) -> NodeVictims | Status:
     """The victims on a row that make the pod fit; or why preemption does not help there.
 
     All pods of lower priority are removed. If the pod fits then, they are reprieved one by one as long as it
@@ -120,7 +120,7 @@ def reprieve_order(protected: Sequence[bool]) -> list[int]:
     return sorted(range(len(protected)), key=lambda position: not protected[position])
 
 
-def _reprieved(trial: Trial, info: PodInfo) -> bool:
+def _reprieved(trial: Simulation, info: PodInfo) -> bool:
     """Put a pod back if the preemptor still fits."""
     trial.put_back(info)
     if _verdict(trial) is None:
@@ -129,7 +129,7 @@ def _reprieved(trial: Trial, info: PodInfo) -> bool:
     return False
 
 
-def _verdict(trial: Trial) -> Status | None:
+def _verdict(trial: Simulation) -> Status | None:
     """The result of the filters. The error of a plugin rejects this node, not the others."""
     try:
         return trial.verdict()

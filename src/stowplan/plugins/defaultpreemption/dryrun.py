@@ -8,7 +8,7 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.counts import IntArray
 from stowplan.framework import Code, PodInfo, Status
-from stowplan.framework.simulation import Trials
+from stowplan.framework.simulation import Simulations
 from stowplan.plugins.defaultpreemption.batch import BatchDryRun
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,
@@ -27,7 +27,7 @@ class DryRun:
     and `explained` these nodes, as long as there is no candidate; `errors` has the errors of plugins.
     """
 
-    def __init__(self, trials: Trials, limit: int, batch: BatchDryRun | None) -> None:
+    def __init__(self, trials: Simulations, limit: int, batch: BatchDryRun | None) -> None:
         self._trials = trials
         self._budgets = trials.table.budgets
         self._limit = limit

@@ -9,7 +9,7 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import BoolColumn
 from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, StaleRows
 from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.simulation import AsIf
+from stowplan.framework.simulation import SimulatedRow
 from stowplan.plugins.podtopologyspread.common import ConstraintCounter
 
 NO_LABEL, SKEWED = 1, 2
@@ -32,7 +32,7 @@ class Shift(NamedTuple):
 _NO_SHIFT = Shift(0, 0)
 
 
-def shift_of(counted: ConstraintCounter, as_if: AsIf, namespace: str) -> Shift | None:
+def shift_of(counted: ConstraintCounter, as_if: SimulatedRow, namespace: str) -> Shift | None:
     """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
 
     kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
