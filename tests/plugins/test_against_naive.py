@@ -15,9 +15,8 @@ from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
-from stowplan.plugins.allocation import utilization_scores
-from stowplan.plugins.args import UtilizationShapePoint
-from stowplan.plugins.podtopologyspread.constraints import SYSTEM_DEFAULTS
+from stowplan.plugins.noderesources.resource_allocation import UtilizationShapePoint, utilization_scores
+from stowplan.plugins.podtopologyspread.common import SYSTEM_DEFAULTS
 
 MANY = settings(max_examples=examples(200))
 

@@ -22,9 +22,8 @@ from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.legacy.oldname import RELEASES
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.legacy.names import RELEASES
+from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -7,7 +7,7 @@ import click
 from stowplan.run.command import main
 
 if TYPE_CHECKING:
-    from stowplan.run.starting import Launch
+    from stowplan.run.startup import StartupPlan
 
 
 class OwnArguments(click.Command):
@@ -25,7 +25,7 @@ def run(ctx: click.Context) -> None:
     ctx.exit(main(ctx.args, _run))
 
 
-def _run(launch: "Launch") -> int:
+def _run(plan: "StartupPlan") -> int:
     from stowplan.run.process import run_process
 
-    return run_process(launch)
+    return run_process(plan)

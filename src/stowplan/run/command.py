@@ -6,23 +6,19 @@ What the arguments alone decide (help, version, mistakes) is done before anythin
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
 
 from stowplan.gocompat.quoting import quote
-from stowplan.run.flags.parser import FlagError, Parsed, parse
+from stowplan.run.flags.parser import Flag, FlagError, Group, Parsed, parse
 from stowplan.run.flags.table import GROUPS
 from stowplan.run.version import version_answer
 
 if TYPE_CHECKING:
     from stowplan.logs import LogSettings, ProcessJournal
     from stowplan.logs.streams import Write
-    from stowplan.run.starting import Run
-import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Final
-
-from stowplan.run.flags.parser import Flag, Group
+    from stowplan.run.startup import Run
 
 PROGRAM: Final = "stowplan run"
 _DESCRIPTION: Final = (
@@ -90,20 +86,28 @@ def _start(
 ) -> int:
     from stowplan.clock import RealClock
     from stowplan.logs import journal_for
-    from stowplan.run.starting import start
+    from stowplan.run.startup import start
 
     clock = RealClock()
 
     def open_journal(settings: "LogSettings") -> "ProcessJournal":
         return journal_for(settings, now=clock.now, stderr=log)
 
-    def say(line: str) -> None:
+    def write_out(line: str) -> None:
         stdout.write(f"{line}\n")
 
-    def complain(line: str) -> None:
+    def write_error(line: str) -> None:
         stderr.write(f"{line}\n")
 
-    return start(parsed, run, clock, open_journal=open_journal, environ=environ, say=say, complain=complain)
+    return start(
+        parsed,
+        run,
+        clock,
+        open_journal=open_journal,
+        environ=environ,
+        write_out=write_out,
+        write_error=write_error,
+    )
 
 
 def _width(stream: TextIO) -> int:

@@ -13,7 +13,7 @@ from stowplan.gocompat.quoting import quote
 from stowplan.logs import LogSettings, Routing
 from stowplan.logs.settings import JSON
 from stowplan.metrics.options import MetricsOptions
-from stowplan.run.access import ClientSettings, client_settings
+from stowplan.run.clients import ClientSettings, client_settings
 from stowplan.run.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.values import ModuleLevel, NamedPair

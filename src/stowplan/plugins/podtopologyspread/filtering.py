@@ -7,12 +7,10 @@ import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
+from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, StaleRows
 from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.simulation import AsIf
-from stowplan.plugins.podtopologyspread.counting import Counted
+from stowplan.framework.simulation import SimulatedRow
+from stowplan.plugins.podtopologyspread.common import ConstraintCounter
 
 NO_LABEL, SKEWED = 1, 2
 
@@ -20,7 +18,7 @@ NO_LABEL, SKEWED = 1, 2
 class FilterState(NamedTuple):
     """By constraint: its counter, and which domains have no room for one more."""
 
-    counted: tuple[Counted, ...]
+    counted: tuple[ConstraintCounter, ...]
     full: tuple[BoolColumn, ...]
 
 
@@ -34,7 +32,7 @@ class Shift(NamedTuple):
 _NO_SHIFT = Shift(0, 0)
 
 
-def shift_of(counted: Counted, as_if: AsIf, namespace: str) -> Shift | None:
+def shift_of(counted: ConstraintCounter, as_if: SimulatedRow, namespace: str) -> Shift | None:
     """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
 
     kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
@@ -57,8 +55,10 @@ def shift_of(counted: Counted, as_if: AsIf, namespace: str) -> Shift | None:
     return Shift(counted.column.ids.item(as_if.row), by)
 
 
-def full_domains(counted: Counted, before: BoolColumn | None = None, shift: Shift = _NO_SHIFT) -> BoolColumn:
-    """Domains that would become too crowded; a domain that no regarded node has counts as empty.
+def full_domains(
+    counted: ConstraintCounter, before: BoolColumn | None = None, shift: Shift = _NO_SHIFT
+) -> BoolColumn:
+    """Domains where the pod would exceed maxSkew; a domain that no regarded node has counts as empty.
 
     Returns `before`, the last verdict, itself if it still holds.
     """
@@ -72,7 +72,7 @@ def full_domains(counted: Counted, before: BoolColumn | None = None, shift: Shif
     return before if before is not None and np.array_equal(before, full) else full
 
 
-def _most(counted: Counted, domains: int, lowest: int) -> int:
+def _most(counted: ConstraintCounter, domains: int, lowest: int) -> int:
     """How many matching pods a domain may have and still take one more."""
     constraint = counted.constraint
     if domains < constraint.min_domains:
@@ -81,7 +81,7 @@ def _most(counted: Counted, domains: int, lowest: int) -> int:
 
 
 def _few_full(
-    counted: Counted, domains: list[int], size: int, shift: Shift, before: BoolColumn | None
+    counted: ConstraintCounter, domains: list[int], size: int, shift: Shift, before: BoolColumn | None
 ) -> BoolColumn:
     count = counted.counter.counts.get
     pods = [count(domain) for domain in domains]
@@ -98,7 +98,7 @@ def _few_full(
     return full
 
 
-def _many_full(counted: Counted, size: int, shift: Shift) -> BoolColumn:
+def _many_full(counted: ConstraintCounter, size: int, shift: Shift) -> BoolColumn:
     counts = counted.counter.counts.to_array(size)
     counts[shift.domain] += shift.by
     exists = counted.counter.members > 0
