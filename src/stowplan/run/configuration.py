@@ -123,7 +123,7 @@ def legacy_warnings(parsed: Parsed) -> Iterator[str]:
     if parsed.text("config"):
         for name in _WITHOUT_CONFIG:
             if parsed.given(name):
-                yield f"--{name} has no effect: with --config the file counts"
+                yield f"--{name} has no effect: --config is set"
 
 
 def _is_address(text: str) -> bool:
