@@ -105,7 +105,7 @@ def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
     Every pod is tried twice: what counts is the first attempt, in which nothing can be reused. Garbage is
     collected before the clock starts, and what is alive is frozen.
     """
-    click.echo(f"{nodes:,} nodes, {count:,} of each; milliseconds of the first attempt and of one more")
+    click.echo(f"{nodes:,} nodes, {count:,} of each; CPU milliseconds of the first attempt and of one more")
     measured = []
     for attempt in hostile_bench.measure(nodes, count, only):
         measured.append(asdict(attempt))

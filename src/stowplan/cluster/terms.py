@@ -5,7 +5,10 @@ from enum import IntEnum
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
+from stowplan.api.meta import LabelSelector
 from stowplan.api.pod import Affinity, PodAffinityTerm
 from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import Counts
@@ -25,7 +28,7 @@ class TermRole(IntEnum):
     PREFERRED_ANTI_AFFINITY = 3
 
 
-class Term(NamedTuple):
+class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A parsed affinity term; `namespaces` includes the pod's own where the term named none."""
 
     role: TermRole
@@ -85,24 +88,37 @@ def terms_of(role: TermRole, namespace: str, affinity: Affinity | None) -> list[
     rules = affinity and (affinity.pod_anti_affinity if anti else affinity.pod_affinity)
     if not rules:
         return []
+    parser = _TermParser(role, namespace)
     if role in (TermRole.REQUIRED_AFFINITY, TermRole.REQUIRED_ANTI_AFFINITY):
         required = rules.required_during_scheduling_ignored_during_execution
-        return [_parse_term(role, namespace, term, 0) for term in required]
-    return [
-        _parse_term(role, namespace, term.pod_affinity_term, term.weight)
-        for term in rules.preferred_during_scheduling_ignored_during_execution
-    ]
+        return [parser.parse(term, 0) for term in required]
+    preferred = rules.preferred_during_scheduling_ignored_during_execution
+    return [parser.parse(term.pod_affinity_term, term.weight) for term in preferred]
 
 
-def _parse_term(role: TermRole, namespace: str, term: PodAffinityTerm, weight: int) -> Term:
-    selector = compile_selector(term.label_selector)
-    names = frozenset(term.namespaces)
-    if not names and term.namespace_selector is None:
-        names = frozenset((namespace,))
-    namespace_selector = (
-        NOTHING if term.namespace_selector is None else compile_selector(term.namespace_selector)
-    )
-    return Term(role, term.topology_key, names, namespace_selector, selector, weight)
+class _TermParser:
+    """Reads the terms of one list; what a term has in common with the one before it is read once."""
+
+    __slots__ = ("_chosen", "_named", "_own", "_role", "_selector")
+
+    def __init__(self, role: TermRole, namespace: str) -> None:
+        self._role = role
+        self._own = frozenset((namespace,))
+        self._named: tuple[tuple[str, ...], frozenset[str]] = ((), frozenset())
+        self._chosen: tuple[LabelSelector | None, Selector] = (None, NOTHING)
+        self._selector: tuple[LabelSelector | None, Selector] = (None, NOTHING)
+
+    def parse(self, term: PodAffinityTerm, weight: int) -> Term:
+        if term.namespaces != self._named[0]:
+            self._named = (term.namespaces, frozenset(term.namespaces))
+        if term.namespace_selector != self._chosen[0]:
+            self._chosen = (term.namespace_selector, compile_selector(term.namespace_selector))
+        if term.label_selector != self._selector[0]:
+            self._selector = (term.label_selector, compile_selector(term.label_selector))
+        names = self._named[1]
+        if not names and term.namespace_selector is None:
+            names = self._own
+        return Term(self._role, term.topology_key, names, self._chosen[1], self._selector[1], weight)
 
 
 class TermGroup:

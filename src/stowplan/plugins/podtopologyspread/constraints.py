@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from stowplan.api.labels import Selector, compile_selector, selector_from_labels
 from stowplan.api.pod import TopologySpreadConstraint
 from stowplan.cluster.podinfo import PodInfo
@@ -19,7 +21,7 @@ SYSTEM_DEFAULTS = (
 """For pods without constraints of their own: spread over hosts, and less strictly over zones."""
 
 
-class Constraint(NamedTuple):
+class Constraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """One constraint with its selector parsed. `self_match`: the incoming pod is of the group itself."""
 
     key: str
@@ -55,11 +57,22 @@ def parse(
 
     Raises SelectorError.
     """
-    return tuple(
-        _constraint(constraint, _selector(constraint, pod, label_keys), pod)
-        for constraint in constraints
-        if constraint.when_unsatisfiable == action
-    )
+    found: list[Constraint] = []
+    before: tuple[TopologySpreadConstraint, Selector] | None = None
+    for constraint in constraints:
+        if constraint.when_unsatisfiable != action:
+            continue
+        if before is not None and _selects_alike(before[0], constraint):
+            selector = before[1]
+        else:
+            selector = _selector(constraint, pod, label_keys)
+            before = (constraint, selector)
+        found.append(_constraint(constraint, selector, pod))
+    return tuple(found)
+
+
+def _selects_alike(one: TopologySpreadConstraint, other: TopologySpreadConstraint) -> bool:
+    return one.label_selector == other.label_selector and one.match_label_keys == other.match_label_keys
 
 
 def with_selector(
