@@ -37,10 +37,10 @@ class Choosing:
         self._wanted = wanted
         self._said = said
 
-    def selects(self, kind: PodKind) -> bool:
+    def entry(self, kind: PodKind) -> "Choosing | None":
         if self._wanted is not None and self._said.get(kind.namespace) != self._wanted:
-            return False
-        return self.selector.matches(kind.labels)
+            return None
+        return self if self.selector.matches(kind.labels) else None
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return needed_pairs((self.selector,))
@@ -77,7 +77,7 @@ def test_every_kind_knows_the_things_that_choose_it(history: list[tuple[str, str
             thing = Choosing(SELECTORS[number], text or None, said)
             things.append(thing)
             chosen = relation.add(thing)
-            assert {id(kind) for kind in chosen} >= {id(kind) for kind in kinds if thing.selects(kind)}
+            assert {id(kind) for kind in chosen} >= {id(kind) for kind in kinds if thing.entry(kind)}
         elif action == "no thing" and things:
             relation.remove(things.pop(number % len(things)))
         elif action == "label":
@@ -85,7 +85,7 @@ def test_every_kind_knows_the_things_that_choose_it(history: list[tuple[str, str
             relation.revisit(f"n{number}")
         for kind in kinds:
             assert len(kind.matchers) == len({id(thing) for thing in kind.matchers})
-            assert {id(thing) for thing in kind.matchers} == {id(t) for t in things if t.selects(kind)}
+            assert {id(thing) for thing in kind.matchers} == {id(t) for t in things if t.entry(kind)}
         for kind, version, before in versions:
             assert kind.version != version or before == set(map(id, kind.matchers))
 

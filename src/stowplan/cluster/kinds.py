@@ -7,11 +7,22 @@ choose this pod" are both answered by looking at a handful of objects.
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Generic, Protocol, TypeVar
-from weakref import WeakSet, WeakValueDictionary
+from weakref import ref
 
-from stowplan.api.labels import Selector
+from stowplan.api.labels import ONE_OF, Selector
 
 LabelPair = tuple[str, str]
+
+
+class CountsPods(Protocol):
+    """Something that counts the pods of the kinds that list it."""
+
+    @property
+    def dying_too(self) -> bool: ...
+
+    def count(self, row: int, delta: int) -> None:
+        """Pods came to a row, or left it."""
+        ...
 
 
 class PodKind:
@@ -30,7 +41,7 @@ class PodKind:
         self.version = version
         self.live: dict[int, int] = {}
         self.dying: dict[int, int] = {}
-        self.matchers: list[object] = []
+        self.matchers: list[CountsPods] = []
         self.term_groups: list[object] = []
 
     def count(self, row: int, delta: int, dying: bool) -> None:
@@ -45,7 +56,9 @@ class PodKind:
 class SelectsKinds(Protocol):
     """Something that chooses some kinds of pods."""
 
-    def selects(self, kind: PodKind) -> bool: ...
+    def entry(self, kind: PodKind) -> object | None:
+        """What a kind that is chosen lists for it; None: the kind is not chosen."""
+        ...
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         """Label pairs of which a chosen kind has at least one; None if no such pairs can be named."""
@@ -60,31 +73,30 @@ def needed_pairs(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
     best: tuple[LabelPair, ...] | None = None
     for selector in selectors:
         for requirement in selector.requirements:
-            if requirement.operator in ("In", "=", "==", "in"):
+            if requirement.operator in ONE_OF:
                 pairs = tuple((requirement.key, value) for value in requirement.values)
                 if best is None or len(pairs) < len(best):
                     best = pairs
     return best
 
 
-def needed_by_any(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
-    """Label pairs of which a match of any of `selectors` must have one."""
-    found: dict[LabelPair, None] = {}
-    for selector in selectors:
-        pairs = needed_pairs((selector,))
-        if pairs is None:
-            return None
-        found.update(dict.fromkeys(pairs))
-    return tuple(found)
+KindKey = tuple[str, frozenset[LabelPair]]
+
+
+class _KindRef(ref[PodKind]):
+    """A kind for as long as some pod has it, and under what it is to be found."""
+
+    __slots__ = ("key",)
+
+    key: KindKey
 
 
 class KindRegistry:
     """All kinds that some pod we know of has, findable by label."""
 
     def __init__(self) -> None:
-        self._kinds: WeakValueDictionary[tuple[str, frozenset[LabelPair]], PodKind] = WeakValueDictionary()
-        self._by_label: dict[LabelPair, WeakSet[PodKind]] = {}
-        self._sweep_at = 1024
+        self._kinds: dict[KindKey, _KindRef] = {}
+        self._by_label: dict[LabelPair, set[_KindRef]] = {}
         self._arrivals: list[Callable[[PodKind], None]] = []
         self._versions = count()
 
@@ -94,10 +106,11 @@ class KindRegistry:
     def kind(self, namespace: str, labels: Mapping[str, str]) -> PodKind:
         """The one object for this namespace and these labels."""
         key = (namespace, frozenset(labels.items()))
-        kind = self._kinds.get(key)
+        known = self._kinds.get(key)
+        kind = None if known is None else known()
         if kind is None:
-            kind = self._kinds[key] = PodKind(namespace, labels, next(self._versions))
-            self._index(kind)
+            kind = PodKind(namespace, labels, next(self._versions))
+            self._index(kind, key)
             for callback in self._arrivals:
                 callback(kind)
         return kind
@@ -107,39 +120,49 @@ class KindRegistry:
         kind.version = next(self._versions)
 
     def all(self) -> list[PodKind]:
-        return list(self._kinds.values())
+        return _alive(self._kinds.values())
 
     def candidates(self, needed: tuple[LabelPair, ...] | None) -> list[PodKind]:
         """Kinds that have one of the needed pairs; all kinds if none are named."""
         if needed is None:
             return self.all()
-        found: dict[int, PodKind] = {}
+        by_label = self._by_label
+        if len(needed) == 1:
+            return _alive(by_label.get(needed[0], ()))
+        found: dict[_KindRef, None] = {}
         for pair in needed:
-            members = self._by_label.get(pair)
-            if members is None:
-                continue
-            for kind in members:
-                found[id(kind)] = kind
-        return list(found.values())
+            members = by_label.get(pair)
+            if members is not None:
+                found.update(dict.fromkeys(members))
+        return _alive(found)
 
     def sizes(self) -> dict[str, int]:
-        """What is there now; label pairs of kinds that are gone are swept out first."""
-        self._sweep()
         return {"pod kinds": len(self._kinds), "label pairs of pods": len(self._by_label)}
 
-    def _sweep(self) -> None:
-        self._by_label = {pair: members for pair, members in self._by_label.items() if len(members)}
-        self._sweep_at = 1024 + 2 * len(self._by_label)
-
-    def _index(self, kind: PodKind) -> None:
+    def _index(self, kind: PodKind, key: KindKey) -> None:
+        found = _KindRef(kind, self._gone)
+        found.key = key
+        self._kinds[key] = found
         by_label = self._by_label
-        for pair in kind.labels.items():
+        for pair in key[1]:
             members = by_label.get(pair)
             if members is None:
-                members = by_label[pair] = WeakSet()
-            members.add(kind)
-        if len(by_label) > self._sweep_at:
-            self._sweep()
+                members = by_label[pair] = set()
+            members.add(found)
+
+    def _gone(self, found: ref[PodKind]) -> None:
+        assert isinstance(found, _KindRef)
+        if self._kinds.get(found.key) is found:
+            del self._kinds[found.key]
+        for pair in found.key[1]:
+            members = self._by_label[pair]
+            members.discard(found)
+            if not members:
+                del self._by_label[pair]
+
+
+def _alive(refs: Iterable[_KindRef]) -> list[PodKind]:
+    return [kind for kind in [found() for found in tuple(refs)] if kind is not None]
 
 
 class Relation(Generic[S]):
@@ -156,17 +179,20 @@ class Relation(Generic[S]):
         return {f"label pairs a {name} needs": len(self._by_label), f"{name}s without": len(self._unindexed)}
 
     def add(self, thing: S) -> list[PodKind]:
-        """Take in a selecting thing; returns the kinds it chooses."""
+        """Take in a selecting thing; returns the kinds it chooses, which list it last."""
         needed = thing.needed_labels()
         if needed is None:
             self._unindexed[id(thing)] = thing
         else:
             for pair in needed:
                 self._by_label.setdefault(pair, {})[id(thing)] = thing
-        chosen = [kind for kind in self._kinds.candidates(needed) if thing.selects(kind)]
-        for kind in chosen:
-            getattr(kind, self._attribute).append(thing)
-            self._kinds.changed(kind)
+        chosen = []
+        for kind in self._kinds.candidates(needed):
+            entry = thing.entry(kind)
+            if entry is not None:
+                getattr(kind, self._attribute).append(entry)
+                self._kinds.changed(kind)
+                chosen.append(kind)
         return chosen
 
     def remove(self, thing: S) -> None:
@@ -181,8 +207,9 @@ class Relation(Generic[S]):
                     del self._by_label[pair]
         for kind in self._kinds.candidates(needed):
             chosen_by = getattr(kind, self._attribute)
-            if thing in chosen_by:
-                chosen_by.remove(thing)
+            entry = thing.entry(kind)
+            if entry in chosen_by:
+                chosen_by.remove(entry)
                 self._kinds.changed(kind)
 
     def revisit(self, namespace: str) -> None:
@@ -200,6 +227,10 @@ class Relation(Generic[S]):
             for identity, thing in self._by_label.get(pair, {}).items():
                 if identity not in seen:
                     seen.add(identity)
-                    if thing.selects(kind):
-                        chosen_by.append(thing)
-        chosen_by.extend(thing for thing in self._unindexed.values() if thing.selects(kind))
+                    entry = thing.entry(kind)
+                    if entry is not None:
+                        chosen_by.append(entry)
+        for thing in self._unindexed.values():
+            entry = thing.entry(kind)
+            if entry is not None:
+                chosen_by.append(entry)

@@ -1,7 +1,7 @@
 """Counted selections of pods: how many pods that a rule chooses are on each row, and in each domain."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from stowplan.api.labels import Selector
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, LabelColumn
 from stowplan.cluster.counts import Counts, IntArray
-from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_by_any, needed_pairs
+from stowplan.cluster.kinds import CountsPods, KindRegistry, LabelPair, PodKind, Relation, needed_pairs
 
 if TYPE_CHECKING:
     from stowplan.cluster.table import ClusterTable
@@ -22,30 +22,88 @@ FEW_DOMAINS = 64
 """Up to this many domains are gone through one by one."""
 
 
+class ClauseIndex:
+    """Very many clauses, so that of a kind only those are asked that its labels call for."""
+
+    __slots__ = ("_by_label", "_clauses", "_others", "needed")
+
+    def __init__(self, clauses: Sequence[Clause]) -> None:
+        self._clauses = clauses
+        self._by_label: dict[LabelPair, list[int]] = {}
+        self._others: list[int] = []
+        for number, (_, selector) in enumerate(clauses):
+            pairs = needed_pairs((selector,))
+            if pairs is None:
+                self._others.append(number)
+            for pair in pairs or ():
+                self._by_label.setdefault(pair, []).append(number)
+        self.needed = None if self._others else tuple(self._by_label)
+        """Label pairs of which a kind has one that any clause chooses; None if no such pairs can be named."""
+
+    def choosing(self, kind: PodKind) -> Iterator[int]:
+        """The numbers of the clauses that choose a kind."""
+        # The pairs of one clause are values of one key, so no clause is met twice.
+        for pair in kind.labels.items():
+            for number in self._by_label.get(pair, ()):
+                if _chooses(self._clauses[number], kind):
+                    yield number
+        for number in self._others:
+            if _chooses(self._clauses[number], kind):
+                yield number
+
+
+def _chooses(clause: Clause, kind: PodKind) -> bool:
+    namespaces, selector = clause
+    return (namespaces is None or kind.namespace in namespaces) and selector.matches(kind.labels)
+
+
+class MatcherKey(NamedTuple):
+    """A selection: pods that satisfy every clause, or `any_clause`.
+
+    With `weights`, one of each clause, a pod counts as often as the clauses that it satisfies say together.
+    Dying pods count only if asked for.
+    """
+
+    clauses: tuple[Clause, ...]
+    dying_too: bool
+    any_clause: bool = False
+    weights: tuple[int, ...] = ()
+
+
 class PodMatcher:
-    """Pods that satisfy every clause, or `any_clause`, by row; dying pods count only if asked for.
+    """The pods of a selection by row.
 
     Shared by all who ask for the same selection and kept exact while anybody holds it.
     """
 
-    __slots__ = ("_needed", "any_clause", "clauses", "counters", "dying_too", "holders", "rows")
+    __slots__ = ("_index", "_needed", "_weighted", "counters", "dying_too", "holders", "key", "rows")
 
-    def __init__(self, clauses: tuple[Clause, ...], dying_too: bool, any_clause: bool = False) -> None:
-        self.clauses = clauses
-        self.any_clause = any_clause
-        selectors = [selector for _, selector in clauses]
-        self._needed = needed_by_any(selectors) if any_clause else needed_pairs(selectors)
-        self.dying_too = dying_too
+    def __init__(self, key: MatcherKey) -> None:
+        self.key = key
+        self.dying_too = key.dying_too
+        self._index = ClauseIndex(key.clauses) if key.any_clause or key.weights else None
+        self._needed = (
+            needed_pairs(selector for _, selector in key.clauses)
+            if self._index is None
+            else self._index.needed
+        )
+        self._weighted: dict[int, _Weighted] = {}
         self.rows = Counts()
         self.counters: list[DomainCounter] = []
         self.holders = 0
 
-    def selects(self, kind: PodKind) -> bool:
-        enough = any if self.any_clause else all
-        return enough(
-            (namespaces is None or kind.namespace in namespaces) and selector.matches(kind.labels)
-            for namespaces, selector in self.clauses
-        )
+    def entry(self, kind: PodKind) -> CountsPods | None:
+        if self._index is None:
+            return self if all(_chooses(clause, kind) for clause in self.key.clauses) else None
+        if not self.key.weights:
+            return self if any(True for _ in self._index.choosing(kind)) else None
+        weight = sum(map(self.key.weights.__getitem__, self._index.choosing(kind)))
+        if not weight:
+            return None
+        entry = self._weighted.get(weight)
+        if entry is None:
+            entry = self._weighted[weight] = _Weighted(self, weight)
+        return entry
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return self._needed
@@ -54,6 +112,20 @@ class PodMatcher:
         self.rows.add(row, delta)
         for counter in self.counters:
             counter.count(row, delta)
+
+
+class _Weighted:
+    """A matcher to which the pods of some kinds count more than once."""
+
+    __slots__ = ("_matcher", "_weight", "dying_too")
+
+    def __init__(self, matcher: PodMatcher, weight: int) -> None:
+        self._matcher = matcher
+        self._weight = weight
+        self.dying_too = matcher.dying_too
+
+    def count(self, row: int, delta: int) -> None:
+        self._matcher.count(row, delta * self._weight)
 
 
 class RowSet:
@@ -168,7 +240,7 @@ class Matchers:
 
     def __init__(self, kinds: KindRegistry) -> None:
         self._relation: Relation[PodMatcher] = Relation(kinds, "matchers")
-        self._matchers: dict[tuple[tuple[Clause, ...], bool, bool], PodMatcher] = {}
+        self._matchers: dict[MatcherKey, PodMatcher] = {}
 
     def __len__(self) -> int:
         return len(self._matchers)
@@ -177,19 +249,28 @@ class Matchers:
         return {"matchers": len(self._matchers), **self._relation.sizes("matcher")}
 
     def acquire(
-        self, clauses: tuple[Clause, ...], *, dying_too: bool, any_clause: bool = False
+        self,
+        clauses: tuple[Clause, ...],
+        *,
+        dying_too: bool,
+        any_clause: bool = False,
+        weights: tuple[int, ...] = (),
     ) -> PodMatcher:
-        """The matcher for a selection, counted from now on; give it back with `release`."""
-        key = (clauses, dying_too, any_clause)
+        """The matcher for a selection, counted from now on; give it back with `release`.
+
+        Weights are positive.
+        """
+        key = MatcherKey(clauses, dying_too, any_clause, weights)
         matcher = self._matchers.get(key)
         if matcher is None:
-            matcher = self._matchers[key] = PodMatcher(clauses, dying_too, any_clause)
+            matcher = self._matchers[key] = PodMatcher(key)
             for kind in self._relation.add(matcher):
+                entry = kind.matchers[-1]
                 for row, count in kind.live.items():
-                    matcher.rows.add(row, count)
+                    entry.count(row, count)
                 if dying_too:
                     for row, count in kind.dying.items():
-                        matcher.rows.add(row, count)
+                        entry.count(row, count)
         matcher.holders += 1
         return matcher
 
@@ -201,5 +282,5 @@ class Matchers:
     def release(self, matcher: PodMatcher) -> None:
         matcher.holders -= 1
         if not matcher.holders:
-            del self._matchers[matcher.clauses, matcher.dying_too, matcher.any_clause]
+            del self._matchers[matcher.key]
             self._relation.remove(matcher)

@@ -23,7 +23,7 @@ class NodeLabels:
     node has its key; of the others, which were made for a glance (`column`), the last few are kept.
     """
 
-    __slots__ = ("_absent", "_columns", "_nodes", "_rows", "_unheld", "keys_version")
+    __slots__ = ("_absent", "_columns", "_nodes", "_rows", "_unheld", "keys_version", "rarity_version")
 
     def __init__(self, nodes: Sequence[Node | None], capacity: int) -> None:
         self._nodes = nodes
@@ -33,6 +33,8 @@ class NodeLabels:
         self._unheld: OrderedDict[str, None] = OrderedDict()
         self.keys_version = 0
         """Changes when a node is the first to have a key."""
+        self.rarity_version = 0
+        """Changes when so many nodes have a key that they are no longer listed."""
 
     def sizes(self) -> dict[str, int]:
         held = len(self._columns) - len(self._unheld)
@@ -141,6 +143,7 @@ class NodeLabels:
             rows.add(row)
             if len(rows) > FEW:
                 self._rows[key] = len(rows)
+                self.rarity_version += 1
         else:
             self._rows[key] = rows + 1
 

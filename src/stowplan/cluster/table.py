@@ -26,7 +26,7 @@ from stowplan.cluster.hostports import HostPortIndex
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.kinds import KindRegistry
 from stowplan.cluster.lookups import Lookups
-from stowplan.cluster.matchers import Matchers, PodMatcher
+from stowplan.cluster.matchers import Matchers
 from stowplan.cluster.nodelabels import NodeLabels
 from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates
 from stowplan.cluster.relabelling import counted_alike
@@ -478,7 +478,6 @@ class ClusterTable:
         kind = template.kind
         kind.count(row, sign, info.dying)
         for matcher in kind.matchers:
-            assert isinstance(matcher, PodMatcher)
             if not info.dying or matcher.dying_too:
                 matcher.count(row, sign)
         if template.carries_terms:

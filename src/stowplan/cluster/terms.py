@@ -151,10 +151,10 @@ class TermGroup:
         labels.release(self.column)
         self._column = None
 
-    def selects(self, kind: PodKind) -> bool:
-        """Does the term, read from where its carriers stand, mean pods of this kind?"""
+    def entry(self, kind: PodKind) -> "TermGroup | None":
+        """Itself, if the term, read from where its carriers stand, means pods of this kind."""
         labels = self._lookups.namespace_labels(kind.namespace)
-        return self.term.means(kind.namespace, kind.labels, labels)
+        return self if self.term.means(kind.namespace, kind.labels, labels) else None
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return needed_pairs((self.term.selector,))

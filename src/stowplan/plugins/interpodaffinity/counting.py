@@ -1,5 +1,6 @@
 """What is counted for a class of pods: the pods its terms mean, and the terms of others that mean it."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -9,12 +10,15 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import LabelColumn
 from stowplan.cluster.counts import Counts, IntArray
 from stowplan.cluster.kinds import PodKind
-from stowplan.cluster.matchers import Clause, DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.matchers import Clause, ClauseIndex, DomainCounter, PodMatcher, RowSet
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
 from stowplan.framework.plugin import ALL_ROWS, StaleRows
 from stowplan.framework.rows import merge_rows
+
+MANY_RARE_KEYS = 64
+"""Up to so many topology keys that few nodes have get a column and a counter each."""
 
 
 class Counted:
@@ -26,17 +30,13 @@ class Counted:
         self,
         table: ClusterTable,
         key: str,
-        clauses: tuple[Clause, ...] | PodMatcher,
-        rows: RowSet,
+        matcher: PodMatcher,
         weight: int,
+        rows: RowSet,
     ) -> None:
         self._table = table
         self.column: LabelColumn = table.labels.acquire(key)
-        self.matcher: PodMatcher = (
-            table.matchers.share(clauses)
-            if isinstance(clauses, PodMatcher)
-            else table.matchers.acquire(clauses, dying_too=True)
-        )
+        self.matcher = matcher
         self.counter = DomainCounter(table, self.matcher, self.column, rows)
         self.weight = weight
 
@@ -53,43 +53,23 @@ class Counted:
         self._table.matchers.release(self.matcher)
 
 
-class DomainSums:
-    """Weighted counts added up per domain of one topology key, kept current change by change.
+class Sums:
+    """Something added up per domain, kept current change by change.
 
     With `only_presence` all that matters is whether a domain's sum is positive. `journal` lists the domains
     where something that matters changed; `position` is where it ends now. Domain 0, the absent label, has 0.
     """
 
-    __slots__ = (
-        "_base",
-        "_only_presence",
-        "_parts",
-        "_table",
-        "_topology",
-        "_versions",
-        "column",
-        "journal",
-        "values",
-    )
+    __slots__ = ("_base", "_only_presence", "_table", "_topology", "column", "journal", "values")
 
-    def __init__(
-        self,
-        table: ClusterTable,
-        column: LabelColumn,
-        parts: Sequence[tuple[Counted | TermGroup, int]],
-        *,
-        only_presence: bool,
-    ) -> None:
+    def __init__(self, table: ClusterTable, column: LabelColumn, *, only_presence: bool) -> None:
         self._table = table
         self.column = column
-        self._parts = parts
         self._only_presence = only_presence
-        self._versions: list[int] = []
         self._topology = -1
         self._base = 0
         self.journal: list[int] = []
         self.values: IntArray = np.zeros(0, dtype=np.int64)
-        self.sync()
 
     @property
     def position(self) -> int:
@@ -103,6 +83,57 @@ class DomainSums:
     @property
     def counted(self) -> bool:
         """Was anything added up in any domain, even if it came to nothing?"""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Make the sums current."""
+        raise NotImplementedError
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Domains where something changed since a position, None if that is too long ago to say."""
+        start = position - self._base
+        return None if start < 0 else self.journal[start:]
+
+    def _replace(self, values: IntArray) -> None:
+        old, self.values = self.values, values
+        if len(old) != len(values):
+            self._forget_changes()
+            return
+        differs = (old > 0) != (values > 0) if self._only_presence else old != values
+        self._note(np.flatnonzero(differs).tolist())
+
+    def _note(self, domains: list[int]) -> None:
+        self.journal += domains
+        if len(self.journal) > 1024:
+            self._base += len(self.journal)
+            self.journal = []
+
+    def _forget_changes(self) -> None:
+        """Have everybody look at all domains again."""
+        self._base = self.position + 1
+        self.journal = []
+
+
+class DomainSums(Sums):
+    """Weighted counts added up per domain of one topology key."""
+
+    __slots__ = ("_parts", "_versions")
+
+    def __init__(
+        self,
+        table: ClusterTable,
+        column: LabelColumn,
+        parts: Sequence[tuple[Counted | TermGroup, int]],
+        *,
+        only_presence: bool,
+    ) -> None:
+        super().__init__(table, column, only_presence=only_presence)
+        self._parts = parts
+        self._versions: list[int] = []
+        self.sync()
+
+    @property
+    def counted(self) -> bool:
         return any(part.counts.total > part.counts.get(0) for part, _ in self._parts)
 
     def sync(self) -> None:
@@ -121,11 +152,6 @@ class DomainSums:
             for domain in changed:
                 self._set(domain)
 
-    def changed_since(self, position: int) -> list[int] | None:
-        """Domains where something changed since a position, None if that is too long ago to say."""
-        start = position - self._base
-        return None if start < 0 else self.journal[start:]
-
     def _set(self, domain: int) -> None:
         if not domain:
             return
@@ -138,33 +164,119 @@ class DomainSums:
             self._note([domain])
 
     def _add_up(self) -> None:
-        old = self.values
         values = np.zeros(self.column.size, dtype=np.int64)
         for part, weight in self._parts:
             part.refresh()
             part.counts.add_into(values, weight)
         values[0] = 0
-        self.values = values
         self._versions = [part.counts.version for part, _ in self._parts]
         self._topology = self._table.topology_version
-        if len(old) != len(values):
-            self._base = self.position + 1
-            self.journal = []
-            return
-        differs = (old > 0) != (values > 0) if self._only_presence else old != values
-        self._note(np.flatnonzero(differs).tolist())
+        self._replace(values)
 
-    def _note(self, domains: list[int]) -> None:
-        self.journal += domains
-        if len(self.journal) > 1024:
-            self._base += len(self.journal)
-            self.journal = []
+
+class RareKeySums(Sums):
+    """The same for terms with very many topology keys, each of which few nodes have or none.
+
+    A column and a counter for every key would cost far more than looking at the pods on those few nodes.
+    What the terms of all keys together come to is added up by row: every row that has one of the keys is a
+    domain here.
+    """
+
+    __slots__ = ("_by_clause", "_clauses", "_counted", "_keys", "_rows", "_seen")
+
+    def __init__(
+        self, table: ClusterTable, terms: Iterable[tuple[str, Clause, int]], *, only_presence: bool
+    ) -> None:
+        super().__init__(table, _column_of_rows(table, ()), only_presence=only_presence)
+        by_clause: dict[Clause, list[tuple[str, int]]] = {}
+        for key, clause, weight in terms:
+            by_clause.setdefault(clause, []).append((key, weight))
+        self._clauses = ClauseIndex(tuple(by_clause))
+        self._by_clause = tuple(by_clause.values())
+        self._keys = dict.fromkeys(key for listed in self._by_clause for key, _ in listed)
+        self._rows: dict[int, int] = {}
+        self._seen = -1
+        self._counted = False
+        self.sync()
+
+    @property
+    def counted(self) -> bool:
+        return self._counted
+
+    def sync(self) -> None:
+        table = self._table
+        position = table.usage_log.position
+        if self._topology != table.topology_version:
+            self._find_rows()
+        elif position == self._seen or not self._touched():
+            self._seen = position
+            return
+        self._seen = position
+        self._replace(self._add_up())
+
+    def _find_rows(self) -> None:
+        table = self._table
+        rows: set[int] = set()
+        for key in self._keys:
+            rows |= table.labels.few_with(key) or _NOWHERE
+        listed = sorted(rows)
+        self.column = _column_of_rows(table, listed)
+        self._rows = {row: self.column.ids.item(row) for row in listed}
+        self._topology = table.topology_version
+        self._forget_changes()
+
+    def _touched(self) -> bool:
+        """Whether pods came to one of the rows or left it."""
+        rows = self._table.usage_log.since(self._seen)
+        return rows is None or not self._rows.keys().isdisjoint(rows.tolist())
+
+    def _add_up(self) -> IntArray:
+        sums: dict[tuple[str, str], int] = {}
+        for row in self._rows:
+            node = self._table.nodes[row]
+            assert node is not None
+            labels = node.metadata.labels
+            for number, pods in self._matching(row).items():
+                for key, weight in self._by_clause[number]:
+                    value = labels.get(key)
+                    if value is not None:
+                        sums[key, value] = sums.get((key, value), 0) + weight * pods
+        self._counted = bool(sums)
+        values: IntArray = np.zeros(self.column.size, dtype=np.int64)
+        for (key, value), total in sums.items():
+            for row in self._table.labels.few_with(key) or _NOWHERE:
+                node = self._table.nodes[row]
+                if node is not None and node.metadata.labels.get(key) == value:
+                    values[self._rows[row]] += total
+        return values
+
+    def _matching(self, row: int) -> dict[int, int]:
+        """How many pods of a row satisfy a clause, by its number."""
+        kinds = Counter(info.template.kind for info in self._table.pods_on[row].values())
+        pods: dict[int, int] = {}
+        for kind, number_of_pods in kinds.items():
+            for number in self._clauses.choosing(kind):
+                pods[number] = pods.get(number, 0) + number_of_pods
+        return pods
+
+
+_NOWHERE: frozenset[int] = frozenset()
+
+
+def _column_of_rows(table: ClusterTable, rows: Iterable[int]) -> LabelColumn:
+    """A column in which every one of some rows is a domain."""
+    column = LabelColumn("", np.zeros(table.capacity, dtype=np.intp))
+    for row in rows:
+        column.set(row, str(row))
+    return column
 
 
 class OwnTerms:
     """The terms of a class of pods with their counters.
 
-    All required affinity terms have to be met by the same pods, so they share one selection. Terms with a
+    All required affinity terms have to be met by the same pods, so they share one selection. Of the other
+    terms, all with one topology key are counted together, however many there are; where there are very many
+    keys that few nodes have, these terms are added up otherwise (`rare_...`). Terms with a
     topology key that no node has count nothing, and are left out until a node has it; of required affinity
     one such term is enough to reject every node.
     """
@@ -172,56 +284,102 @@ class OwnTerms:
     __slots__ = (
         "_keys_version",
         "_made_for",
+        "_rarity_version",
         "_table",
         "affinity",
         "anti_affinity",
         "matches_itself",
         "preferred",
+        "rare_anti_affinity",
+        "rare_preferred",
     )
 
     def __init__(self, table: ClusterTable, pod: PodInfo) -> None:
         self._table = table
         self._made_for = table.lookups.namespaces_version
         self._keys_version: int | None = None
+        self._rarity_version: int | None = None
         rows = RowSet(table, lambda: table.valid)
         terms = pod.template.terms
         required = terms.of(TermRole.REQUIRED_AFFINITY)
         namespaces = _Namespaces(table)
         joint = tuple(dict.fromkeys(map(namespaces.clause, required)))
+        matchers = table.matchers
         self.affinity: list[Counted] = []
         for key in dict.fromkeys(term.topology_key for term in required):
-            shared = self.affinity[0].matcher if self.affinity else joint
-            self.affinity.append(Counted(table, key, shared, rows, 1))
+            matcher = (
+                matchers.share(self.affinity[0].matcher)
+                if self.affinity
+                else matchers.acquire(joint, dying_too=True)
+            )
+            self.affinity.append(Counted(table, key, matcher, 1, rows))
             if not table.labels.any_with(key):
                 self._keys_version = table.labels.keys_version
                 break
+        avoided, rare = self._by_rarity(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
+        anti_affinity: dict[str, dict[Clause, None]] = {}
+        for term in avoided:
+            anti_affinity.setdefault(term.topology_key, {})[namespaces.clause(term)] = None
         self.anti_affinity = [
-            Counted(table, term.topology_key, (namespaces.clause(term),), rows, 1)
-            for term in self._with_domains(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
+            Counted(table, key, _any_of(table, tuple(clauses)), 1, rows)
+            for key, clauses in anti_affinity.items()
         ]
-        preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
+        self.rare_anti_affinity = (
+            RareKeySums(
+                table, [(term.topology_key, namespaces.clause(term), 1) for term in rare], only_presence=True
+            )
+            if rare
+            else None
+        )
+        wishes, rare = self._by_rarity(
+            (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
+        )
+        preferred: dict[tuple[str, int], dict[Clause, int]] = {}
+        for term in wishes:
+            weights = preferred.setdefault((term.topology_key, _sign(term)), {})
+            clause = namespaces.clause(term)
+            weights[clause] = weights.get(clause, 0) + abs(term.weight)
         self.preferred = [
-            Counted(table, term.topology_key, (namespaces.clause(term),), rows, _signed_weight(term))
-            for term in self._with_domains(preferred)
+            Counted(table, key, *_weighed(table, weights, sign), rows)
+            for (key, sign), weights in preferred.items()
         ]
+        self.rare_preferred = (
+            RareKeySums(
+                table,
+                [
+                    (term.topology_key, namespaces.clause(term), _sign(term) * abs(term.weight))
+                    for term in rare
+                ],
+                only_presence=False,
+            )
+            if rare
+            else None
+        )
         self.matches_itself = bool(joint) and all(
             (namespaces is None or pod.namespace in namespaces) and selector.matches(pod.labels)
             for namespaces, selector in joint
         )
 
-    def _with_domains(self, terms: Sequence[Term]) -> list[Term]:
+    def _by_rarity(self, terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+        """Terms that have counters of their own, and those with very many rare keys."""
         labels = self._table.labels
+        rare = [term for term in terms if labels.few_with(term.topology_key) is not None]
+        if len(rare) > MANY_RARE_KEYS and len({term.topology_key for term in rare}) > MANY_RARE_KEYS:
+            self._rarity_version = labels.rarity_version
+            return [term for term in terms if labels.few_with(term.topology_key) is None], rare
         found = [term for term in terms if labels.any_with(term.topology_key)]
         if len(found) < len(terms):
             self._keys_version = labels.keys_version
-        return found
+        return found, []
 
     @property
     def holds(self) -> bool:
-        """Whether namespaces, and the keys that no node had, are as they were."""
+        """Whether namespaces, the keys that no node had, and those that were rare are as they were."""
         table = self._table
-        return self._made_for == table.lookups.namespaces_version and (
-            self._keys_version is None or self._keys_version == table.labels.keys_version
+        return (
+            self._made_for == table.lookups.namespaces_version
+            and (self._keys_version is None or self._keys_version == table.labels.keys_version)
+            and (self._rarity_version is None or self._rarity_version == table.labels.rarity_version)
         )
 
     def close(self) -> None:
@@ -260,8 +418,27 @@ class _Namespaces:
         return frozenset(name for name, labels in self._known.items() if selector.matches(labels))
 
 
-def _signed_weight(term: Term) -> int:
-    return -term.weight if term.role is TermRole.PREFERRED_ANTI_AFFINITY else term.weight
+def _any_of(table: ClusterTable, clauses: tuple[Clause, ...]) -> PodMatcher:
+    return table.matchers.acquire(clauses, dying_too=True, any_clause=len(clauses) > 1)
+
+
+def _weighed(table: ClusterTable, weights: dict[Clause, int], sign: int) -> tuple[PodMatcher, int]:
+    """A matcher for preferred terms of one key, and what one pod of it weighs.
+
+    Terms for and against are counted apart, so that no sum is zero because they outweigh each other: whether
+    anything was added up makes a difference. So are terms without a weight.
+    """
+    clauses = tuple(weights)
+    if len(clauses) == 1:
+        return table.matchers.acquire(clauses, dying_too=True), sign * weights[clauses[0]]
+    if not sign:
+        return _any_of(table, clauses), 0
+    return table.matchers.acquire(clauses, dying_too=True, weights=tuple(weights.values())), sign
+
+
+def _sign(term: Term) -> int:
+    sign = (term.weight > 0) - (term.weight < 0)
+    return -sign if term.role is TermRole.PREFERRED_ANTI_AFFINITY else sign
 
 
 def groups_of(kind: PodKind, *roles: TermRole) -> list[TermGroup]:
@@ -283,7 +460,7 @@ def sums_by_key(
 
 
 def changed_rows(
-    sums: Sequence[DomainSums], before: Sequence[int], now: Sequence[int], rows_in_use: int
+    sums: Sequence[Sums], before: Sequence[int], now: Sequence[int], rows_in_use: int
 ) -> StaleRows:
     """Rows in domains where something changed between two positions of the journals."""
     rows = NO_ROWS

@@ -27,8 +27,8 @@ from stowplan.plugins.args import InterPodAffinityArgs
 from stowplan.plugins.interpodaffinity import hints
 from stowplan.plugins.interpodaffinity.counting import (
     Counted,
-    DomainSums,
     OwnTerms,
+    Sums,
     changed_rows,
     groups_of,
     sums_by_key,
@@ -45,18 +45,18 @@ _PREFERRING = (TermRole.REQUIRED_AFFINITY, TermRole.PREFERRED_AFFINITY, TermRole
 class _FilterSums(NamedTuple):
     """Which domains have matching pods, by rule and key."""
 
-    affinity: tuple[DomainSums, ...]
-    anti_affinity: tuple[DomainSums, ...]
-    existing: tuple[DomainSums, ...]
-    all: tuple[DomainSums, ...]
+    affinity: tuple[Sums, ...]
+    anti_affinity: tuple[Sums, ...]
+    existing: tuple[Sums, ...]
+    all: tuple[Sums, ...]
     """The above together."""
 
     @classmethod
     def of(
         cls,
-        affinity: tuple[DomainSums, ...],
-        anti_affinity: tuple[DomainSums, ...],
-        existing: tuple[DomainSums, ...],
+        affinity: tuple[Sums, ...],
+        anti_affinity: tuple[Sums, ...],
+        existing: tuple[Sums, ...],
     ) -> Self:
         return cls(affinity, anti_affinity, existing, (*affinity, *anti_affinity, *existing))
 
@@ -71,7 +71,7 @@ class _FilterState(NamedTuple):
 
 
 class _ScoreState(NamedTuple):
-    sums: tuple[DomainSums, ...]
+    sums: tuple[Sums, ...]
     positions: tuple[int, ...]
 
 
@@ -82,7 +82,7 @@ class _Memo:
     own: OwnTerms
     filter_sums: _FilterSums | None = None
     filter_kind_version: int = -1
-    score_sums: tuple[DomainSums, ...] = ()
+    score_sums: tuple[Sums, ...] = ()
     score_kind_version: int = -1
 
 
@@ -168,12 +168,13 @@ class InterPodAffinity(Plugin):
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo = self._memo(cycle, pod)
-        preferred = memo.own.preferred
-        if self.args.ignore_preferred_terms_of_existing_pods and not preferred:
+        own = memo.own
+        prefers = own.preferred or own.rare_preferred is not None
+        if self.args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
         kind = pod.template.kind
         if memo.score_kind_version != kind.version:
-            memo.score_sums = self._score_sums(cycle, memo.own, pod)
+            memo.score_sums = self._score_sums(cycle, own, pod)
             memo.score_kind_version = kind.version
         if not memo.score_sums:
             return SKIP
@@ -230,18 +231,20 @@ class InterPodAffinity(Plugin):
     def _filter_sums(cycle: Cycle, own: OwnTerms, pod: PodInfo) -> _FilterSums:
         table = cycle.table
         existing = groups_of(pod.template.kind, TermRole.REQUIRED_ANTI_AFFINITY)
+        rare = () if own.rare_anti_affinity is None else (own.rare_anti_affinity,)
         return _FilterSums.of(
             sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
-            sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True),
+            (*sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True), *rare),
             sums_by_key(table, ((group, 1) for group in existing), only_presence=True),
         )
 
-    def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[DomainSums, ...]:
+    def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[Sums, ...]:
         others = groups_of(pod.template.kind, *_PREFERRING)
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
         parts: list[Counted | TermGroup] = [*own.preferred, *others]
-        return sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
+        sums = sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
+        return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
     def _weight(self, part: Counted | TermGroup) -> int:
         """What one pod counts: its own term's weight, or that of a term that means the incoming pod."""
