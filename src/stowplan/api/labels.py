@@ -11,7 +11,7 @@ import msgspec
 from stowplan.api import fielderrors
 from stowplan.api.fielderrors import aggregate
 from stowplan.api.meta import LabelSelector
-from stowplan.api.names import label_key_problems, label_value_problems
+from stowplan.api.names import is_label_key, label_key_problems, label_value_problems
 from stowplan.gocompat.numbers import parse_int64
 from stowplan.gocompat.quoting import quote
 
@@ -93,7 +93,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def sorted_requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
-    return Requirement(key, operator, tuple(sorted(values)))
+    return Requirement(key, operator, tuple(values if len(values) < 2 else sorted(values)))
 
 
 def requirement_errors(key: str, operator: str, values: Sequence[str], path: str = "") -> list[str]:
@@ -118,7 +118,11 @@ def is_usable(key: str, operator: str, values: Sequence[str]) -> bool:
         wrong = bool(values)
     else:
         wrong = len(values) != 1 or (operator in (GREATER_THAN, LESS_THAN) and parse_int64(values[0]) is None)
-    return not wrong and not label_key_problems(key) and not any(map(label_value_problems, values))
+    if wrong or not is_label_key(key):
+        return False
+    return not (
+        label_value_problems(values[0]) if len(values) == 1 else any(map(label_value_problems, values))
+    )
 
 
 def key_field_errors(key: str, path: str) -> list[str]:
@@ -272,7 +276,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def _equality(key: str, value: str) -> Requirement:
-    if label_key_problems(key) or label_value_problems(value):
+    if not is_label_key(key) or label_value_problems(value):
         return _checked_requirement(key, EQUALS, (value,))
     return Requirement(key, EQUALS, (value,))
 

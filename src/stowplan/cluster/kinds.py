@@ -73,10 +73,10 @@ def needed_pairs(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
     best: tuple[LabelPair, ...] | None = None
     for selector in selectors:
         for requirement in selector.requirements:
-            if requirement.operator in ONE_OF:
-                pairs = tuple((requirement.key, value) for value in requirement.values)
-                if best is None or len(pairs) < len(best):
-                    best = pairs
+            values = requirement.values
+            if requirement.operator in ONE_OF and (best is None or len(values) < len(best)):
+                key = requirement.key
+                best = ((key, values[0]),) if len(values) == 1 else tuple((key, value) for value in values)
     return best
 
 
