@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stowplan.api.labels import Selector, compile_selector
 from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
-from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.labelsets import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
 
 SELECTORS = [
     None,

@@ -7,9 +7,9 @@ import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn, LabelColumn
-from stowplan.cluster.counts import Counts, IntArray
-from stowplan.cluster.kinds import CountsPods, KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.columns import BoolColumn, Counts, IntArray
+from stowplan.cluster.labelsets import CountsPods, KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.nodelabels import LabelColumn
 
 if TYPE_CHECKING:
     from stowplan.cluster.table import ClusterTable

@@ -28,7 +28,8 @@ from stowplan.api.nodeselector import (
     RequiredNodeAffinity,
     Term,
 )
-from stowplan.cluster.columns import BoolColumn, IntColumn, LabelColumn
+from stowplan.cluster.columns import BoolColumn, IntColumn
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.gocompat.numbers import parse_int64

@@ -11,25 +11,14 @@ from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
 from stowplan.api.resources import is_scalar
 from stowplan.api.workloads import PodDisruptionBudget
-from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import ChangeLog
-from stowplan.cluster.columns import (
-    CORE_RESOURCES,
-    BoolColumn,
-    IdColumn,
-    IntColumn,
-    Interned,
-    LabelColumn,
-    ResourceLines,
-)
-from stowplan.cluster.hostports import HostPortIndex
-from stowplan.cluster.images import ImageIndex
-from stowplan.cluster.kinds import KindRegistry
-from stowplan.cluster.lookups import Lookups
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IdColumn, IntColumn, Interned, ResourceLines
+from stowplan.cluster.labelsets import KindRegistry
+from stowplan.cluster.lookups import DisruptionBudgets, Lookups
 from stowplan.cluster.matchers import Matchers
-from stowplan.cluster.nodelabels import NodeLabels
-from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates
-from stowplan.cluster.relabelling import counted_alike
+from stowplan.cluster.nodecontents import HostPortIndex, ImageIndex
+from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
+from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates, counted_alike
 from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows

@@ -10,11 +10,10 @@ import msgspec
 from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.pod import Affinity, PodAffinityTerm
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import Counts
-from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.columns import Counts
+from stowplan.cluster.labelsets import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
 from stowplan.cluster.lookups import Lookups
-from stowplan.cluster.nodelabels import NodeLabels
+from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
 
 _NO_LABELS: Mapping[str, str] = {}
 

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from stowplan.api.resources import is_scalar
-from stowplan.cluster.columns import CPU, MEMORY, Lines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.plugin import MAX_NODE_SCORE, Scores

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle

@@ -7,8 +7,7 @@ import numpy as np
 
 from stowplan.api.resources import is_extended
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, Lines, ResourceLines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows

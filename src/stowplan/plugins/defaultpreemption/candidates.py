@@ -11,8 +11,7 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.postfilter import Victims
 from stowplan.plugins.defaultpreemption.importance import NOT_STARTED, start_of

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import BoolColumn, IntArray
+from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.plugins.defaultpreemption.candidates import bounds_of, costs_of
 from stowplan.plugins.defaultpreemption.lineups import (

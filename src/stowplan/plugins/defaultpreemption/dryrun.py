@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.trials import Trials

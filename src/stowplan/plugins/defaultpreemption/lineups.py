@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.cluster.budgets import DisruptionBudgets
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
+from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.plugins.defaultpreemption.importance import start_of

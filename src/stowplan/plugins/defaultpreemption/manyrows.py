@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.filtercolumn import FilterColumn

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stowplan.cluster.budgets import Budget, DisruptionBudgets
+from stowplan.cluster.lookups import Budget, DisruptionBudgets
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.errors import NotBuiltError, PluginError
 from stowplan.framework.status import Status, error, unresolvable

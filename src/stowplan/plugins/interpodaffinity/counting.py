@@ -7,10 +7,10 @@ import numpy as np
 
 from stowplan.api.labels import NOTHING, Selector
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import Counts, IntArray
-from stowplan.cluster.kinds import PodKind
+from stowplan.cluster.columns import Counts, IntArray
+from stowplan.cluster.labelsets import PodKind
 from stowplan.cluster.matchers import Clause, ClauseIndex, DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.framework.plugin import Scores
 from stowplan.plugins.args import BalancedResourceAllocationArgs
 from stowplan.plugins.legacy.oldallocation import OldAllocation

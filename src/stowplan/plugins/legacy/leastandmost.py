@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.framework.plugin import Handle, Scores
 from stowplan.plugins.allocation import exact
 from stowplan.plugins.args import (

@@ -7,8 +7,7 @@ import numpy as np
 
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
-from stowplan.cluster.columns import CPU, MEMORY
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle

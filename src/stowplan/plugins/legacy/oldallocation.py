@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.columns import CPU, MEMORY, Lines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows

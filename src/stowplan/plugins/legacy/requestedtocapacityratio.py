@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.framework.plugin import Handle, Scores
 from stowplan.plugins.allocation import exact, utilization_scores
 from stowplan.plugins.args import RequestedToCapacityRatioArgs

@@ -11,7 +11,7 @@ import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows

@@ -14,7 +14,7 @@ import numpy as np
 from stowplan.api.csitranslation import AWS_EBS, AZURE_DISK, GCE_PD
 from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
-from stowplan.cluster.attachable import Attachable, Problem, Trouble, needs_of
+from stowplan.cluster.attachments import Attachable, Problem, Trouble, needs_of
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle

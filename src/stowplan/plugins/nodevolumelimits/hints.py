@@ -5,7 +5,7 @@ from typing import Final
 from stowplan.api.csitranslation import TranslationError, in_tree_kind, translated_inline
 from stowplan.api.pod import Pod
 from stowplan.api.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
-from stowplan.cluster.attachable import claim_name
+from stowplan.cluster.attachments import claim_name
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import (
     Action,

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stowplan.cluster.attachable import Problem, Trouble
-from stowplan.cluster.attachcounts import NO_LIMIT, AttachCounts
+from stowplan.cluster.attachments import NO_LIMIT, AttachCounts, Problem, Trouble
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle

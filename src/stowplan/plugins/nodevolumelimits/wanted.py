@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from stowplan.api.csitranslation import in_tree_kind
 from stowplan.api.pod import Volume
-from stowplan.cluster.attachable import COUNTED_BY_KIND, Attachable, Problem, needs_of
+from stowplan.cluster.attachments import COUNTED_BY_KIND, Attachable, Problem, needs_of
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable

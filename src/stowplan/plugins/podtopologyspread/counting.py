@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.api.nodeselector import required_node_affinity
-from stowplan.cluster.columns import BoolColumn, LabelColumn
+from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.matchers import DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable

@@ -9,7 +9,7 @@ from stowplan.api.quantity import QuantityError
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.volumegroups import class_of
+from stowplan.cluster.volumepools import class_of
 from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.plugins.volumebinding.demand import BoundVolume, Demand, Wish, bound_volume, is_bound, wish_of
 

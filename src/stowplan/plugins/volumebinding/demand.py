@@ -11,7 +11,7 @@ from stowplan.api.pod import RawQuantity
 from stowplan.api.quantity import QuantityError, value_of
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.volumegroups import (
+from stowplan.cluster.volumepools import (
     FILESYSTEM,
     VolumeGroup,
     class_of,

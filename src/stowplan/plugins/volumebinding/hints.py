@@ -10,8 +10,8 @@ from stowplan.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from stowplan.cluster.capacitypools import volume_limit
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.volumepools import volume_limit
 from stowplan.framework.events import (
     Action,
     ClusterEvent,

@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import IntFlag
 from typing import NamedTuple
 
-from stowplan.cluster.capacitypools import CapacityPool
-from stowplan.cluster.volumegroups import VolumeGroup
+from stowplan.cluster.volumepools import CapacityPool, VolumeGroup
 from stowplan.plugins.volumebinding.demand import Promised, Wish
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind
 from stowplan.plugins.volumebinding.provisioning import Provisioning

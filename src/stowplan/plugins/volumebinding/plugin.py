@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from stowplan.cluster.assumptions import AssumeError
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.storage import AssumeError
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.errors import PluginError

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from stowplan.api.nodeselector import CompiledNodeSelector, RequiredNodeAffinity, compile_term
 from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import TopologySelectorTerm
-from stowplan.cluster.capacitypools import CapacityPool, CapacityPools
 from stowplan.cluster.storage import Storage
+from stowplan.cluster.volumepools import CapacityPool, CapacityPools
 from stowplan.plugins.volumebinding.demand import Wish
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind, Partition
 

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from stowplan.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
-from stowplan.cluster.assumptions import AssumeError
-from stowplan.cluster.storage import Storage
-from stowplan.cluster.volumegroups import VolumeGroup
+from stowplan.cluster.storage import AssumeError, Storage
+from stowplan.cluster.volumepools import VolumeGroup
 from stowplan.plugins.volumebinding.demand import SELECTED_NODE, is_promised
 from stowplan.plugins.volumebinding.placement import Placement
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stowplan.cluster.volumegroups import VolumeGroup
+from stowplan.cluster.volumepools import VolumeGroup
 from stowplan.plugins.allocation import utilization_scores
 from stowplan.plugins.args.shape import UtilizationShapePoint
 from stowplan.plugins.volumebinding.demand import Wish

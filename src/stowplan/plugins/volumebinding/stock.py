@@ -6,7 +6,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import Final
 
-from stowplan.cluster.volumegroups import VolumeGroup
+from stowplan.cluster.volumepools import VolumeGroup
 from stowplan.plugins.volumebinding.demand import Wish
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind, Partition
 

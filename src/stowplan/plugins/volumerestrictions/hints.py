@@ -2,8 +2,8 @@
 
 from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolumeClaim
-from stowplan.cluster.diskindex import conflict
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.volumesinuse import conflict
 from stowplan.framework.events import Hint, queue_if
 
 

@@ -2,9 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from stowplan.cluster.diskindex import Disk, disks_of
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
+from stowplan.cluster.volumesinuse import Disk, disks_of
 
 _FOR_ONE_POD: Final = "ReadWriteOncePod"
 

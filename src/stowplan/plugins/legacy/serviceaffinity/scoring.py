@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.framework.cycle import Cycle
