@@ -1,7 +1,8 @@
-"""Pods alike in namespace and labels are one kind; selectors are tested against kinds, not against pods.
+"""Label sets of pods: pods of one namespace with the same labels, and the selectors that select them.
 
-A cluster of a million pods has few kinds, so "which pods does this selector choose" and "which selectors
-choose this pod" are both answered by looking at a handful of objects.
+Selectors are tested against label sets, not against pods. A cluster of a million pods has few label sets, so
+"which pods does this selector select" and "which selectors select this pod" are both answered by looking at
+a handful of objects.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,7 @@ LabelPair = tuple[str, str]
 
 
 class CountsPods(Protocol):
-    """Something that counts the pods of the kinds that list it."""
+    """Something that counts the pods of the label sets that list it."""
 
     @property
     def dying_too(self) -> bool: ...
@@ -25,12 +26,12 @@ class CountsPods(Protocol):
         ...
 
 
-class PodKind:
+class LabelSet:
     """All pods of one namespace with one set of labels, and where they are.
 
-    `live` and `dying` count the kind's pods by row; dying ones have a deletion timestamp. `version` changes
-    with the things that choose the kind. No two kinds ever have the same one, not even a kind that is gone
-    and the one made for the same labels after it.
+    `live` and `dying` count its pods by row; dying ones have a deletion timestamp. `version` changes with the
+    selectors that select it. No two label sets ever have the same one, not even one that is gone and the one
+    made for the same labels after it.
     """
 
     __slots__ = ("__weakref__", "dying", "labels", "live", "matchers", "namespace", "term_groups", "version")
@@ -53,19 +54,19 @@ class PodKind:
             rows.pop(row, None)
 
 
-class SelectsKinds(Protocol):
-    """Something that chooses some kinds of pods."""
+class SelectsPods(Protocol):
+    """Something that selects some label sets of pods."""
 
-    def entry(self, kind: PodKind) -> object | None:
-        """What a kind that is chosen lists for it; None: the kind is not chosen."""
+    def entry(self, label_set: LabelSet) -> object | None:
+        """What a label set that is selected lists for it; None: the label set is not selected."""
         ...
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
-        """Label pairs of which a chosen kind has at least one; None if no such pairs can be named."""
+        """Label pairs of which a selected label set has at least one; None if no such pairs can be named."""
         ...
 
 
-S = TypeVar("S", bound=SelectsKinds)
+S = TypeVar("S", bound=SelectsPods)
 
 
 def needed_pairs(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
@@ -80,56 +81,56 @@ def needed_pairs(selectors: Iterable[Selector]) -> tuple[LabelPair, ...] | None:
     return best
 
 
-KindKey = tuple[str, frozenset[LabelPair]]
+LabelSetKey = tuple[str, frozenset[LabelPair]]
 
 
-class _KindRef(ref[PodKind]):
-    """A kind for as long as some pod has it, and under what it is to be found."""
+class _LabelSetRef(ref[LabelSet]):
+    """A label set for as long as some pod has it, and under what it is to be found."""
 
     __slots__ = ("key",)
 
-    key: KindKey
+    key: LabelSetKey
 
 
-class KindRegistry:
-    """All kinds that some pod we know of has, findable by label."""
+class LabelSets:
+    """All label sets that some pod we know of has, findable by label."""
 
     def __init__(self) -> None:
-        self._kinds: dict[KindKey, _KindRef] = {}
-        self._by_label: dict[LabelPair, set[_KindRef]] = {}
-        self._arrivals: list[Callable[[PodKind], None]] = []
+        self._label_sets: dict[LabelSetKey, _LabelSetRef] = {}
+        self._by_label: dict[LabelPair, set[_LabelSetRef]] = {}
+        self._arrivals: list[Callable[[LabelSet], None]] = []
         self._versions = count()
 
-    def on_new_kind(self, callback: Callable[[PodKind], None]) -> None:
+    def on_new(self, callback: Callable[[LabelSet], None]) -> None:
         self._arrivals.append(callback)
 
-    def kind(self, namespace: str, labels: Mapping[str, str]) -> PodKind:
+    def of(self, namespace: str, labels: Mapping[str, str]) -> LabelSet:
         """The one object for this namespace and these labels."""
         key = (namespace, frozenset(labels.items()))
-        known = self._kinds.get(key)
-        kind = None if known is None else known()
-        if kind is None:
-            kind = PodKind(namespace, labels, next(self._versions))
-            self._index(kind, key)
+        known = self._label_sets.get(key)
+        label_set = None if known is None else known()
+        if label_set is None:
+            label_set = LabelSet(namespace, labels, next(self._versions))
+            self._index(label_set, key)
             for callback in self._arrivals:
-                callback(kind)
-        return kind
+                callback(label_set)
+        return label_set
 
-    def changed(self, kind: PodKind) -> None:
-        """Other things choose a kind now than before."""
-        kind.version = next(self._versions)
+    def changed(self, label_set: LabelSet) -> None:
+        """Other selectors select a label set now than before."""
+        label_set.version = next(self._versions)
 
-    def all(self) -> list[PodKind]:
-        return _alive(self._kinds.values())
+    def all(self) -> list[LabelSet]:
+        return _alive(self._label_sets.values())
 
-    def candidates(self, needed: tuple[LabelPair, ...] | None) -> list[PodKind]:
-        """Kinds that have one of the needed pairs; all kinds if none are named."""
+    def candidates(self, needed: tuple[LabelPair, ...] | None) -> list[LabelSet]:
+        """Label sets that have one of the needed pairs; all label sets if none are named."""
         if needed is None:
             return self.all()
         by_label = self._by_label
         if len(needed) == 1:
             return _alive(by_label.get(needed[0], ()))
-        found: dict[_KindRef, None] = {}
+        found: dict[_LabelSetRef, None] = {}
         for pair in needed:
             members = by_label.get(pair)
             if members is not None:
@@ -137,12 +138,12 @@ class KindRegistry:
         return _alive(found)
 
     def sizes(self) -> dict[str, int]:
-        return {"pod kinds": len(self._kinds), "label pairs of pods": len(self._by_label)}
+        return {"label sets": len(self._label_sets), "label pairs of pods": len(self._by_label)}
 
-    def _index(self, kind: PodKind, key: KindKey) -> None:
-        found = _KindRef(kind, self._gone)
+    def _index(self, label_set: LabelSet, key: LabelSetKey) -> None:
+        found = _LabelSetRef(label_set, self._gone)
         found.key = key
-        self._kinds[key] = found
+        self._label_sets[key] = found
         by_label = self._by_label
         for pair in key[1]:
             members = by_label.get(pair)
@@ -150,10 +151,10 @@ class KindRegistry:
                 members = by_label[pair] = set()
             members.add(found)
 
-    def _gone(self, found: ref[PodKind]) -> None:
-        assert isinstance(found, _KindRef)
-        if self._kinds.get(found.key) is found:
-            del self._kinds[found.key]
+    def _gone(self, found: ref[LabelSet]) -> None:
+        assert isinstance(found, _LabelSetRef)
+        if self._label_sets.get(found.key) is found:
+            del self._label_sets[found.key]
         for pair in found.key[1]:
             members = self._by_label[pair]
             members.discard(found)
@@ -161,76 +162,76 @@ class KindRegistry:
                 del self._by_label[pair]
 
 
-def _alive(refs: Iterable[_KindRef]) -> list[PodKind]:
-    return [kind for kind in [found() for found in tuple(refs)] if kind is not None]
+def _alive(refs: Iterable[_LabelSetRef]) -> list[LabelSet]:
+    return [label_set for label_set in [found() for found in tuple(refs)] if label_set is not None]
 
 
-class Relation(Generic[S]):
-    """Keeps, for every kind, the list of selecting things that choose it, as either side comes and goes."""
+class SelectorIndex(Generic[S]):
+    """Keeps, for every label set, the list of what selects it, while both come and go."""
 
-    def __init__(self, kinds: KindRegistry, attribute: str) -> None:
-        self._kinds = kinds
+    def __init__(self, label_sets: LabelSets, attribute: str) -> None:
+        self._label_sets = label_sets
         self._attribute = attribute
         self._by_label: dict[LabelPair, dict[int, S]] = {}
         self._unindexed: dict[int, S] = {}
-        kinds.on_new_kind(self._meet_kind)
+        label_sets.on_new(self._match)
 
     def sizes(self, name: str) -> dict[str, int]:
         return {f"label pairs a {name} needs": len(self._by_label), f"{name}s without": len(self._unindexed)}
 
-    def add(self, thing: S) -> list[PodKind]:
-        """Take in a selecting thing; returns the kinds it chooses, which list it last."""
-        needed = thing.needed_labels()
+    def add(self, selector: S) -> list[LabelSet]:
+        """Take in a selector; returns the label sets it selects, which list it last."""
+        needed = selector.needed_labels()
         if needed is None:
-            self._unindexed[id(thing)] = thing
+            self._unindexed[id(selector)] = selector
         else:
             for pair in needed:
-                self._by_label.setdefault(pair, {})[id(thing)] = thing
-        chosen = []
-        for kind in self._kinds.candidates(needed):
-            entry = thing.entry(kind)
+                self._by_label.setdefault(pair, {})[id(selector)] = selector
+        selected = []
+        for label_set in self._label_sets.candidates(needed):
+            entry = selector.entry(label_set)
             if entry is not None:
-                getattr(kind, self._attribute).append(entry)
-                self._kinds.changed(kind)
-                chosen.append(kind)
-        return chosen
+                getattr(label_set, self._attribute).append(entry)
+                self._label_sets.changed(label_set)
+                selected.append(label_set)
+        return selected
 
-    def remove(self, thing: S) -> None:
-        needed = thing.needed_labels()
+    def remove(self, selector: S) -> None:
+        needed = selector.needed_labels()
         if needed is None:
-            self._unindexed.pop(id(thing), None)
+            self._unindexed.pop(id(selector), None)
         for pair in needed or ():
-            things = self._by_label.get(pair)
-            if things is not None:
-                things.pop(id(thing), None)
-                if not things:
+            selectors = self._by_label.get(pair)
+            if selectors is not None:
+                selectors.pop(id(selector), None)
+                if not selectors:
                     del self._by_label[pair]
-        for kind in self._kinds.candidates(needed):
-            chosen_by = getattr(kind, self._attribute)
-            entry = thing.entry(kind)
-            if entry in chosen_by:
-                chosen_by.remove(entry)
-                self._kinds.changed(kind)
+        for label_set in self._label_sets.candidates(needed):
+            selected_by = getattr(label_set, self._attribute)
+            entry = selector.entry(label_set)
+            if entry in selected_by:
+                selected_by.remove(entry)
+                self._label_sets.changed(label_set)
 
     def revisit(self, namespace: str) -> None:
-        """Decide anew for the kinds of a namespace whose labels changed."""
-        for kind in self._kinds.all():
-            if kind.namespace == namespace:
-                getattr(kind, self._attribute).clear()
-                self._kinds.changed(kind)
-                self._meet_kind(kind)
+        """Decide anew for the label sets of a namespace whose labels changed."""
+        for label_set in self._label_sets.all():
+            if label_set.namespace == namespace:
+                getattr(label_set, self._attribute).clear()
+                self._label_sets.changed(label_set)
+                self._match(label_set)
 
-    def _meet_kind(self, kind: PodKind) -> None:
-        chosen_by = getattr(kind, self._attribute)
+    def _match(self, label_set: LabelSet) -> None:
+        selected_by = getattr(label_set, self._attribute)
         seen: set[int] = set()
-        for pair in kind.labels.items():
-            for identity, thing in self._by_label.get(pair, {}).items():
+        for pair in label_set.labels.items():
+            for identity, selector in self._by_label.get(pair, {}).items():
                 if identity not in seen:
                     seen.add(identity)
-                    entry = thing.entry(kind)
+                    entry = selector.entry(label_set)
                     if entry is not None:
-                        chosen_by.append(entry)
-        for thing in self._unindexed.values():
-            entry = thing.entry(kind)
+                        selected_by.append(entry)
+        for selector in self._unindexed.values():
+            entry = selector.entry(label_set)
             if entry is not None:
-                chosen_by.append(entry)
+                selected_by.append(entry)

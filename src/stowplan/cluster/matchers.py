@@ -1,4 +1,4 @@
-"""Counted selections of pods: how many pods that a rule chooses are on each row, and in each domain."""
+"""Counted selections of pods: how many pods that a rule selects are on each row, and in each domain."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from stowplan.api.labels import Selector
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, Counts, IntArray
-from stowplan.cluster.labelsets import CountsPods, KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.labelsets import CountsPods, LabelPair, LabelSet, LabelSets, SelectorIndex, needed_pairs
 from stowplan.cluster.nodelabels import LabelColumn
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FEW_DOMAINS = 64
 
 
 class ClauseIndex:
-    """Very many clauses, so that of a kind only those are asked that its labels call for."""
+    """Many clauses by the labels they demand, so that a label set is tested against few of them."""
 
     __slots__ = ("_by_label", "_clauses", "_others", "needed")
 
@@ -38,23 +38,23 @@ class ClauseIndex:
             for pair in pairs or ():
                 self._by_label.setdefault(pair, []).append(number)
         self.needed = None if self._others else tuple(self._by_label)
-        """Label pairs of which a kind has one that any clause chooses; None if no such pairs can be named."""
+        """Label pairs of which every selected label set has one; None if no such pairs can be named."""
 
-    def choosing(self, kind: PodKind) -> Iterator[int]:
-        """The numbers of the clauses that choose a kind."""
+    def selecting(self, label_set: LabelSet) -> Iterator[int]:
+        """The numbers of the clauses that select a label set."""
         # The pairs of one clause are values of one key, so no clause is met twice.
-        for pair in kind.labels.items():
+        for pair in label_set.labels.items():
             for number in self._by_label.get(pair, ()):
-                if _chooses(self._clauses[number], kind):
+                if _selects(self._clauses[number], label_set):
                     yield number
         for number in self._others:
-            if _chooses(self._clauses[number], kind):
+            if _selects(self._clauses[number], label_set):
                 yield number
 
 
-def _chooses(clause: Clause, kind: PodKind) -> bool:
+def _selects(clause: Clause, label_set: LabelSet) -> bool:
     namespaces, selector = clause
-    return (namespaces is None or kind.namespace in namespaces) and selector.matches(kind.labels)
+    return (namespaces is None or label_set.namespace in namespaces) and selector.matches(label_set.labels)
 
 
 class MatcherKey(NamedTuple):
@@ -92,12 +92,12 @@ class PodMatcher:
         self.counters: list[DomainCounter] = []
         self.holders = 0
 
-    def entry(self, kind: PodKind) -> CountsPods | None:
+    def entry(self, label_set: LabelSet) -> CountsPods | None:
         if self._index is None:
-            return self if all(_chooses(clause, kind) for clause in self.key.clauses) else None
+            return self if all(_selects(clause, label_set) for clause in self.key.clauses) else None
         if not self.key.weights:
-            return self if any(True for _ in self._index.choosing(kind)) else None
-        weight = sum(map(self.key.weights.__getitem__, self._index.choosing(kind)))
+            return self if any(True for _ in self._index.selecting(label_set)) else None
+        weight = sum(map(self.key.weights.__getitem__, self._index.selecting(label_set)))
         if not weight:
             return None
         entry = self._weighted.get(weight)
@@ -115,7 +115,7 @@ class PodMatcher:
 
 
 class _Weighted:
-    """A matcher to which the pods of some kinds count more than once."""
+    """A matcher to which the pods of some label sets count more than once."""
 
     __slots__ = ("_matcher", "_weight", "dying_too")
 
@@ -238,15 +238,15 @@ class DomainCounter:
 class Matchers:
     """All counted selections, shared by equality."""
 
-    def __init__(self, kinds: KindRegistry) -> None:
-        self._relation: Relation[PodMatcher] = Relation(kinds, "matchers")
+    def __init__(self, label_sets: LabelSets) -> None:
+        self._selectors: SelectorIndex[PodMatcher] = SelectorIndex(label_sets, "matchers")
         self._matchers: dict[MatcherKey, PodMatcher] = {}
 
     def __len__(self) -> int:
         return len(self._matchers)
 
     def sizes(self) -> dict[str, int]:
-        return {"matchers": len(self._matchers), **self._relation.sizes("matcher")}
+        return {"matchers": len(self._matchers), **self._selectors.sizes("matcher")}
 
     def acquire(
         self,
@@ -264,12 +264,12 @@ class Matchers:
         matcher = self._matchers.get(key)
         if matcher is None:
             matcher = self._matchers[key] = PodMatcher(key)
-            for kind in self._relation.add(matcher):
-                entry = kind.matchers[-1]
-                for row, count in kind.live.items():
+            for label_set in self._selectors.add(matcher):
+                entry = label_set.matchers[-1]
+                for row, count in label_set.live.items():
                     entry.count(row, count)
                 if dying_too:
-                    for row, count in kind.dying.items():
+                    for row, count in label_set.dying.items():
                         entry.count(row, count)
         matcher.holders += 1
         return matcher
@@ -283,4 +283,4 @@ class Matchers:
         matcher.holders -= 1
         if not matcher.holders:
             del self._matchers[matcher.key]
-            self._relation.remove(matcher)
+            self._selectors.remove(matcher)

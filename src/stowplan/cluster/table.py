@@ -13,7 +13,7 @@ from stowplan.api.resources import is_scalar
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IdColumn, IntColumn, Interned, ResourceLines
-from stowplan.cluster.labelsets import KindRegistry
+from stowplan.cluster.labelsets import LabelSets
 from stowplan.cluster.lookups import DisruptionBudgets, Lookups
 from stowplan.cluster.matchers import Matchers
 from stowplan.cluster.nodecontents import HostPortIndex, ImageIndex
@@ -95,11 +95,11 @@ class ClusterTable:
         self.taint_sets: Interned[tuple[Taint, ...]] = Interned(())
         self.feature_sets: Interned[frozenset[str]] = Interned(frozenset())
 
-        kinds = KindRegistry()
-        self._kinds = kinds
-        self.term_groups = TermGroups(kinds, self.lookups, self.labels)
-        self.matchers = Matchers(kinds)
-        self._templates = Templates(kinds, self.term_groups)
+        label_sets = LabelSets()
+        self._label_sets = label_sets
+        self.term_groups = TermGroups(label_sets, self.lookups, self.labels)
+        self.matchers = Matchers(label_sets)
+        self._templates = Templates(label_sets, self.term_groups)
 
     # Looking
 
@@ -176,7 +176,7 @@ class ClusterTable:
             "templates": len(self._templates),
             "images": len(self.images.states),
             **self.labels.sizes(),
-            **self._kinds.sizes(),
+            **self._label_sets.sizes(),
             **self.matchers.sizes(),
             **self.term_groups.sizes(),
             **self.host_ports.sizes(),
@@ -398,8 +398,8 @@ class ClusterTable:
         if template is not info.template:
             if not self._counts_as_before(info, pod, template):
                 return self.put_pod(pod)
-            info.template.kind.count(info.row, -1, info.dying)
-            template.kind.count(info.row, 1, info.dying)
+            info.template.label_set.count(info.row, -1, info.dying)
+            template.label_set.count(info.row, 1, info.dying)
             info.template = template
         if pod.status.start_time != info.pod.status.start_time:
             self.usage_log.append(info.row)
@@ -464,9 +464,9 @@ class ClusterTable:
             self.host_ports.add(row, template.ports, sign)
         if template.volumes:
             self.volumes_in_use.count(info, row, sign)
-        kind = template.kind
-        kind.count(row, sign, info.dying)
-        for matcher in kind.matchers:
+        label_set = template.label_set
+        label_set.count(row, sign, info.dying)
+        for matcher in label_set.matchers:
             if not info.dying or matcher.dying_too:
                 matcher.count(row, sign)
         if template.carries_terms:

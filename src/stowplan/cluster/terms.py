@@ -11,7 +11,7 @@ from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_select
 from stowplan.api.meta import LabelSelector
 from stowplan.api.pod import Affinity, PodAffinityTerm
 from stowplan.cluster.columns import Counts
-from stowplan.cluster.labelsets import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.labelsets import LabelPair, LabelSet, LabelSets, SelectorIndex, needed_pairs
 from stowplan.cluster.lookups import Lookups
 from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
 
@@ -37,10 +37,10 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     selector: Selector
     weight: int = 0
 
-    def means(
+    def selects(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] = _NO_LABELS
     ) -> bool:
-        """Whether pods with these labels, in a namespace with those, are among the pods the term chooses."""
+        """Whether pods with these labels, in a namespace with those, are selected by the term."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(labels)
@@ -150,10 +150,10 @@ class TermGroup:
         labels.release(self.column)
         self._column = None
 
-    def entry(self, kind: PodKind) -> "TermGroup | None":
-        """Itself, if the term, read from where its carriers stand, means pods of this kind."""
-        labels = self._lookups.namespace_labels(kind.namespace)
-        return self if self.term.means(kind.namespace, kind.labels, labels) else None
+    def entry(self, label_set: LabelSet) -> "TermGroup | None":
+        """Itself, if the term selects pods of this label set, as the namespaces are labelled now."""
+        labels = self._lookups.namespace_labels(label_set.namespace)
+        return self if self.term.selects(label_set.namespace, label_set.labels, labels) else None
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return needed_pairs((self.term.selector,))
@@ -163,16 +163,16 @@ class TermGroup:
 
 
 class TermGroups:
-    """Every term carried by some pod on a node. A kind knows the groups whose term means it."""
+    """Every term carried by some pod on a node. A label set lists the groups whose term selects it."""
 
-    def __init__(self, kinds: KindRegistry, lookups: Lookups, labels: NodeLabels) -> None:
-        self._relation: Relation[TermGroup] = Relation(kinds, "term_groups")
+    def __init__(self, label_sets: LabelSets, lookups: Lookups, labels: NodeLabels) -> None:
+        self._selectors: SelectorIndex[TermGroup] = SelectorIndex(label_sets, "term_groups")
         self._groups: WeakValueDictionary[Term, TermGroup] = WeakValueDictionary()
         self._lookups = lookups
         self._labels = labels
 
     def sizes(self) -> dict[str, int]:
-        return {"term groups": len(self._groups), **self._relation.sizes("term group")}
+        return {"term groups": len(self._groups), **self._selectors.sizes("term group")}
 
     def group(self, term: Term) -> TermGroup:
         group = self._groups.get(term)
@@ -184,14 +184,14 @@ class TermGroups:
         """A carrier came to or left a row."""
         if not group.carriers:
             group.hold(self._labels)
-            self._relation.add(group)
+            self._selectors.add(group)
         group.carriers += delta
         domain = group.column.ids.item(row)
         if domain:
             group.counts.add(domain, delta)
         if not group.carriers:
-            self._relation.remove(group)
+            self._selectors.remove(group)
             group.let_go(self._labels)
 
     def namespace_changed(self, namespace: str) -> None:
-        self._relation.revisit(namespace)
+        self._selectors.revisit(namespace)

@@ -1,4 +1,4 @@
-"""What is counted for a class of pods: the pods its terms mean, and the terms of others that mean it."""
+"""What is counted for a class of pods: the pods its terms select, and the terms of others that select it."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from stowplan.api.labels import NOTHING, Selector
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import Counts, IntArray
-from stowplan.cluster.labelsets import PodKind
+from stowplan.cluster.labelsets import LabelSet
 from stowplan.cluster.matchers import Clause, ClauseIndex, DomainCounter, PodMatcher, RowSet
 from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.podinfo import PodInfo
@@ -252,10 +252,10 @@ class RareKeySums(Sums):
 
     def _matching(self, row: int) -> dict[int, int]:
         """How many pods of a row satisfy a clause, by its number."""
-        kinds = Counter(info.template.kind for info in self._table.pods_on[row].values())
+        label_sets = Counter(info.template.label_set for info in self._table.pods_on[row].values())
         pods: dict[int, int] = {}
-        for kind, number_of_pods in kinds.items():
-            for number in self._clauses.choosing(kind):
+        for label_set, number_of_pods in label_sets.items():
+            for number in self._clauses.selecting(label_set):
                 pods[number] = pods.get(number, 0) + number_of_pods
         return pods
 
@@ -396,7 +396,7 @@ class _Namespaces:
         self._together: dict[tuple[frozenset[str], Selector], frozenset[str]] = {}
 
     def clause(self, term: Term) -> Clause:
-        """The pods an incoming pod's term means.
+        """The pods an incoming pod's term selects.
 
         A selector that an empty set of labels satisfies (`NotIn`, `DoesNotExist`) means all namespaces, as in
         Kubernetes, where it is tested once more without labels.
@@ -441,9 +441,11 @@ def _sign(term: Term) -> int:
     return -sign if term.role is TermRole.PREFERRED_ANTI_AFFINITY else sign
 
 
-def groups_of(kind: PodKind, *roles: TermRole) -> list[TermGroup]:
-    """Terms carried by pods on nodes that mean pods of this kind."""
-    return [group for group in kind.term_groups if isinstance(group, TermGroup) and group.term.role in roles]
+def groups_of(label_set: LabelSet, *roles: TermRole) -> list[TermGroup]:
+    """Terms of pods on nodes that select pods of this label set."""
+    return [
+        group for group in label_set.term_groups if isinstance(group, TermGroup) and group.term.role in roles
+    ]
 
 
 def sums_by_key(

@@ -79,7 +79,7 @@ def _anti_affinity_of(pod: Pod) -> Terms:
 
 def _chosen(terms: Terms, pod: Pod) -> bool:
     """Whether there are terms and a pod is chosen by all of them."""
-    return bool(terms) and all(term.means(pod.namespace, pod.metadata.labels) for term in terms)
+    return bool(terms) and all(term.selects(pod.namespace, pod.metadata.labels) for term in terms)
 
 
 def _joined(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:

@@ -81,9 +81,9 @@ class _Memo:
 
     own: OwnTerms
     filter_sums: _FilterSums | None = None
-    filter_kind_version: int = -1
+    filter_version: int = -1
     score_sums: tuple[Sums, ...] = ()
-    score_kind_version: int = -1
+    score_version: int = -1
 
 
 class InterPodAffinity(Plugin):
@@ -105,10 +105,10 @@ class InterPodAffinity(Plugin):
         if terms.error is not None:
             return unresolvable(f"parsing pod: {terms.error}")
         memo = self._memo(cycle, pod)
-        kind = pod.template.kind
-        if memo.filter_sums is None or memo.filter_kind_version != kind.version:
+        label_set = pod.template.label_set
+        if memo.filter_sums is None or memo.filter_version != label_set.version:
             memo.filter_sums = self._filter_sums(cycle, memo.own, pod)
-            memo.filter_kind_version = kind.version
+            memo.filter_version = label_set.version
         own, sums = memo.own, memo.filter_sums
         everything = sums.all
         for entry in everything:
@@ -172,10 +172,10 @@ class InterPodAffinity(Plugin):
         prefers = own.preferred or own.rare_preferred is not None
         if self.args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
-        kind = pod.template.kind
-        if memo.score_kind_version != kind.version:
+        label_set = pod.template.label_set
+        if memo.score_version != label_set.version:
             memo.score_sums = self._score_sums(cycle, own, pod)
-            memo.score_kind_version = kind.version
+            memo.score_version = label_set.version
         if not memo.score_sums:
             return SKIP
         for entry in memo.score_sums:
@@ -230,7 +230,7 @@ class InterPodAffinity(Plugin):
     @staticmethod
     def _filter_sums(cycle: Cycle, own: OwnTerms, pod: PodInfo) -> _FilterSums:
         table = cycle.table
-        existing = groups_of(pod.template.kind, TermRole.REQUIRED_ANTI_AFFINITY)
+        existing = groups_of(pod.template.label_set, TermRole.REQUIRED_ANTI_AFFINITY)
         rare = () if own.rare_anti_affinity is None else (own.rare_anti_affinity,)
         return _FilterSums.of(
             sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
@@ -239,7 +239,7 @@ class InterPodAffinity(Plugin):
         )
 
     def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[Sums, ...]:
-        others = groups_of(pod.template.kind, *_PREFERRING)
+        others = groups_of(pod.template.label_set, *_PREFERRING)
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
         parts: list[Counted | TermGroup] = [*own.preferred, *others]
@@ -247,7 +247,7 @@ class InterPodAffinity(Plugin):
         return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
     def _weight(self, part: Counted | TermGroup) -> int:
-        """What one pod counts: its own term's weight, or that of a term that means the incoming pod."""
+        """What one pod counts: its own term's weight, or that of a term that selects the incoming pod."""
         if isinstance(part, Counted):
             return part.weight
         role = part.term.role
