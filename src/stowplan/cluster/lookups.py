@@ -1,7 +1,7 @@
 """Objects that plugins look up: namespaces, services, controllers, device classes, disruption budgets."""
 
 from collections.abc import Collection, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from stowplan.api.workloads import (
 )
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.labelsets import LabelPair, needed_pairs
-from stowplan.cluster.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from stowplan.cluster.podinfo import PodInfo
 
 _NO_LABELS: Mapping[str, str] = {}
 _OWNER_VERSIONS = {"ReplicationController": "v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}
@@ -258,7 +260,7 @@ class DisruptionBudgets:
         self._free.append(budget.number)
         self.version += 1
 
-    def of(self, info: PodInfo) -> tuple[Budget, ...]:
+    def of(self, info: "PodInfo") -> tuple[Budget, ...]:
         """The budgets a pod is under; worked out once for all pods of its template."""
         facts = info.template.facts
         kept = facts.get(_FACT)
