@@ -11,9 +11,9 @@ from stowplan.bench.metrics import ClientMetrics, client_counter, record_pod, st
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.gates import DEFAULT_GATES
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 
 
 def counted(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

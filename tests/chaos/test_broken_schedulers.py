@@ -10,12 +10,12 @@ from stowplan.api.status import ApiError
 from stowplan.chaos import execute, plan_of
 from stowplan.client.objectstore import ObjectStore
 from stowplan.cluster.changes import ChangeLog
-from stowplan.framework.lifecycle import Lifecycle
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.nodeaffinity import NodeAffinity
 from stowplan.plugins.noderesourcesfit import NodeResourcesFit
-from stowplan.queue.inflight import InFlight
+from stowplan.queue.in_flight import InFlight
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.cache import Cache

@@ -95,7 +95,7 @@ def test_the_time_of_the_garbage_collector_is_told_apart() -> None:
 
 SLOW_PLUGIN = """
 import time
-from stowplan.framework.plugin import Plugin
+from stowplan.framework import Plugin
 
 class Sluggish(Plugin):
     def filter_node(self, cycle, pod, node):
@@ -115,7 +115,7 @@ def test_a_slow_plugin_is_named_with_its_pod(tmp_path: Any) -> None:
     from stowplan.config import load
     from stowplan.embedded.client import InProcessClient
     from stowplan.embedded.store import Store
-    from stowplan.framework.loading import load_plugin
+    from stowplan.framework.registry import load_plugin
 
     (tmp_path / "sluggish.py").write_text(SLOW_PLUGIN)
     plugin = load_plugin(f"{tmp_path / 'sluggish.py'}:Sluggish")

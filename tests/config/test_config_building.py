@@ -18,8 +18,8 @@ from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
 from stowplan.config.types import ExtenderTLS, SchedulerConfig
 from stowplan.extenders.transport import ClientTls
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.points import Point
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import Point
 from stowplan.plugins.args import NodeResourcesFitArgs
 from stowplan.plugins.catalog import CATALOG, IN_TREE_POINTS, default_plugins
 

@@ -110,7 +110,7 @@ def test_show_tells_what_runs_and_the_completed_configuration(write: Write) -> N
 
 PLUGIN = """
 import msgspec
-from stowplan.framework.plugin import Plugin
+from stowplan.framework import Plugin
 
 
 class Args(msgspec.Struct):

@@ -4,7 +4,7 @@ import pytest
 
 from stowplan.config import ConfigError
 from stowplan.config.featuregates import parse_feature_gates
-from stowplan.framework.gates import DEFAULT_GATES, GATES, FeatureGates, Stage
+from stowplan.framework.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from documents import HEADER, with_args, with_profile
 
 from stowplan.config import ConfigError, load
-from stowplan.framework.gates import FeatureGates
+from stowplan.framework.feature_gates import FeatureGates
 
 
 def refusal(document: str, gates: FeatureGates | None = None) -> str:

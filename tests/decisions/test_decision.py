@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from stowplan.api.pod import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.decision import EXAMPLES, GROUPS, Decision, Rejection, decide
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unschedulable
 from stowplan.testing import Cluster, NodeBuilder, cluster, node, pod
 

@@ -11,8 +11,8 @@ from scheduler.worlds import World, live
 from stowplan.api.status import ApiError
 from stowplan.config import load_file
 from stowplan.framework.decision import Decision
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.loading import load_plugin
+from stowplan.framework.registry import load_plugin
+from stowplan.framework.status import ProfileError
 from stowplan.testing import cluster, node, pod
 
 SHOWN = [page for page in PAGES if any(block.file == "price.py" for block in blocks(page))]

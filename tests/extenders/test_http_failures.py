@@ -13,7 +13,7 @@ from extenders.servers import Answer, Server, extender, raw_server, run, serving
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
 from stowplan.extenders.transport import describe_error
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.gocompat.durations import Duration
 from stowplan.testing import node, pod
 

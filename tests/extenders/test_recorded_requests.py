@@ -14,7 +14,7 @@ from stowplan.api.pod import Pod
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError
 from stowplan.extenders.wire import ObjectEncoder
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())
 IDS = [

@@ -18,7 +18,7 @@ from stowplan.clock import VirtualClock, run
 from stowplan.config import build, load
 from stowplan.extenders.interface import ExtenderError
 from stowplan.extenders.rounds import LEFT_OUT, filter_round, preempt_round, prioritize_round
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.framework.status import Status, unresolvable
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import RuleExtender, rule_extender, rule_extenders

@@ -21,7 +21,7 @@ from stowplan.extenders.rounds import (
     preempt_round,
     prioritize_round,
 )
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.framework.status import unresolvable, unschedulable
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import rule_extenders

@@ -15,7 +15,7 @@ from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.extenders.http import HttpExtender
 from stowplan.extenders.interface import ExtenderError, Filtered
 from stowplan.extenders.wire import ObjectEncoder
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.framework.status import SUCCESS, Code
 from stowplan.testing import node, pod
 from stowplan.testing.extenders import RULES, SAYS_NO, Rules, rule_extender

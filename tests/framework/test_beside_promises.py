@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.framework import Framework
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.nodedeclaredfeatures import USER_NAMESPACES_HOST_NETWORK
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, cluster, node, pod

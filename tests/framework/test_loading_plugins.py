@@ -6,17 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.loading import load_plugin
-from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Handle, Plugin, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
-from stowplan.framework.registry import Registry
+from stowplan.framework.registry import Registry, load_plugin
+from stowplan.framework.status import ProfileError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 GOOD = """
-from stowplan.framework.plugin import Plugin
+from stowplan.framework import Plugin
 from stowplan.framework.status import unschedulable
 
 class Picky(Plugin):
@@ -60,8 +58,8 @@ def test_a_plugin_from_a_module_is_the_class_itself() -> None:
         ("{file}:", "expected module:Class or file.py:Class"),
         ("{file}:Absent", "{file} has no Absent"),
         ("{file}:Idle", "has no method of any extension point"),
-        ("{file}:Stranger", "expected a subclass of stowplan.framework.plugin.Plugin"),
-        ("{file}:number", "expected a subclass of stowplan.framework.plugin.Plugin"),
+        ("{file}:Stranger", "expected a subclass of stowplan.framework.Plugin"),
+        ("{file}:number", "expected a subclass of stowplan.framework.Plugin"),
         ("/no/such/file.py:Picky", "cannot read /no/such/file.py"),
         ("no.such.module:Picky", "cannot import no.such.module: "),
         ("json:Absent", "json has no Absent"),

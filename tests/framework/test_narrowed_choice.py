@@ -1,11 +1,11 @@
 """PreFilter plugins that ask for some nodes only: every pod anew, nominated nodes and pods included."""
 
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.plugin import Plugin, PreFilterResult
+from stowplan.framework.interface import Plugin, PreFilterResult
+from stowplan.framework.simulation import Nominations
 from stowplan.framework.status import Code, Status, unresolvable, unschedulable
-from stowplan.framework.trials import Nominations
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 

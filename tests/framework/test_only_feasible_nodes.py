@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.framework.errors import ChoiceError, PluginError
-from stowplan.framework.plugin import Plugin, Reads
+from stowplan.framework.interface import Plugin, Reads
+from stowplan.framework.status import ChoiceError, PluginError
 from stowplan.plugins.noderesourcesfit import NodeResourcesFit
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.clusters import Cluster

@@ -6,12 +6,11 @@ import pytest
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import PluginError
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.postfilter import PostFilterResult, run_post_filters
-from stowplan.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import run_post_filters
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import Handle, Plugin, PostFilterResult
+from stowplan.framework.status import SUCCESS, PluginError, Status, error, unresolvable, unschedulable
 from stowplan.testing import pod
 
 

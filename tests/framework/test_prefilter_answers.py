@@ -5,9 +5,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.framework.errors import PluginError
-from stowplan.framework.plugin import UNSIGNED, Plugin, PreFilterResult
-from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
+from stowplan.framework.interface import UNSIGNED, Plugin, PreFilterResult
+from stowplan.framework.status import (
+    SKIP,
+    SUCCESS,
+    Code,
+    PluginError,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
 from stowplan.testing import Cluster, cluster, node, pod
 
 NODES = [node(name) for name in "abc"]

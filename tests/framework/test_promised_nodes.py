@@ -6,7 +6,7 @@ import pytest
 
 from reuse.picture import picture, usage
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from stowplan.framework.plugin import UNSIGNED, Plugin, Reads
+from stowplan.framework.interface import UNSIGNED, Plugin, Reads
 from stowplan.framework.status import SKIP, SKIP_CLASS, Status, unschedulable
 from stowplan.testing import cluster, node, pod
 

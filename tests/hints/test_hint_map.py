@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.hintmap import HintMap, build_hint_map
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    HintMap,
+    Resource,
+    build_hint_map,
+)
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import Plugin
 from stowplan.testing import cluster
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "hint-map.json").read_text(encoding="utf-8"))

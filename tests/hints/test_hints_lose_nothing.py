@@ -10,22 +10,23 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config.build import default_profile
+from stowplan.framework.evaluation import rejectors_of
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
     ClusterEvent,
+    build_hint_map,
 )
-from stowplan.framework.framework import Framework
-from stowplan.framework.hintmap import build_hint_map
-from stowplan.framework.rejectors import rejectors_of
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.interpodaffinity.plugin import REASON_AFFINITY, REASON_EXISTING
 from stowplan.plugins.podtopologyspread.plugin import REASON_SKEW
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.changes import node_events, pod_events
-from stowplan.queue.queued import QueuedPod
-from stowplan.queue.requeue import Strategy, worth_requeuing
+from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.requeue import worth_requeuing
+from stowplan.queue.sub_queues import Strategy
 from stowplan.testing import node, pod
 
 PROFILE = default_profile()

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from legacy_plugins.asking import only
 from stowplan.cli.config import config_group
 from stowplan.config import ConfigError, build, default_profile, load
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
+from stowplan.framework.status import ProfileError
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_registry
 from stowplan.scheduler import Settings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from legacy_plugins.asking import only
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.legacy.names import MANDATORY, OLD_PLUGINS, PROVIDERS
 from stowplan.plugins.legacy.oldname import RELEASES, OldName

@@ -128,8 +128,8 @@ def test_every_difference_is_about_a_line_that_was_recorded() -> None:
 
 def test_lines_name_our_own_files() -> None:
     files = {line.message: line.file for line in own(4)}
-    assert files["Successfully bound pod to node"] == "binding.py"
-    assert files["Attempting to schedule pod"] == "attempt.py"
+    assert files["Successfully bound pod to node"] == "binding_cycle.py"
+    assert files["Attempting to schedule pod"] == "scheduling_cycle.py"
     assert files["Attempting to bind pod to node"] == "defaultbinder.py"
 
 

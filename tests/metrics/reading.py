@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from queueing.rig import Patient, rig
 from stowplan.framework.events import NODE_ADD
-from stowplan.framework.gates import GATES, FeatureGates
+from stowplan.framework.feature_gates import GATES, FeatureGates
 from stowplan.metrics import SchedulerMetrics
 from stowplan.testing import node, pod
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from metrics.reading import ALL_GATES, Chance, Timer, scraped
 from scheduler.worlds import World, live
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SKIP, Status
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.buffers import BUFFER_SIZE

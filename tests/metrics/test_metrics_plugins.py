@@ -6,7 +6,7 @@ import pytest
 
 from metrics.reading import Chance, scraped
 from scheduler.worlds import World, live
-from stowplan.framework.plugin import Plugin, Wait
+from stowplan.framework.interface import Plugin, Wait
 from stowplan.framework.status import Status, unschedulable
 
 SECONDS = "plugin_execution_duration_seconds"

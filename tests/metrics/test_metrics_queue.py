@@ -4,7 +4,7 @@ from metrics.reading import Timer, made, scraped
 from queueing.rig import Doorman, Patient, Rig, rig
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Hint
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.metrics import SchedulerMetrics
 from stowplan.testing import node, pod
 

@@ -11,7 +11,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.meta import AnyObject
 from stowplan.api.status import ApiError
 from stowplan.client.http import HttpClient
-from stowplan.framework.gates import DEFAULT_GATES
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.metrics import ProcessMetrics
 
 OK = answer("200 OK", b'{"a":1}')

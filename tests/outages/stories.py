@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from httpclient.httpworlds import node, pod, serving
@@ -45,6 +45,8 @@ class Outcome:
     """How often each pod's binding was told."""
     memory: float
     """The scheduler's resident memory after the outage, in parts of what it was before."""
+    late: float = 0.0
+    """By how much the test's own timers were late meanwhile, at most: how busy the machine was."""
 
 
 @dataclass
@@ -317,4 +319,16 @@ async def all_outages(folder: Path) -> dict[str, Outcome]:
         place.mkdir()
         return await stories[name](place)
 
-    return dict(zip(stories, await asyncio.gather(*map(one, stories)), strict=True))
+    late = [0.0]
+    lateness = asyncio.create_task(_measure_lateness(late))
+    outcomes = await asyncio.gather(*map(one, stories))
+    lateness.cancel()
+    return {name: replace(outcome, late=late[0]) for name, outcome in zip(stories, outcomes, strict=True)}
+
+
+async def _measure_lateness(late: list[float]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + 0.05
+        await asyncio.sleep(0.05)
+        late[0] = max(late[0], loop.time() - due)

@@ -15,8 +15,9 @@ from stowplan.api.node import Node
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
-from stowplan.client.http import HttpClient
+from stowplan.client.http import HttpClient, availability
 from stowplan.embedded.store import Store
+from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.testing.proxy import OutageProxy
 
 BINDING = Binding(
@@ -114,6 +115,40 @@ def test_a_client_that_is_not_patient_fails_as_ever(tmp_path: Path) -> None:
             assert now() - began < OUTAGE
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("cut", "most"), [(OutageProxy.refuse, 3000), (OutageProxy.vanish, 9000)])
+def test_hundreds_of_probes_leave_no_memory_behind(
+    tmp_path: Path, cut: Any, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the collector set as a scheduler sets it: what probes leave behind must not wait for it.
+
+    Of a network that swallows packets the other side is in this process, too.
+    """
+    monkeypatch.setattr(availability, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(availability, "GONE_AFTER", 0.5)
+
+    async def story() -> None:
+        async with world(tmp_path) as (_, proxy, client):
+            reading = asyncio.create_task(client.get(NODES, "", "n"))
+            await reading
+            with calm_collector():
+                cut(proxy)
+                reading = asyncio.create_task(client.get(NODES, "", "n"))
+                await asyncio.sleep(4)
+                before = _resident()
+                await asyncio.sleep(5)
+                assert _resident() - before < most
+                await proxy.restore()
+                await reading
+
+    asyncio.run(story())
+
+
+def _resident() -> int:
+    """Resident memory in KiB."""
+    text = Path("/proc/self/status").read_text()
+    return int(next(line for line in text.splitlines() if line.startswith("VmRSS:")).split()[1])
 
 
 def test_a_watch_on_a_dead_connection_ends_without_an_error_and_is_resumed(tmp_path: Path) -> None:

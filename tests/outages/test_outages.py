@@ -22,7 +22,9 @@ def outages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 def test_the_first_binding_comes_soon_after_the_server_is_back(
     name: str, outages: dict[str, Outcome]
 ) -> None:
-    assert outages[name].first < WITHIN, outages[name].log
+    """On a machine whose timers are late by a second, seven clusters at once take seconds longer."""
+    outcome = outages[name]
+    assert outcome.first < WITHIN + 10 * outcome.late, outcome.log
 
 
 @pytest.mark.parametrize("name", STORIES)

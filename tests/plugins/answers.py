@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from stowplan.config import default_profile
-from stowplan.framework.framework import Framework
-from stowplan.framework.gates import FeatureGates
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import Cluster, PodBuilder, cluster

@@ -16,9 +16,9 @@ from plugins.naive.resources import Filling, on_shape, requested
 from reuse.profiles import CURVED, DEFAULT, PACKING, REGISTRY, SPREADING
 from reuse.strategies import FPGA, GPU
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.framework import Framework
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.plugins.allocation import utilization_scores
 from stowplan.plugins.args import UtilizationShapePoint

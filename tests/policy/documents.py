@@ -6,7 +6,7 @@ from typing import Any
 
 from stowplan.config import LoadedConfig
 from stowplan.config.legacy import load_any, policy_config
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
 from stowplan.scheduler import Settings
 

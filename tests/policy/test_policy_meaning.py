@@ -7,7 +7,7 @@ import pytest
 from policy.documents import filters, policy, profile_of, running, scores
 from stowplan.config.legacy import LegacyOptions, policy_config
 from stowplan.config.types import ExtenderTLS
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.plugins.legacy.names import MANDATORY, ORDER, PROVIDERS
 from stowplan.plugins.legacy.oldname import RELEASES
 from stowplan.plugins.legacy.predicates import PREDICATES

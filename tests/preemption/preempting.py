@@ -13,8 +13,9 @@ from stowplan.api.workloads import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from stowplan.framework.framework import Framework
-from stowplan.framework.postfilter import PostFilterResult, run_to_end
+from stowplan.framework.extension_points import run_to_end
+from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.testing import Cluster, NodeBuilder, PodBuilder, node, pod
 

@@ -14,9 +14,9 @@ from preemption.preempting import (
     with_status,
 )
 from stowplan.api.pod import PodSchedulingGroup
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.plugin import Handle
-from stowplan.framework.postfilter import PostFilterResult, run_to_end
+from stowplan.framework.extension_points import run_to_end
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import Handle, PostFilterResult
 from stowplan.framework.status import unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption import DefaultPreemption

@@ -4,8 +4,8 @@ import pytest
 
 from plugins.answers import profile_with
 from preemption.preempting import budget, by_node, framework_of, high, low, plugin_of, preempt, small
-from stowplan.framework.plugin import Handle
-from stowplan.framework.postfilter import run_to_end
+from stowplan.framework.extension_points import run_to_end
+from stowplan.framework.interface import Handle
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption import DefaultPreemption
 from stowplan.testing import Cluster, cluster

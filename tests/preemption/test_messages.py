@@ -7,11 +7,10 @@ import pytest
 from preemption.preempting import framework_of, high, low, plugin_of, preempt, small
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.framework import Framework
-from stowplan.framework.plugin import Plugin, Reads
-from stowplan.framework.points import Point
-from stowplan.framework.postfilter import PostFilterResult, run_post_filters
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import run_post_filters
+from stowplan.framework.interface import Plugin, Point, PostFilterResult, Reads
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status, error, unschedulable
 from stowplan.plugins.defaultpreemption.candidates import NO_CANDIDATES
 from stowplan.testing import PodBuilder, cluster

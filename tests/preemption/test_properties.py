@@ -19,8 +19,9 @@ from stowplan.api.pod import PodAffinityTerm
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.postfilter import PostFilterResult, run_to_end
+from stowplan.framework.extension_points import run_to_end
+from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, cluster

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.node import Node
 from stowplan.cluster.nodetree import NodeTree, NodeTreeError, zone_key
-from stowplan.framework.sampling import nodes_to_find
+from stowplan.scheduler.node_sampler import nodes_to_find
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"

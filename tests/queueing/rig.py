@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unresolvable
-from stowplan.queue.build import queue_for
-from stowplan.queue.queued import QueuedPod
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.scheduling_queue import SchedulingQueue, queue_for
 from stowplan.testing import PodBuilder, cluster
 
 START = 1_700_000_000.0

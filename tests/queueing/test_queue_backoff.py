@@ -6,8 +6,8 @@ import pytest
 
 from queueing.rig import START, Rig, rig
 from stowplan.framework.events import NODE_ADD
-from stowplan.framework.gates import FeatureGates
-from stowplan.queue.queued import QueuedPod
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import PodBuilder, node, pod
 
 WINDOW = 1.0

@@ -19,8 +19,8 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.plugin import Plugin
-from stowplan.queue.build import queue_for
+from stowplan.framework.interface import Plugin
+from stowplan.queue.scheduling_queue import queue_for
 from stowplan.testing import cluster, node, pod
 
 NEW_NODE = node("n").obj()

@@ -7,7 +7,7 @@ import pytest
 from queueing.rig import Doorman, Patient, rig
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, Action, ClusterEvent, Hint, Resource
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import unresolvable
 from stowplan.testing import node, pod
 

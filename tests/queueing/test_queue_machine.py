@@ -15,9 +15,9 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import NODE_ADD, EventRegistration, Hint, queue_if
-from stowplan.framework.plugin import Plugin
-from stowplan.queue.build import queue_for
-from stowplan.queue.queued import QueuedPod
+from stowplan.framework.interface import Plugin
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.scheduling_queue import queue_for
 from stowplan.testing import PodBuilder, cluster, node, pod
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from queueing.rig import StoppedClock, rig
-from stowplan.framework.plugin import Plugin
-from stowplan.queue.build import queue_for
+from stowplan.framework.interface import Plugin
+from stowplan.queue.scheduling_queue import queue_for
 from stowplan.testing import cluster, pod
 
 

@@ -14,8 +14,8 @@ from stowplan.framework.events import (
     Hint,
     Resource,
 )
-from stowplan.framework.gates import FeatureGates
-from stowplan.queue.places import AlreadyQueuedError
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.testing import node, pod
 
 NEW_NODE = node("n").obj()

@@ -14,8 +14,8 @@ from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node, NodeStatus
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.errors import PluginError
-from stowplan.framework.framework import Framework
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import PluginError
 
 indexes = st.integers(0, 40)
 whiches = st.integers(0, 2)

@@ -5,8 +5,8 @@ from typing import Any
 from reuse.strategies import HOSTNAME, RACK, ZONE
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SUCCESS, Status
 
 

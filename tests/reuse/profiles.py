@@ -16,8 +16,8 @@ from stowplan.api.pod import (
 )
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
 from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.args import (

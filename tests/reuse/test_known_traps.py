@@ -10,7 +10,7 @@ from reuse.picture import picture
 from reuse.world import World
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.config import default_profile
-from stowplan.framework.framework import Framework
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE

@@ -34,11 +34,10 @@ from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Pod
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, load
-from stowplan.framework.errors import PluginError
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.status import Status
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import PluginError, Status
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, node, pod
 

@@ -9,7 +9,7 @@ from reuse.world import World
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_profile
 from stowplan.framework.decision import Record
-from stowplan.framework.framework import Framework
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, node, pod
 from stowplan.testing.builders import ZONE

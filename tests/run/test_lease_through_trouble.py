@@ -17,7 +17,7 @@ SHORT = {"leaderElect": True, "leaseDuration": "3s", "renewDeadline": "2s", "ret
 BLOCKED = 8
 PLUGIN = f"""
 import time
-from stowplan.framework.plugin import Plugin
+from stowplan.framework import Plugin
 
 class Sleepy(Plugin):
     def reserve(self, cycle, pod, node):

@@ -99,17 +99,23 @@ def test_only_the_leader_tells_of_pods(lives: Lives) -> None:
     assert lives.standby.answers[ADMIN, "/metrics/resources"].text == ""
 
 
+def _families(ended: Ended) -> set[str]:
+    """What a process shows, but for holds of its event loop: they depend on how busy the machine is."""
+    shown = set(types_of(ended.answers[ADMIN, "/metrics"]))
+    return {name for name in shown if not name.startswith("stowplan_event_loop_")}
+
+
 SAMPLED = {"scheduler_plugin_execution_duration_seconds"}
 """Observed in one attempt of ten: after a handful of attempts it may not be there yet."""
 
 
 def test_a_leader_shows_the_recorded_families(lives: Lives) -> None:
-    shown = set(types_of(lives.leader.answers[ADMIN, "/metrics"]))
+    shown = _families(lives.leader)
     assert shown | SAMPLED == (set(SEEN) - set(DIFFERENT) - set(NOT_YET)) | set(OURS)
 
 
 def test_a_standby_shows_the_recorded_families(lives: Lives) -> None:
-    shown = set(types_of(lives.standby.answers[ADMIN, "/metrics"]))
+    shown = _families(lives.standby)
     assert shown == (BY_STANDBY - set(DIFFERENT)) | set(OURS) | WITH_PODS
 
 

@@ -8,7 +8,7 @@ from commands import HEADER, Called, call
 
 from stowplan.config import ConfigError
 from stowplan.election import LOCK_KINDS
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.run.configuration import AlgorithmSource, ConfigMapRef, algorithm_source
 from stowplan.run.flags.parser import Flag, parse
 from stowplan.run.flags.table import GROUPS

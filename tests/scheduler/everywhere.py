@@ -5,8 +5,7 @@ so on by a plugin that writes down what it was asked.
 """
 
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, queue_if
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.interface import Plugin, PostFilterResult
 from stowplan.framework.status import SKIP, unschedulable
 
 TICKETS = "tickets.v1.example.com"

@@ -8,8 +8,8 @@ import pytest
 from scheduler.worlds import World
 from stowplan.clock import VirtualClock, run
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Plugin, Wait
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Plugin, Wait
 from stowplan.scheduler.binding_cycle import WORKERS, Unbound
 
 GRACE = 3.0

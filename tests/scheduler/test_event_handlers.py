@@ -20,7 +20,7 @@ from stowplan.framework.events import (
     ClusterEvent,
     Resource,
 )
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.event_handlers import EventHandlers, event_of
 from stowplan.testing import PodBuilder, node, pod
 

@@ -7,8 +7,8 @@ import pytest
 from scheduler.worlds import World, live
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain import Explanation
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Plugin, Wait
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Plugin, Wait
 
 
 def explained(world: World, name: str) -> Explanation:

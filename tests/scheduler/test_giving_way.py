@@ -16,8 +16,8 @@ from stowplan.clock import RealClock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unschedulable
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.context import SLICE

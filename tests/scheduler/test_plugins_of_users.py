@@ -11,8 +11,8 @@ from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.clock import VirtualClock, run
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration
 from stowplan.framework.events import Resource as Kind
-from stowplan.framework.loading import load_plugin
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
+from stowplan.framework.registry import load_plugin
 from stowplan.framework.status import unschedulable
 
 FILE = Path(__file__).parent / "everywhere.py"

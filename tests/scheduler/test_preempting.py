@@ -239,3 +239,45 @@ def test_a_pod_whose_promised_node_is_gone_finds_another() -> None:
         assert world.node_of("high") == "m"
 
     live(story)
+
+
+def test_a_pod_that_took_the_name_of_a_victim_is_left_alone() -> None:
+    """Between the decision and the deletion the victim is replaced by another pod of its name."""
+
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("a", cpu="4")
+        old = world.pod("a")["metadata"]["uid"]
+
+        def replace() -> None:
+            world.delete_pod("a")
+            world.put_pod("a", cpu="100m", metadata={"labels": {"new": "yes"}})
+
+        world.wire.answer("PATCH pods/a/status", replace)
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(5)
+        new = world.pod("a")["metadata"]
+        assert new["uid"] != old
+        assert "deletionTimestamp" not in new
+        assert world.condition("a", "DisruptionTarget") == {}
+        assert world.node_of("high") == "n"
+
+    live(story)
+
+
+def test_a_victim_that_was_replaced_after_it_was_marked_is_not_deleted_by_name() -> None:
+    async def story(world: World) -> None:
+        world.add_node("n", cpu="4")
+        await world.add_pod("a", cpu="4")
+
+        def replace() -> None:
+            world.delete_pod("a")
+            world.put_pod("a", cpu="100m")
+
+        world.wire.answer("DELETE pods/a", replace)
+        await world.add_pod("high", cpu="4", priority=10)
+        await world.settle(5)
+        assert "deletionTimestamp" not in world.pod("a")["metadata"]
+        assert world.node_of("high") == "n"
+
+    live(story)

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.plugin import Wait
+from stowplan.framework.interface import Wait
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 
 DAY = 86_400.0

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.framework.plugin import PreFilterResult
+from stowplan.framework.interface import PreFilterResult
 from stowplan.framework.status import SUCCESS, unschedulable
 from stowplan.testing.extenders import RuleExtender, Rules
 

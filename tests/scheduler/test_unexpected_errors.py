@@ -8,7 +8,7 @@ from scheduler.worlds import World, live, plugin
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.lifecycle import Lifecycle
+from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.status import Status, error
 from stowplan.logs import PROBLEM
 from stowplan.queue.scheduling_queue import SchedulingQueue

@@ -22,8 +22,8 @@ from stowplan.clock import DEFAULT_START, Clock, VirtualClock, run
 from stowplan.config import LoadedConfig, load
 from stowplan.embedded.store import Store
 from stowplan.extenders import Extender
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Plugin
 from stowplan.logs import PROBLEM, Journal
 from stowplan.scheduler import Scheduler, Settings
 

@@ -15,7 +15,7 @@ from stowplan.api.pod import Volume
 from stowplan.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from stowplan.api.workloads import PodDisruptionBudget, Service
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.errors import PluginError
+from stowplan.framework.status import PluginError
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 from stowplan.testing.clusters import Cluster

@@ -9,9 +9,9 @@ from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.config import ConfigError, default_profile
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import PluginError, ProfileError
-from stowplan.framework.plugin import Plugin, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Plugin, Reads, Scores
+from stowplan.framework.status import PluginError, ProfileError
 from stowplan.testing import cluster, node, pod
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -18,8 +18,8 @@ from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import WORKLOADS, Workload, node
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
-from stowplan.framework.framework import Framework
-from stowplan.framework.lifecycle import Lifecycle
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 
 

@@ -19,7 +19,7 @@ from stowplan.api.pod import Pod
 from stowplan.bench.workloads import HOSTNAME, ZONE, ZONES
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
-from stowplan.framework.framework import Framework
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 
 Document = dict[str, Any]

@@ -19,13 +19,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE
-from stowplan.framework.gates import DEFAULT_GATES
+from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
 from stowplan.metrics.scheduling import PRE_ENQUEUE, SAMPLED_SHARE
 from stowplan.queue.instrument import ACTIVE
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 
 _ROUNDS: Final = 5
 _NODES: Final = 100

@@ -33,9 +33,9 @@ from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
 from stowplan.embedded.store import Change, Store
-from stowplan.framework.framework import Framework
-from stowplan.framework.points import Point
-from stowplan.framework.postfilter import run_post_filters
+from stowplan.framework.extension_points import run_post_filters
+from stowplan.framework.interface import Point
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.gc_tuning import calm_collector
 

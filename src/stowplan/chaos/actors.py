@@ -38,9 +38,8 @@ from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSett
 from stowplan.embedded.store import DELETED, Change, Store
 from stowplan.extenders import ExtenderError
 from stowplan.extenders.interface import Filtered, FindPod
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Handle, Plugin, Wait
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Handle, Plugin, Victims, Wait
 from stowplan.framework.status import SKIP, Status, error, unschedulable
 from stowplan.testing.extenders import letters
 from stowplan.testing.faults import Faults, FaultyClient

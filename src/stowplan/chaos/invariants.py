@@ -34,7 +34,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.embedded.client import typed
 from stowplan.embedded.store import DELETED, Change
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 from stowplan.scheduler import Scheduler, SchedulingObserver
 from stowplan.scheduler.cache import Cache
 

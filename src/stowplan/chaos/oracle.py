@@ -19,8 +19,8 @@ from stowplan.chaos.plan import ExtenderPlan
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable, load
-from stowplan.framework.framework import Framework
-from stowplan.framework.trials import Nominations
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import Nominations
 from stowplan.scheduler import Scheduler
 
 

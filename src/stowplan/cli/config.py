@@ -16,12 +16,12 @@ from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
 from stowplan.config.migrate import Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.framework import Framework
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.loading import installed_plugins, load_plugin
-from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
+from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import ProfileError
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.legacy.oldname import RELEASES
 from stowplan.plugins.registry import in_tree_registry

@@ -9,8 +9,8 @@ import click
 
 from stowplan.explain import explain, indented, table
 from stowplan.framework.decision import Decision, decide
-from stowplan.framework.errors import PluginError
 from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.status import PluginError
 from stowplan.verify.decisions import replay_line
 from stowplan.verify.recording import RecordingError, find_recordings, read_lines
 from stowplan.verify.replay import Attempt, Replay, Scenario, decode_scenario

@@ -73,7 +73,7 @@ def _user_errors() -> tuple[type[ValueError], ...]:
     """The errors that are about something the user wrote."""
     from stowplan.api.decode import DecodeError
     from stowplan.config import ConfigError
-    from stowplan.framework.errors import ProfileError
+    from stowplan.framework.status import ProfileError
 
     return ConfigError, DecodeError, ProfileError
 

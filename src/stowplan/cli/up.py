@@ -19,7 +19,7 @@ from stowplan.embedded.apiserver import Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
-from stowplan.framework.loading import installed_plugins, load_plugin
+from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.up import LocalCluster, Plan

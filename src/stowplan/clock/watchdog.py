@@ -167,9 +167,11 @@ class LoopWatchdog:
     def uncounted(self) -> Iterator[None]:
         """Leave out what the block does: it is no part of what is watched, as the checks of a test."""
         began, cpu_began = time.monotonic(), time.thread_time()
+        is_busy, self._is_busy = self._is_busy, False
         try:
             yield
         finally:
+            self._is_busy = is_busy
             self._began += time.monotonic() - began
             self._cpu_began += time.thread_time() - cpu_began
 

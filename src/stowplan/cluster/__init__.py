@@ -9,5 +9,4 @@ selection, nodetree      nodes that match a node selector; the zone-interleaved 
 nodecontents, lookups    images and host ports; namespaces, services, controllers, disruption budgets
 storage, volumepools     volumes, claims and classes with what is assumed of them; what claims can get
 attachments, volumesinuse  volumes to attach and their limits; volumes and disks in use by row
-asif                     a row with other pods than it has
 """

@@ -13,10 +13,10 @@ from stowplan.config.defaults import enabled_names
 from stowplan.config.extendertls import TlsError, check_extender_tls
 from stowplan.config.load import ConfigError, LoadedConfig, default_config
 from stowplan.config.types import Extender, PluginConfig, Plugins, PluginSet, Profile, SchedulerConfig
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.points import Point
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Point
 from stowplan.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
+from stowplan.framework.status import ProfileError
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import NodeResourcesFitArgs, PluginArgs

@@ -20,8 +20,8 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.points import MULTI_POINT
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import MULTI_POINT
 from stowplan.framework.profile import ALL_PLUGINS, PluginUse
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs

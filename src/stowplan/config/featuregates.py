@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from stowplan.api.fielderrors import aggregate
 from stowplan.config.load import ConfigError
-from stowplan.framework.gates import GATES, FeatureGates, Stage
+from stowplan.framework.feature_gates import GATES, FeatureGates, Stage
 from stowplan.gocompat.quoting import quote
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})

@@ -16,7 +16,7 @@ from stowplan.config.defaults import complete
 from stowplan.config.schema import KINDS, PLUGIN_ARGS
 from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
 from stowplan.config.validation import validate
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.gocompat.jsontext import (
     ObjectNode,
     TextError,

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import field
 
 from stowplan.api.meta import Struct
-from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.gocompat.durations import Duration
 
 GROUP = "kubescheduler.config.k8s.io"

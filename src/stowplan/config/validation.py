@@ -16,8 +16,8 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.points import Point
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import Point
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import PluginArgs

@@ -27,7 +27,7 @@ from stowplan.extenders.wire import (
     read_victims,
     victims_body,
 )
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.gocompat.quoting import quote
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Protocol
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.config.types import Extender as ExtenderConfig
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 
 FindPod = Callable[[str, str], Pod | None]
 """The pod with a uid on a named node, None if it is not there. Raises LookupError for an unknown node."""

@@ -8,7 +8,7 @@ from typing import Final
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.extenders.interface import Extender, ExtenderError, Filtered, FindPod
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.framework.status import Status, unresolvable, unschedulable
 from stowplan.gocompat.numbers import wrap_int64
 from stowplan.gocompat.quoting import quote

@@ -11,7 +11,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.api.requests import Json
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.gocompat.jsontext import TextError, parse_json
 from stowplan.gocompat.numbers import fits_int64
 from stowplan.gocompat.types import Cursor

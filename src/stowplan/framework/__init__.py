@@ -1,1 +1,157 @@
-"""TBD"""
+"""The scheduling framework. This is the one import a plugin author needs.
+
+    from stowplan.framework import Plugin, unschedulable
+
+    class Price(Plugin):
+        def filter_node(self, cycle, pod, node):
+            if float(node.labels.get("price", 0)) > self.args["highest"]:
+                return unschedulable("node(s) cost too much")
+
+A plugin takes part in an extension point by having its method; the protocols (`FilterPlugin`, `PermitPlugin`,
+...) say which signatures there are and how stable each is. docs/plugins.md is the guide;
+`stowplan.testing.check_plugin` checks a plugin as we check our own.
+"""
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.view import NodeRow, NodeRows
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    HintError,
+    Resource,
+    queue_if,
+)
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import (
+    ALL_ROWS,
+    MAX_NODE_SCORE,
+    UNSIGNED,
+    AllRows,
+    Codes,
+    Extremes,
+    Handle,
+    Plugin,
+    Point,
+    PostFilterResult,
+    PreFilterResult,
+    Reads,
+    Scores,
+    Services,
+    StaleRows,
+    Steps,
+    Unsigned,
+    Victims,
+    Wait,
+)
+from stowplan.framework.protocols import (
+    BindPlugin,
+    CoupledFilterPlugin,
+    CoupledScorePlugin,
+    EmptyNodeScorer,
+    EnqueueExtensions,
+    FilterNodePlugin,
+    FilterPlugin,
+    FilterRowPlugin,
+    FilterWithNominatedPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreBindPreFlightPlugin,
+    PreemptionPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScoreExtensions,
+    ScoreNodePlugin,
+    ScorePlugin,
+    ScoreRowPlugin,
+    SignaturePlugin,
+)
+from stowplan.framework.status import (
+    SKIP,
+    SKIP_CLASS,
+    SUCCESS,
+    Code,
+    PluginError,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.waiting_pods import WaitingPod, WaitingPods
+
+__all__ = [
+    "ALL_ROWS",
+    "MAX_NODE_SCORE",
+    "SKIP",
+    "SKIP_CLASS",
+    "SUCCESS",
+    "UNSIGNED",
+    "Action",
+    "AllRows",
+    "BindPlugin",
+    "ClusterEvent",
+    "Code",
+    "Codes",
+    "CoupledFilterPlugin",
+    "CoupledScorePlugin",
+    "Cycle",
+    "EmptyNodeScorer",
+    "EnqueueExtensions",
+    "EventRegistration",
+    "Extremes",
+    "FeatureGates",
+    "FilterNodePlugin",
+    "FilterPlugin",
+    "FilterRowPlugin",
+    "FilterWithNominatedPlugin",
+    "Handle",
+    "Hint",
+    "HintError",
+    "NodeRow",
+    "NodeRows",
+    "PermitPlugin",
+    "Plugin",
+    "PluginError",
+    "PodInfo",
+    "Point",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreBindPreFlightPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "PreFilterResult",
+    "PreScorePlugin",
+    "PreemptionPlugin",
+    "QueueSortPlugin",
+    "Reads",
+    "ReservePlugin",
+    "Resource",
+    "ScoreExtensions",
+    "ScoreNodePlugin",
+    "ScorePlugin",
+    "ScoreRowPlugin",
+    "Scores",
+    "Services",
+    "SignaturePlugin",
+    "StaleRows",
+    "Status",
+    "Steps",
+    "Unsigned",
+    "Victims",
+    "Wait",
+    "WaitingPod",
+    "WaitingPods",
+    "error",
+    "queue_if",
+    "unresolvable",
+    "unschedulable",
+]

@@ -1,20 +1,82 @@
-"""The lasting record of one attempt to place a pod: what was ruled out and why, what was best and why.
+"""The lasting record of one scheduling cycle, and the message about it.
 
-An `Evaluation` reads arrays that the next attempt overwrites. A `Decision` is small, of bounded size and
-keeps: events, conditions, explanations and tests all read it. It is also plain data: `Decision.document()`
-is what JSON shows.
+An `Evaluation` reads arrays that the next cycle overwrites. A `Decision` is small, of bounded size and keeps:
+events, conditions, explanations and tests all read it. `Decision.document()` is what JSON shows. The message
+(`0/5 nodes are available: 3 Insufficient cpu, ...`) is kube-scheduler's to the letter: people search for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.fiterror import fit_error
-from stowplan.framework.preference import Share
+from stowplan.framework.score_results import Share
 from stowplan.framework.status import Status
+
+NO_NODES = "no nodes available to schedule pods"
+"""Said of a cluster without a single node, where no plugin is asked anything."""
+
+
+def fit_error(evaluation: Evaluation, post_filter_message: str = "") -> str:
+    """Why an evaluation found no node; `post_filter_message` is what was said about making room."""
+    node_count = evaluation.cycle.table.node_count
+    if not node_count:
+        return NO_NODES
+    outright = evaluation.rejected_outright
+    if outright is not None:
+        return fit_error_text(node_count, {}, outright.message, post_filter_message)
+    counts = every_reason(evaluation) if evaluation.profile.all_reasons else evaluation.reason_counts()
+    return fit_error_text(node_count, counts, "", post_filter_message)
+
+
+def every_reason(evaluation: Evaluation) -> Counter[str]:
+    """How many nodes each reason stands against, also where an earlier filter has rejected the node.
+
+    A filter written by node is not asked about nodes that are out of the question already.
+    """
+    counts: Counter[str] = Counter()
+    cycle = evaluation.cycle
+    for column in evaluation.filters():
+        if column.codes is None:
+            continue
+        for code, nodes in zip(*np.unique(column.codes[cycle.table.valid], return_counts=True), strict=True):
+            if code:
+                reasons = column.status(cycle, cycle.pod, int(code)).reasons
+                counts.update(dict.fromkeys(reasons, int(nodes)))
+    for status, rows in evaluation.rejections().items():
+        if status.plugin not in {column.plugin.name for column in evaluation.filters()}:
+            counts.update(dict.fromkeys(status.reasons, len(rows)))
+    return counts
+
+
+def fit_error_text(
+    node_count: int,
+    reason_counts: Mapping[str, int],
+    pre_filter_message: str = "",
+    post_filter_message: str = "",
+) -> str:
+    """The message itself: reasons with the number of nodes they stand against, or what PreFilter said.
+
+    Entries are sorted as text, so `10 Too many pods` comes before `2 Insufficient cpu`.
+    """
+    why = pre_filter_message or ", ".join(
+        sorted(f"{count} {reason}" for reason, count in reason_counts.items())
+    )
+    parts = [f"{none_available(node_count)}:"]
+    if why:
+        parts.append(f"{why}.")
+    if post_filter_message:
+        parts.append(post_filter_message)
+    return " ".join(parts)
+
+
+def none_available(node_count: int) -> str:
+    """How every such message begins."""
+    return f"0/{node_count} nodes are available"
+
 
 EXAMPLES = 3
 """How many nodes are named per reason."""

@@ -1,4 +1,4 @@
-"""What an evaluation found, readable while the table stands still."""
+"""What filters and scores came to in one scheduling cycle, readable until the table changes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.framework.cycle import NOBODY, Cycle
-from stowplan.framework.errors import ChoiceError
-from stowplan.framework.feasibility import NOT_ASKED_FOR, OVERRULED, PASSED
-from stowplan.framework.filtercolumn import FilterColumn
-from stowplan.framework.plugin import Codes
-from stowplan.framework.podclass import PodClass
+from stowplan.framework.cycle_state import NOBODY, Cycle
+from stowplan.framework.equivalence_class import PodClass
+from stowplan.framework.filter_results import NOT_ASKED_FOR, OVERRULED, PASSED, FilterColumn
+from stowplan.framework.interface import Codes
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.status import SUCCESS, Code, Status, unresolvable
-from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
+from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Trials
+from stowplan.framework.status import SUCCESS, ChoiceError, Code, Status, unresolvable
 
 if TYPE_CHECKING:
-    from stowplan.framework.framework import Framework
+    from stowplan.framework.runtime import Framework
 
 
 _NOT_LOOKED_AT: Final = unresolvable()
@@ -290,3 +288,26 @@ def _distinct(codes: Codes) -> list[int]:
 def _extend(found: dict[Status, Rows], status: Status, rows: Rows) -> None:
     known = found.get(status)
     found[status] = rows if known is None else np.concatenate((known, rows))
+
+
+class Rejectors(NamedTuple):
+    """Plugins that rejected a pod; those that only wait for something are in both sets."""
+
+    unschedulable: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+
+
+def rejectors_of(evaluation: Evaluation) -> Rejectors:
+    """The plugins because of which an attempt found no node.
+
+    Besides those that rejected nodes these are the ones that narrowed the choice beforehand. Without any
+    node nobody rejected anything.
+    """
+    if not evaluation.cycle.table.node_count:
+        return Rejectors()
+    outright = evaluation.rejected_outright
+    verdicts: list[Status] = [*evaluation.rejections()] if outright is None else [outright]
+    said = [verdict for verdict in verdicts if verdict.plugin]
+    pending = frozenset(verdict.plugin for verdict in said if verdict.code is Code.PENDING)
+    named = frozenset(verdict.plugin for verdict in said)
+    return Rejectors(named | evaluation.pre_filtering.rejectors, pending)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
+from stowplan.framework.status import ProfileError
 from stowplan.gocompat.quoting import quote
 
 ALL_PLUGINS = "*"

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 import stowplan
 from stowplan.clock import LoopWatchdog
-from stowplan.framework.gates import DEFAULT_GATES, GATES, FeatureGates, Stage
+from stowplan.framework.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 from stowplan.metrics.catalogue import HEALTH, PROCESS
 from stowplan.metrics.exposition import delimited, exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels

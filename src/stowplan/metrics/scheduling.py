@@ -6,9 +6,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from stowplan.framework.events import ClusterEvent
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.hintmap import Answer
+from stowplan.framework.events import Answer, ClusterEvent
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.status import Status
 from stowplan.metrics.buffers import BoundPods, BufferedHistogram, Evaluations, Tally
 from stowplan.metrics.catalogue import MetricDescription
@@ -16,7 +15,7 @@ from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import UNLABELLED, Families
 from stowplan.metrics.legacy import LegacyMetrics
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, QueueInstrument
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 
 SAMPLED_SHARE: Final = 0.1
 """The share of scheduling cycles and PreEnqueue runs in which every plugin is timed."""

@@ -11,7 +11,7 @@ from stowplan.api.resources import is_scalar
 from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.plugin import MAX_NODE_SCORE, Scores
+from stowplan.framework.interface import MAX_NODE_SCORE, Scores
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.args import ScoringStrategy, UtilizationShapePoint
 from stowplan.plugins.args.node_resources_fit import LEAST_ALLOCATED, MOST_ALLOCATED

@@ -6,8 +6,8 @@ The order is that of the default profile, which is the order plugins run in at e
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.points import Point
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Point
 from stowplan.framework.profile import PluginUse
 from stowplan.plugins.args import (
     DefaultPreemptionArgs,

@@ -7,11 +7,10 @@ from collections.abc import Hashable, Sequence
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import NotBuiltError
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.plugin import Extremes, Plugin, Reads, Scores
-from stowplan.framework.status import SKIP, Status, error, unschedulable
+from stowplan.framework.interface import Extremes, Plugin, Reads, Scores
+from stowplan.framework.status import SKIP, NotBuiltError, Status, error, unschedulable
 from stowplan.plugins.args import DynamicResourcesArgs
 
 REASON_NO_CLAIMS = "no new claims to deallocate"

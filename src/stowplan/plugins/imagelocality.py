@@ -8,8 +8,8 @@ import numpy as np
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Plugin, Reads, Scores, StaleRows
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import ALL_ROWS, MAX_NODE_SCORE, Plugin, Reads, Scores, StaleRows
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD = 23 * _MIB

@@ -19,8 +19,7 @@ from stowplan.api.pod import NodeSelectorTerm
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import ProfileError
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -30,8 +29,8 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
-from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
+from stowplan.framework.status import SKIP, ProfileError, Status, error, unresolvable
 from stowplan.plugins.args import NodeAffinityArgs
 from stowplan.plugins.normalize import by_highest
 

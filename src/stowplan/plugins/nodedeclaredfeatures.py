@@ -8,9 +8,9 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod, PodSpec
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.interface import Codes, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 
 REASON = "node(s) didn't match Pod's required features"

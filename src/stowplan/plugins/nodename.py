@@ -6,9 +6,9 @@ import numpy as np
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import NODE_ADD, EventRegistration
-from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.interface import Codes, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 
 REASON = "node(s) didn't match the requested node name"

@@ -7,7 +7,7 @@ import numpy as np
 from stowplan.api.pod import Pod, conflicts, host_ports
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     NODE_ADD,
     Action,
@@ -17,7 +17,7 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.interface import Codes, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unschedulable
 
 REASON = "node(s) didn't have free ports for the requested pod ports"

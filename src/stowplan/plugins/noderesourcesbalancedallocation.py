@@ -10,8 +10,8 @@ import numpy.typing as npt
 from stowplan.cluster.columns import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import FEW_ROWS, MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import FEW_ROWS, MAX_NODE_SCORE, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.allocation import Figures, ScoredResources
 from stowplan.plugins.args import NodeResourcesBalancedAllocationArgs

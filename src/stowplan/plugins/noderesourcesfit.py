@@ -11,9 +11,9 @@ from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import EventRegistration
-from stowplan.framework.plugin import Codes, Handle, Plugin, Reads, Scores
+from stowplan.framework.interface import Codes, Handle, Plugin, Reads, Scores
 from stowplan.framework.status import Code, Status
 from stowplan.plugins.allocation import ScoredResources, strategy_scorers
 from stowplan.plugins.args import NodeResourcesFitArgs

@@ -9,7 +9,7 @@ from stowplan.api.resources import accounted_requests, is_scalar, pod_requests
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import allocatable_amounts
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Handle
+from stowplan.framework.interface import Handle
 
 Amounts = Mapping[str, int]
 

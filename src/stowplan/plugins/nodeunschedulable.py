@@ -9,9 +9,9 @@ from stowplan.api.pod import Pod
 from stowplan.api.taints import tolerated
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.interface import Codes, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 
 REASON = "node(s) were unschedulable"

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 
 
 class Queued(Protocol):

@@ -1,6 +1,6 @@
 """Name → class of every plugin that is built: those of the tree, and those of earlier releases."""
 
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.defaultpreemption import DefaultPreemption

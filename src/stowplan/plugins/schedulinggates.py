@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unresolvable
 
 

@@ -13,9 +13,9 @@ from stowplan.cluster.columns import IntArray, Interned
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Codes, Extremes, Plugin, Reads, Scores
+from stowplan.framework.interface import Codes, Extremes, Plugin, Reads, Scores
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.normalize import by_highest
 

@@ -12,9 +12,9 @@ from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Codes, Plugin, Reads
+from stowplan.framework.interface import Codes, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 
 REASON = "node(s) had no available volume zone"

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stowplan.framework.events import ClusterEvent
-from stowplan.framework.hintmap import Answer
+from stowplan.framework.events import Answer, ClusterEvent
 from stowplan.framework.status import Status
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 
 ACTIVE = "active"
 BACKOFF = "backoff"

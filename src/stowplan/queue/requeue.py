@@ -1,25 +1,15 @@
-"""Whether an event is worth another attempt for a pod that was rejected, and how soon."""
+"""Queueing hints: whether a cluster event is worth another cycle for a rejected pod, and how soon."""
 
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stowplan.api.pod import Pod
-from stowplan.framework.events import ClusterEvent, Hint
-from stowplan.framework.hintmap import Answer, ByPlugin, HintMap, Registered
-from stowplan.queue.queued import QueuedPod
-
-
-class Strategy(Enum):
-    """What to do with a pod."""
-
-    SKIP = "Skip"
-    """It waits on for an event."""
-    AFTER_BACKOFF = "AfterBackoff"
-    """It is tried again when its backoff is over."""
-    IMMEDIATELY = "Immediately"
-    """It is tried again at once."""
-
+from stowplan.framework.events import Answer, ByPlugin, ClusterEvent, Hint, HintMap, Registered
+from stowplan.queue.in_flight import Happened
+from stowplan.queue.instrument import UNSCHEDULABLE, Hooks
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.sub_queues import Places, ProfileRules, Strategy
+from stowplan.queue.unschedulable_pods import Group
 
 Ask = Callable[[Registered, QueuedPod, ClusterEvent, Any, Any], Answer]
 """Asks a plugin for its hint."""
@@ -71,3 +61,121 @@ def by_hints(
 def _by_wildcard(queued: QueuedPod, new: Any) -> Strategy:
     concerned = new is None or (isinstance(new, Pod) and new.metadata.uid == queued.uid)
     return Strategy.AFTER_BACKOFF if concerned else Strategy.SKIP
+
+
+class Waker:
+    """Asks the plugins that rejected a pod what an event means for it, and moves it accordingly."""
+
+    __slots__ = ("_hooks", "_places", "_profiles")
+
+    def __init__(self, profiles: Mapping[str, ProfileRules], places: Places, hooks: Hooks) -> None:
+        self._profiles = profiles
+        self._places = places
+        self._hooks = hooks
+
+    def concerns_anybody(self, event: ClusterEvent) -> bool:
+        """Whether any plugin hears of an event."""
+        return event.is_wildcard or any(rules.hints.matching(event) for rules in self._profiles.values())
+
+    def wake_all(
+        self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None, excluding: str
+    ) -> None:
+        """Try pods again that an event may help, if their priority is at most the one given."""
+        for group in self._concerned(event):
+            for queued, strategy in self._verdicts(group, event, old, new):
+                low_enough = at_most_priority is None or queued.pod.priority <= at_most_priority
+                if low_enough and queued.uid != excluding:
+                    self.move(queued, strategy, event)
+
+    def wake_updated(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Pod, new: Pod) -> None:
+        """A pod that waits has changed: try it again if the plugins that rejected it think that helps."""
+        self._places.unschedulable.put(queued)
+        for event in events:
+            strategy = self._worth(queued, event, old, new)
+            if self._places.requeue(queued, strategy, event.label) != UNSCHEDULABLE:
+                break
+
+    def after(self, events: Iterable[Happened], queued: QueuedPod) -> Strategy:
+        """What events mean for a pod that was rejected while they came."""
+        found = Strategy.SKIP
+        for event, old, new in events:
+            strategy = self._worth(queued, event, old, new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                found = strategy
+                if not queued.pending_plugins:
+                    break
+        return found
+
+    def wakers(self, queued: QueuedPod) -> list[tuple[str, ClusterEvent]]:
+        """The events that the plugins that rejected a pod, or the one that holds it back, registered for."""
+        rules = self._profiles.get(queued.profile)
+        if rules is None:
+            return []
+        heard = {queued.gating_plugin} if queued.gated else queued.rejectors
+        return [(entry.plugin, entry.event) for entry in rules.hints.registered if entry.plugin in heard]
+
+    def move(self, queued: QueuedPod, strategy: Strategy, event: ClusterEvent) -> None:
+        """Take a pod that waits from its place and put it where a strategy says."""
+        self._places.unschedulable.remove(queued.key)
+        self._places.requeue(queued, strategy, event.label)
+
+    def _concerned(self, event: ClusterEvent) -> list[Group]:
+        """The groups of waiting pods that were rejected by plugins that hear of an event.
+
+        Pods that must not be tried yet are only concerned if the plugin that holds them back hears of it.
+        """
+        unschedulable = self._places.unschedulable
+        if event.is_wildcard:
+            return unschedulable.groups()
+        found: list[Group] = []
+        for profile, rules in self._profiles.items():
+            matching = rules.hints.matching(event)
+            groups = unschedulable.groups_of(profile, matching)
+            found += [group for group in groups if not group.gating_plugin or group.gating_plugin in matching]
+        return found
+
+    def _verdicts(
+        self, group: Group, event: ClusterEvent, old: Any, new: Any
+    ) -> Iterator[tuple[QueuedPod, Strategy]]:
+        """The pods of a group that an event may help.
+
+        If possible, hints are asked once for all of them. The pod that the event is about is a special case
+        to many hints, so with it in the group each is asked for.
+        """
+        itself = {obj.key for obj in (old, new) if isinstance(obj, Pod)} & group.pods.keys()
+        shared = None
+        if not itself and self._is_shared(group, event):
+            shared = self._worth(group.representative, event, old, new)
+            if shared is Strategy.SKIP:
+                return
+        for queued in list(group.pods.values()):
+            strategy = shared or self._worth(queued, event, old, new)
+            if strategy is not Strategy.SKIP:
+                yield queued, strategy
+
+    def _is_shared(self, group: Group, event: ClusterEvent) -> bool:
+        """Whether all hints to ask give one answer for all pods of a group."""
+        if event.is_wildcard:
+            return False
+        matching = self._profiles[group.profile].hints.matching(event)
+        return all(
+            entry.by_template
+            for plugin, entries in matching.items()
+            if plugin in group.rejectors
+            for entry in entries
+        )
+
+    def _worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+        rules = self._profiles.get(queued.profile)
+        return worth_requeuing(rules.hints if rules else None, queued, event, old, new, self._ask)
+
+    def _ask(self, entry: Registered, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Answer:
+        hooks = self._hooks
+        if hooks.before_hint is not None:
+            hooks.before_hint(entry.plugin, event)
+        answer = entry.ask(queued.pod, old, new)
+        if hooks.after_hint is not None:
+            hooks.after_hint(entry.plugin, event, answer)
+        return answer

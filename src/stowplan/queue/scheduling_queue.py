@@ -1,12 +1,12 @@
-"""The scheduling queue: which pod to try next, and when to try a pod again that could not be placed.
+"""The scheduling queue: which pod to schedule next, and when to retry one that could not be placed.
 
 A pod is in exactly one place: *active* (ready), *backing off* after a failure, *unschedulable* (waiting for
-an event that may help it, or gated: not to be tried yet), or *in flight* (taken out and being tried). The
-queue waits for nothing and reads no clock but the one it is given; the scheduler calls `flush_backoff` and
-`flush_unschedulable` from time to time.
+an event that may help it, or gated), or *in flight* (popped and being scheduled). The queue waits for
+nothing and reads no clock but the one it is given; the scheduler calls `flush_backoff` and
+`flush_unschedulable`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, nextafter
 from typing import Any, Final
 
@@ -22,17 +22,20 @@ from stowplan.framework.events import (
     UNSCHEDULED_POD_ADD,
     UNSCHEDULED_POD_UPDATE,
     ClusterEvent,
+    build_hint_map,
 )
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Point
+from stowplan.framework.runtime import Framework
 from stowplan.logs import Journal
-from stowplan.queue.backoff import Backoff
-from stowplan.queue.changes import pod_events
-from stowplan.queue.inflight import InFlight
+from stowplan.queue.backoff import SECOND, Backoff
+from stowplan.queue.cluster_events import pod_events
+from stowplan.queue.in_flight import InFlight
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks, QueueInstrument
 from stowplan.queue.nominator import Nominator
-from stowplan.queue.places import Places, ProfileRules, SortKey
-from stowplan.queue.queued import QueuedPod
-from stowplan.queue.requeue import Strategy
-from stowplan.queue.waking import Waker
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.requeue import Waker
+from stowplan.queue.sub_queues import Places, ProfileRules, SortKey, Strategy
 
 LONGEST_WAIT: Final = 300.0
 """Seconds a pod waits for an event before it is tried again without one."""
@@ -350,3 +353,56 @@ class SchedulingQueue:
     def _tell(self, queued: QueuedPod, event: str) -> None:
         if self._hooks.incoming is not None:
             self._hooks.incoming(queued, ACTIVE, event)
+
+
+def queue_for(
+    frameworks: Sequence[Framework],
+    clock: Clock,
+    gates: FeatureGates = DEFAULT_GATES,
+    *,
+    initial_backoff: float = 1,
+    max_backoff: float = 10,
+    longest_wait: float = LONGEST_WAIT,
+    extenders: bool = False,
+    find: Callable[[str], Pod | None] | None = None,
+    instrument: QueueInstrument | None = None,
+    journal: Journal | None = None,
+) -> SchedulingQueue:
+    """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
+
+    Times are in seconds: `podInitialBackoffSeconds`, `podMaxBackoffSeconds` and
+    `--pod-max-in-unschedulable-pods-duration`. `extenders`: the scheduler has some.
+    """
+    early = gates["SchedulerPopFromBackoffQ"]
+    window = Backoff().window if early else 1
+    return SchedulingQueue(
+        clock,
+        frameworks[0].table.info,
+        {
+            framework.profile.scheduler_name: rules_of(framework, gates, extenders=extenders)
+            for framework in frameworks
+        },
+        _sort_key(frameworks[0]),
+        backoff=Backoff(round(initial_backoff * SECOND), round(max_backoff * SECOND), window),
+        longest_wait=longest_wait,
+        find=find,
+        instrument=instrument,
+        early=early,
+        groups=gates["GenericWorkload"],
+        journal=journal,
+    )
+
+
+def rules_of(
+    framework: Framework, gates: FeatureGates = DEFAULT_GATES, *, extenders: bool = False
+) -> ProfileRules:
+    """What the queue needs to know of a profile. Plugins without PreEnqueue of their own hold nobody back."""
+    hints = build_hint_map(framework.plugins.values(), gates, extenders=extenders)
+    asking = [plugin for plugin in framework.at(Point.PRE_ENQUEUE) if hasattr(plugin, "pre_enqueue")]
+    return ProfileRules(hints, asking)
+
+
+def _sort_key(framework: Framework) -> SortKey:
+    [sorter] = framework.at(Point.QUEUE_SORT)
+    key: Callable[..., Any] = sorter.sort_key  # type: ignore[attr-defined]
+    return key

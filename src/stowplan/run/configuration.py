@@ -28,7 +28,7 @@ from stowplan.config.legacy.load import (
 from stowplan.config.load import ConfigError, check
 from stowplan.config.types import LeaderElection, PluginConfig, Profile, SchedulerConfig
 from stowplan.election import LOCK_KINDS
-from stowplan.framework.gates import FeatureGates
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import InterPodAffinityArgs
 from stowplan.run.clients import user_agent

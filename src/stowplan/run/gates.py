@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from stowplan.config.featuregates import GATE_GROUPS, parse_feature_gates, parse_setting
 from stowplan.config.load import ConfigError
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates, Gate, Stage
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates, Gate, Stage
 from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.values import Settings
 from stowplan.run.version import MINOR

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, build
 from stowplan.config.dump import dump_yaml
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.framework import Framework
-from stowplan.framework.loading import installed_plugins, load_plugin
-from stowplan.framework.registry import Registry
+from stowplan.framework.registry import Registry, installed_plugins, load_plugin
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import ProfileError
 from stowplan.gocompat.quoting import path_error
 from stowplan.logs import Journal
 from stowplan.plugins.catalog import IN_TREE_POINTS

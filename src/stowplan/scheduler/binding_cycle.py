@@ -16,14 +16,14 @@ from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.extenders import ExtenderError
 from stowplan.extenders.rounds import bind_round
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import ASSIGNED_POD_DELETE
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Ref
 from stowplan.metrics.scheduling import BINDING
-from stowplan.queue.places import AlreadyQueuedError
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.reporting import NORMAL, nomination_patch, patch_status
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe

@@ -14,14 +14,14 @@ from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender
-from stowplan.framework.framework import Framework
-from stowplan.framework.lifecycle import Lifecycle
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.points import Point
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.interface import Plugin, Point
+from stowplan.framework.protocols import PreemptionPlugin
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.cache import Cache
@@ -39,6 +39,13 @@ class Profile:
         self.framework = framework
         self.lifecycle = Lifecycle(framework)
         self.post_filters: Sequence[Plugin] = framework.at(Point.POST_FILTER)
+        self.preemption = next((one for one in self.post_filters if isinstance(one, PreemptionPlugin)), None)
+        """The PostFilter plugin whose victims are evicted, if there is one."""
+
+    @property
+    def preemption_name(self) -> str:
+        """What logs and events call that plugin."""
+        return self.preemption.name if isinstance(self.preemption, Plugin) else ""
 
 
 class SchedulingObserver:

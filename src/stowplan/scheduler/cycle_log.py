@@ -9,19 +9,16 @@ from stowplan.api.node import Node
 from stowplan.api.taints import untolerated
 from stowplan.client import Reflector
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.points import Point
-from stowplan.framework.postfilter import PostFilterResult
+from stowplan.framework.interface import PREEMPTION_PREFIX, Point, PostFilterResult
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.logs import Journal, Ref
-from stowplan.plugins.defaultpreemption.plugin import PREFIX
 
 if TYPE_CHECKING:
     from stowplan.scheduler.scheduling_cycle import ScheduleResult
 
-_PREEMPTION: Final = "PostFilter.DefaultPreemption"
 _TAINTS: Final = "FilterWithNominatedPods.Filter.TaintToleration"
 
 SLOW: Final = 0.1
@@ -79,38 +76,36 @@ def _log_scores(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> Non
         journal.info(10, "Calculated node's final score for pod", pod=about, node=node, score=score)
 
 
-def log_preemption(journal: Journal, cycle: Cycle, pod: PodInfo, result: PostFilterResult) -> None:
+def log_preemption(
+    journal: Journal, plugin: str, cycle: Cycle, pod: PodInfo, result: PostFilterResult
+) -> None:
     """What preemption came to."""
-    about = Ref(pod.key)
+    about, logger = Ref(pod.key), f"PostFilter.{plugin}"
     node = result.nominated_node
     if result.status.is_success:
         if node:
             journal.info(
                 2,
                 "the target node for the preemption is determined",
-                logger=_PREEMPTION,
+                logger=logger,
                 pod=about,
                 node=node,
             )
     elif node is not None:
         evaluation = cycle.evaluation
         if evaluation is not None and not len(evaluation.rows_rejected_with(Code.UNSCHEDULABLE)):
-            journal.info(
-                3, "Preemption will not help schedule pod on any node", logger=_PREEMPTION, pod=about
-            )
+            journal.info(3, "Preemption will not help schedule pod on any node", logger=logger, pod=about)
         journal.info(
             2,
             "No preemption candidate is found; preemption is not helpful for scheduling",
-            logger=_PREEMPTION,
+            logger=logger,
             pod=about,
         )
     elif journal.shows(5):
         for reason in result.status.reasons:
-            if reason.startswith(PREFIX):
-                why = reason.removeprefix(PREFIX)
-                journal.info(
-                    5, "Pod is not eligible for preemption", logger=_PREEMPTION, pod=about, reason=why
-                )
+            if reason.startswith(PREEMPTION_PREFIX):
+                why = reason.removeprefix(PREEMPTION_PREFIX)
+                journal.info(5, "Pod is not eligible for preemption", logger=logger, pod=about, reason=why)
 
 
 def log_slow_cycle(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stowplan.clock import as_date
 from stowplan.explain import Attempted, Explanation, Whereabouts, wakers
 from stowplan.framework.decision import Record
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.scheduler.context import Context

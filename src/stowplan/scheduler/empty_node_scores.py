@@ -16,10 +16,11 @@ from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.plugin import Extremes
-from stowplan.framework.scorecolumn import IGNORED, ScoreColumn
+from stowplan.framework.interface import Extremes
+from stowplan.framework.protocols import EmptyNodeScorer
+from stowplan.framework.score_results import IGNORED, ScoreColumn
 
 Difference = dict[str, list[int]]
 
@@ -45,7 +46,7 @@ def differences(evaluation: Evaluation, rows: Rows, fresh: Mapping[str, Node]) -
             continue
         if not column.normalizes:
             now: dict[str, int] | None = _scores(column, empty, info)
-        elif hasattr(column.plugin, "score_without_pods"):
+        elif isinstance(column.plugin, EmptyNodeScorer):
             now = _normalized(column, evaluation.cycle, rows, [name in fresh for name in names])
         else:
             continue

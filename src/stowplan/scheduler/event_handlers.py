@@ -20,10 +20,10 @@ from stowplan.framework.events import (
     Action,
     ClusterEvent,
 )
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal, Ref
-from stowplan.queue.changes import node_events, pod_events
+from stowplan.queue.cluster_events import node_events, pod_events
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context
 

@@ -8,15 +8,14 @@ from msgspec.structs import replace
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import QuantityError
 from stowplan.api.status import ApiError
+from stowplan.framework.decision import NO_NODES, fit_error_text
+from stowplan.framework.evaluation import Rejectors
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
-from stowplan.framework.fiterror import NO_NODES, fit_error_text
-from stowplan.framework.rejectors import Rejectors
 from stowplan.framework.status import Code, Status
 from stowplan.logs import Journal, Ref
 from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
-from stowplan.queue.places import MOVED, QUEUES, AlreadyQueuedError
-from stowplan.queue.queued import QueuedPod
-from stowplan.queue.requeue import Strategy
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.sub_queues import MOVED, QUEUES, AlreadyQueuedError, Strategy
 from stowplan.reporting import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,

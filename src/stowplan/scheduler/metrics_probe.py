@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from stowplan.framework.framework import Framework
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
+from stowplan.framework.runtime import Framework
 from stowplan.metrics import SchedulerMetrics, Tally
 from stowplan.metrics.buffers import BUFFER_SIZE
 

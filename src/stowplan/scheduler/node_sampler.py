@@ -1,8 +1,10 @@
-"""Looking at only some of the nodes, where a configuration asks for that.
+"""percentageOfNodesToScore: looking at only some of the nodes, where a configuration asks for that.
 
-The default is to look at every node. With `percentageOfNodesToScore` the search stops when enough nodes are
-found, and begins where the last one ended, zone by zone in turn, so that in time every node gets its chance.
+The default is to score every node. With a percentage the search stops when enough nodes are found, and begins
+where the last one ended, zone by zone in turn, so that in time every node gets its chance.
 """
+
+from typing import Final
 
 import numpy as np
 
@@ -11,8 +13,24 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.nodetree import NodeTree, zone_key
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.sampling import nodes_to_find
 from stowplan.logs import Journal, Ref
+
+MIN_NODES: Final = 100
+MIN_PERCENTAGE: Final = 5
+
+
+def nodes_to_find(nodes: int, percentage: int | None = None, default_percentage: int = 0) -> int:
+    """The number of feasible nodes to stop at, out of `nodes`.
+
+    `percentage` is the profile's setting; where it has none, the scheduler-wide `default_percentage` holds.
+    0 per cent means adaptive: 50 % of a small cluster, falling by 1 % per 125 nodes to 5 %.
+    """
+    if nodes < MIN_NODES:
+        return nodes
+    share = default_percentage if percentage is None else percentage
+    if share == 0:
+        share = max(50 - nodes // 125, MIN_PERCENTAGE)
+    return max(nodes * share // 100, MIN_NODES)
 
 
 class NodeSampler:

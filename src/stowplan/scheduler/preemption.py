@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Generator, Iterable, Sequence
-from typing import Final
 
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod
@@ -11,18 +10,15 @@ from stowplan.api.status import ApiError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import preempt_round
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.postfilter import PostFilterResult, PostFilterRound, ask_post_filter
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import PostFilterRound, ask_post_filter
+from stowplan.framework.interface import PREEMPTION_PREFIX, Plugin, PostFilterResult
+from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.status import error
 from stowplan.logs import Ref
-from stowplan.plugins.defaultpreemption import DefaultPreemption
-from stowplan.plugins.defaultpreemption.plugin import PREFIX
 from stowplan.reporting import NORMAL, is_replaced, nomination_patch, patch_status, victim_patch
 from stowplan.scheduler.binding_cycle import PreBindingPods
-from stowplan.scheduler.context import Context, TimeSlice
-
-PLUGIN: Final = DefaultPreemption.name
+from stowplan.scheduler.context import Context, Profile, TimeSlice
 
 
 async def post_filter_with_extenders(
@@ -39,7 +35,7 @@ async def post_filter_with_extenders(
     asked = PostFilterRound()
     for plugin in plugins:
         answer = await _driven(ask_post_filter(plugin, cycle, pod), time_slice)
-        if isinstance(plugin, DefaultPreemption) and answer.candidates:
+        if isinstance(plugin, PreemptionPlugin) and answer.candidates:
             answer = await _after_extenders(plugin, extenders, cycle, pod, answer)
         result = asked.take(plugin, answer)
         if result is not None:
@@ -62,7 +58,7 @@ async def _driven(
 
 
 async def _after_extenders(
-    plugin: DefaultPreemption,
+    plugin: PreemptionPlugin,
     extenders: Sequence[Extender],
     cycle: Cycle,
     pod: PodInfo,
@@ -84,7 +80,7 @@ async def _after_extenders(
     try:
         left = await preempt_round(concerned, pod.pod, dict(result.candidates), victim_on)
     except ExtenderError as failure:
-        return PostFilterResult(error(f"{PREFIX}{failure}"))
+        return PostFilterResult(error(f"{PREEMPTION_PREFIX}{failure}"))
     return plugin.among_candidates(left.candidates)
 
 
@@ -120,7 +116,7 @@ class Preemption:
         if self._asynchronous:
             gate = self._gate(preemptor)
             if gate is not None:
-                gate.under_way[preemptor.metadata.uid] = None
+                gate.preemption_started(preemptor)
             self._log(
                 "Start the preemption asynchronously",
                 preemptor,
@@ -144,24 +140,23 @@ class Preemption:
             context.unexpected("Preemption failed", cause, source="preemption", preemptor=about, node=node)
         finally:
             if gate is not None:
-                gate.under_way.pop(preemptor.metadata.uid, None)
+                gate.preemption_ended(preemptor)
         context.metrics.preemption_executed("success", 0.0)
         if not succeeded:
             context.queue.activate((preemptor,))
         context.wake()
 
     async def _delete_in_order(
-        self, preemptor: Pod, node: str, victims: Sequence[Pod], gate: DefaultPreemption | None
+        self, preemptor: Pod, node: str, victims: Sequence[Pod], gate: PreemptionPlugin | None
     ) -> bool:
         """Clear lower nominations, delete all victims but the last, then the last; whether all went well."""
-        uid = preemptor.metadata.uid
         cleared = await self._clear_nominations(preemptor, node)
         *others, last = victims
         deleted = await asyncio.gather(*(self._preempt(preemptor, node, victim) for victim in others))
         succeeded = all(deleted)
         if succeeded:
-            if gate is not None and uid in gate.under_way:
-                gate.under_way[uid] = last
+            if gate is not None:
+                gate.preemption_waits_for(preemptor, last)
             succeeded = await self._preempt(preemptor, node, last)
         if self._asynchronous:
             result = "success" if succeeded else "error"
@@ -222,12 +217,14 @@ class Preemption:
         context, uid = self._context, victim.metadata.uid
         waiting = context.waiting.get(uid)
         about = Ref(victim.key)
+        profile = self._profile(preemptor)
+        by = "" if profile is None else profile.preemption_name
         if waiting is not None:
-            stopped = waiting.preempt(PLUGIN, "preempted")
+            stopped = waiting.preempt(by, "preempted")
             if stopped:
                 self._log("Preemptor preempted a waiting pod", preemptor, waitingPod=about, node=node)
             return stopped
-        stopped = self._pre_binding.cancel(uid, f"preempted by {PLUGIN}")
+        stopped = self._pre_binding.cancel(uid, f"preempted by {by}")
         if stopped:
             self._log("Preemptor rejected a pod in preBind", preemptor, podInPreBind=about, node=node)
         return stopped
@@ -246,8 +243,10 @@ class Preemption:
         if self._context.journal.shows(2):
             self._context.journal.info(2, message, preemptor=Ref(preemptor.key), **values)
 
-    def _gate(self, preemptor: Pod) -> DefaultPreemption | None:
+    def _profile(self, preemptor: Pod) -> Profile | None:
+        return self._context.profiles.get(preemptor.spec.scheduler_name)
+
+    def _gate(self, preemptor: Pod) -> PreemptionPlugin | None:
         """The plugin that keeps the preemptor out of the queue while its victims are being deleted."""
-        profile = self._context.profiles.get(preemptor.spec.scheduler_name)
-        plugin = None if profile is None else profile.framework.plugins.get(PLUGIN)
-        return plugin if isinstance(plugin, DefaultPreemption) else None
+        profile = self._profile(preemptor)
+        return None if profile is None else profile.preemption

@@ -14,11 +14,11 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.explain import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
-from stowplan.framework.framework import Framework
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal
 from stowplan.metrics import SchedulerMetrics
-from stowplan.queue.build import queue_for, rules_of
+from stowplan.queue.scheduling_queue import queue_for, rules_of
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.binding_cycle import BindingCycle, Unbound
 from stowplan.scheduler.cache import Cache

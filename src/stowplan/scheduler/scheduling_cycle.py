@@ -17,22 +17,20 @@ from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.decision import Record
-from stowplan.framework.errors import PluginError
-from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.fiterror import NO_NODES, fit_error
-from stowplan.framework.framework import Framework
-from stowplan.framework.hintmap import EXTENDER
-from stowplan.framework.postfilter import PostFilterResult, post_filter_steps
-from stowplan.framework.rejectors import Rejectors, rejectors_of
-from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable
-from stowplan.framework.trials import NO_NOMINATIONS, Nominations
-from stowplan.framework.waiting import WaitingPod
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import NO_NODES, Record, fit_error
+from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
+from stowplan.framework.events import EXTENDER
+from stowplan.framework.extension_points import post_filter_steps
+from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
+from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
+from stowplan.framework.waiting_pods import WaitingPod
 from stowplan.gocompat.quoting import quote
 from stowplan.logs import Journal, Ref
-from stowplan.queue.places import AlreadyQueuedError
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.reporting import WARNING
 from stowplan.scheduler import empty_node_scores
 from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
@@ -42,7 +40,6 @@ from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_s
 from stowplan.scheduler.decisions import LastDecision, Preempting
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
 from stowplan.scheduler.node_sampler import NodeSampler
-from stowplan.scheduler.preemption import PLUGIN as PREEMPTION
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
 
 TOP = 5
@@ -357,15 +354,15 @@ class SchedulingCycle:
     async def _run_post_filters(self, profile: Profile, cycle: Cycle, pod: PodInfo) -> PostFilterResult:
         context = self._context
         began = context.timer()
-        if PREEMPTION in profile.framework.plugins:
+        if profile.preemption is not None:
             context.metrics.preemption_attempted()
         try:
             with context.freeze.hold():
                 result = await self._search_victims(profile, cycle, pod)
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
-        if PREEMPTION in profile.framework.plugins and context.journal.shows(2):
-            log_preemption(context.journal, cycle, pod, result)
+        if profile.preemption is not None and context.journal.shows(2):
+            log_preemption(context.journal, profile.preemption_name, cycle, pod, result)
         message = "Status after running PostFilter plugins for pod"
         status = result.status.message
         if result.status.code is Code.ERROR:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.registry import in_tree_registry

@@ -14,11 +14,10 @@ from stowplan.config import build, load, load_file
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.framework.decision import Decision, decide
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.loading import load_plugin
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.interface import Plugin
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.registry import Registry
+from stowplan.framework.registry import Registry, load_plugin
+from stowplan.framework.runtime import Framework
 from stowplan.plugins.catalog import IN_TREE_POINTS
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing.builders import NodeBuilder, PodBuilder

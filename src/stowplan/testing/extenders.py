@@ -13,7 +13,7 @@ from stowplan.api.pod import Pod
 from stowplan.config.build import BuiltConfig
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.extenders.interface import ConfiguredExtender, ExtenderError, Filtered, FindPod
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 
 LEFT_OUT: Final = None

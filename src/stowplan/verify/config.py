@@ -6,7 +6,7 @@ from typing import Any
 from stowplan.config import BuiltConfig, ConfigError, build, load
 from stowplan.config.dump import dump
 from stowplan.config.types import Extender
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Difference, Report

@@ -12,7 +12,7 @@ import msgspec
 
 from stowplan.api.decode import DecodeError
 from stowplan.config import ConfigError
-from stowplan.framework.errors import ProfileError
+from stowplan.framework.status import ProfileError
 from stowplan.verify.recording import Line
 from stowplan.verify.replay import (
     Attempt,

@@ -14,14 +14,13 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import build, default_config
 from stowplan.config import load as load_config
-from stowplan.framework.events import Action, ClusterEvent, Hint, Resource
-from stowplan.framework.framework import Framework
-from stowplan.framework.hintmap import Answer, HintMap, build_hint_map
+from stowplan.framework.events import Action, Answer, ClusterEvent, Hint, HintMap, Resource, build_hint_map
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.changes import node_events, pod_events
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import worth_requeuing
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.verify.recording import Line, read_lines

@@ -26,8 +26,8 @@ from stowplan.api.pod import (
     host_ports,
 )
 from stowplan.cluster.nodetree import NodeTree, NodeTreeError, zone_key
-from stowplan.framework.sampling import nodes_to_find
 from stowplan.queue.backoff import Backoff
+from stowplan.scheduler.node_sampler import nodes_to_find
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Difference, Report
 

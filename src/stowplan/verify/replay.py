@@ -27,16 +27,14 @@ from stowplan.cluster import table
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.config import BuiltConfig, build, default_config, load
 from stowplan.extenders import ExtenderError
-from stowplan.framework.errors import NotBuiltError, PluginError
+from stowplan.framework.decision import fit_error
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.fiterror import fit_error
-from stowplan.framework.framework import Framework
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.lifecycle import Lifecycle
-from stowplan.framework.points import Point
-from stowplan.framework.postfilter import PostFilterResult, Victims, run_post_filters
+from stowplan.framework.extension_points import Lifecycle, run_post_filters
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import Point, PostFilterResult, Victims
 from stowplan.framework.registry import Registry
-from stowplan.framework.status import Code
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import Code, NotBuiltError, PluginError
 from stowplan.logs import Journal
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.node_sampler import NodeSampler

@@ -6,11 +6,11 @@ from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.framework import Framework
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.lifecycle import Lifecycle
-from stowplan.framework.plugin import points_of
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.interface import points_of
 from stowplan.framework.profile import PluginUse, ProfileSpec
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
 from stowplan.plugins.args import VolumeBindingArgs
 from stowplan.plugins.registry import in_tree_registry

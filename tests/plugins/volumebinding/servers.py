@@ -21,13 +21,13 @@ from stowplan.clock import VirtualClock, run
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.framework import Framework
-from stowplan.framework.lifecycle import Lifecycle
-from stowplan.framework.plugin import Handle
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.interface import Handle
 from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
-from stowplan.framework.waiting import WaitingPods
+from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.plugins.args import VolumeBindingArgs
 from stowplan.plugins.registry import in_tree_registry
 

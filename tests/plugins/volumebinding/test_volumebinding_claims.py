@@ -14,8 +14,7 @@ from plugins.volumebinding.storageobjects import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
-from stowplan.framework.errors import PluginError
-from stowplan.framework.status import SUCCESS, unresolvable
+from stowplan.framework.status import SUCCESS, PluginError, unresolvable
 
 P = using("p", "c")
 EPHEMERAL = using("p", ephemeral=["scratch"])

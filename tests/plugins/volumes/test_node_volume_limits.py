@@ -23,9 +23,8 @@ from plugins.volumes.objects import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, GCEPersistentDisk, Volume
-from stowplan.framework.errors import PluginError
 from stowplan.framework.events import Hint, HintError
-from stowplan.framework.status import Status, unresolvable, unschedulable
+from stowplan.framework.status import PluginError, Status, unresolvable, unschedulable
 from stowplan.plugins.nodevolumelimits.hints import after_csi_node_update, after_detachment
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 

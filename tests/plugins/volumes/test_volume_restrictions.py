@@ -17,8 +17,8 @@ from plugins.volumes.objects import (
 from stowplan.api.meta import Object
 from stowplan.api.pod import Volume
 from stowplan.cluster.volumesinuse import conflict
-from stowplan.framework.framework import Framework
-from stowplan.framework.postfilter import run_post_filters
+from stowplan.framework.extension_points import run_post_filters
+from stowplan.framework.runtime import Framework
 from stowplan.framework.status import unresolvable, unschedulable
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 

@@ -14,6 +14,7 @@ several times as long, and behind a proxy or load balancer it only says that the
 """
 
 import asyncio
+import gc
 import random
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
@@ -41,6 +42,13 @@ SPREAD: Final = 0.25
 
 KEPT_WARM: Final = 20.0
 """Seconds after which the connection for probes is used, lest the server closes it."""
+
+
+COLLECT_EVERY: Final = 20
+"""Probes of a server that is gone after which garbage is collected. Attempts to connect leave reference
+cycles, with TLS objects whose size Python does not see, and a process that waits allocates so little that the
+collector would not run for hours.
+"""
 
 
 class ProbeError(Exception):
@@ -204,7 +212,11 @@ class ServerAvailability:
         loop = asyncio.get_running_loop()
         if until is None:
             await asyncio.sleep(PROBE_EVERY * self._rng.random())
+        number = 0
         while True:
+            number += 1
+            if until is None and not number % COLLECT_EVERY:
+                gc.collect(1)
             probes.limit(PROBES_AT_ONCE - 1)
             probes.start(self._fresh_probe())
             pause = PROBE_EVERY * (1 + PROBE_JITTER * (2 * self._rng.random() - 1))

@@ -130,6 +130,10 @@ _INTERIM: Final = 200
 """Answers below this one are followed by another."""
 
 
+SILENT: Final = "the connection was silent while the server could not be reached"
+"""What is wrong with a connection, or an attempt to make one, that is given up because the server is back."""
+
+
 class Answer(NamedTuple):
     """What a server answered. The body of a stream comes elsewhere."""
 

@@ -9,10 +9,10 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import unquote
 
-from stowplan.client.http.connection import LONGEST_HEAD, Connection, MalformedError, parse_head
+from stowplan.client.http.connection import LONGEST_HEAD, SILENT, Connection, MalformedError, parse_head
 from stowplan.client.http.settings import AccessError, Address
 from stowplan.client.http.tls import Tls
 
@@ -96,12 +96,15 @@ class TlsLink(asyncio.Protocol):
 
     def __init__(self, inner: Inner, context: ssl.SSLContext, server_name: str) -> None:
         self._inner = inner
+        self._context = context
+        self._server_name = server_name
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._tls: ssl.SSLObject
         self._transport: asyncio.Transport | None = None
         self._shaken = False
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready.add_done_callback(_noticed)
 
     async def ready(self) -> None:
         """Wait for the handshake. Raises ssl.SSLError or OSError."""
@@ -143,6 +146,7 @@ class TlsLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._server_name)
         self._shake()
 
     def data_received(self, data: bytes) -> None:
@@ -207,6 +211,12 @@ class TlsLink(asyncio.Protocol):
             self._transport.write(self._outgoing.read())
 
 
+def _noticed(future: "asyncio.Future[Any]") -> None:
+    """A dial that was given up while it was being made has nobody left to hear why it failed."""
+    if not future.cancelled():
+        future.exception()
+
+
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CONNECT_SECONDS: Final = 30.0
@@ -265,7 +275,8 @@ class Dialer:
                 finally:
                     was_cut = self._under_way.pop(limit, None) is None
         except TimeoutError:
-            raise DialError(f"dial tcp {where.host_and_port}: i/o timeout", again=was_cut) from None
+            problem = SILENT if was_cut else f"dial tcp {where.host_and_port}: i/o timeout"
+            raise DialError(problem, again=was_cut) from None
         except ssl.SSLCertVerificationError as error:
             raise DialError(f"tls: failed to verify certificate: {error.verify_message}") from None
         except ssl.SSLError as error:
@@ -327,6 +338,7 @@ class _Tunnel(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._answer.add_done_callback(_noticed)
         self._begun = b""
 
     async def ask(self, target: Address, headers: list[str]) -> None:

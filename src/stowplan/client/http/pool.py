@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from stowplan.client.http.connection import Answer, Connection, LostError, Stream
+from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.dialer import Dialer
 
 MOST_CONNECTIONS: Final = 32
@@ -13,7 +13,6 @@ IDLE_SECONDS: Final = 30.0
 """Servers and what stands before them close what is idle, but hardly so soon: we are first."""
 
 _CLOSED: Final = "the client is closed"
-_SILENT: Final = "the connection was silent while the server could not be reached"
 
 
 class Pool:
@@ -92,7 +91,7 @@ class Pool:
         for connection in [*self._all, *self._streams]:
             is_unheard = connection.heard == connection.made
             if connection.heard < since or (is_unheard and connection.made < until):
-                connection.abort(_SILENT, is_stream_over=True)
+                connection.abort(SILENT, is_stream_over=True)
 
     def retire(self) -> None:
         """Send nothing more over what exists, as when another certificate is to be shown from now on."""

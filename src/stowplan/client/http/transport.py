@@ -9,7 +9,7 @@ from stowplan.api import status
 from stowplan.api.status import ApiError
 from stowplan.client.http import errors
 from stowplan.client.http.availability import ProbeError, ServerAvailability
-from stowplan.client.http.connection import Answer, Connection, LostError, Stream
+from stowplan.client.http.connection import SILENT, Answer, Connection, LostError, Stream
 from stowplan.client.http.credentials import Credentials, CredentialsError, credentials_for
 from stowplan.client.http.dialer import CONNECT_SECONDS, Dialer, DialError, proxy_for
 from stowplan.client.http.pool import MOST_CONNECTIONS, Pool
@@ -303,6 +303,8 @@ class Transport:
                 answer, connection = await self._pool.stream(message, stream)
             except (LostError, DialError) as lost:
                 self._tell_stream(LOST)
+                if lost.problem == SILENT:
+                    continue
                 self._availability.suspect()
                 raise errors.unreachable(_GET, self.url(path), lost.problem) from None
             self._tell_stream(answer.status)

@@ -21,7 +21,7 @@ from stowplan.config.legacy.profiles import (
 from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS
 from stowplan.config.load import Change, ConfigError, LegacySettings, LoadedConfig, load, no_change, read_file
 from stowplan.config.types import KIND, SchedulerConfig
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.gocompat.quoting import quote
 
 POLICY_KEY: Final = "policy.cfg"

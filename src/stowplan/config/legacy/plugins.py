@@ -8,8 +8,7 @@ from stowplan.config.legacy.fields import Fields, refuse
 from stowplan.config.legacy.profiles import COMMON_PLUGINS, ProfileBuilder, name_notes, plugin_notes
 from stowplan.config.legacy.versions import VERSIONS, Lists, Version
 from stowplan.config.types import GROUP, Plugin, PluginSet
-from stowplan.framework.plugin import points_of
-from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.framework.interface import MULTI_POINT, Point, points_of
 from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.catalog import IN_TREE_POINTS

@@ -8,7 +8,7 @@ from stowplan.config.legacy.fields import refuse
 from stowplan.config.legacy.policy import Policy, PolicyEntry, read_policy
 from stowplan.config.load import ConfigError, LegacySettings
 from stowplan.config.types import API_VERSION, ATTRIBUTES, KIND
-from stowplan.framework.points import MULTI_POINT, Point
+from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.catalog import CATALOG
 from stowplan.plugins.legacy.names import MANDATORY, ORDER, PROVIDERS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stowplan.config.types import GROUP
-from stowplan.framework.points import MULTI_POINT
+from stowplan.framework.interface import MULTI_POINT
 from stowplan.plugins.legacy.names import OLD_PLUGINS
 
 Lists = Mapping[str, tuple[tuple[str, int], ...]]

@@ -4,7 +4,7 @@ from typing import Self
 
 from stowplan.api.fielderrors import Path
 from stowplan.api.meta import Struct
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 
 
 class PluginArgs(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """What arguments of plugins of earlier releases have in common."""
 
 from stowplan.api.fielderrors import Path, invalid
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.base import PluginArgs
 
 OLD_MAX_PRIORITY = 10

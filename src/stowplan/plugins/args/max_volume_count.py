@@ -1,7 +1,7 @@
 """Arguments of the plugins that limit one kind of disk each."""
 
 from stowplan.api.fielderrors import Path, invalid
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.base import PluginArgs
 
 

@@ -3,7 +3,7 @@
 from stowplan.api.fielderrors import Path
 from stowplan.api.nodeselector import compile_term
 from stowplan.api.pod import NodeAffinity
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.base import PluginArgs
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stowplan.api.fielderrors import Path, invalid
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.legacy import LegacyArgs
 
 

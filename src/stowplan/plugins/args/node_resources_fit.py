@@ -15,7 +15,7 @@ from stowplan.api.fielderrors import (
 )
 from stowplan.api.meta import Struct
 from stowplan.api.names import label_key_problems
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.base import PluginArgs
 from stowplan.plugins.args.resource_spec import CPU_AND_MEMORY, ResourceSpec, complete_resources
 from stowplan.plugins.args.shape import UtilizationShapePoint, validate_shape

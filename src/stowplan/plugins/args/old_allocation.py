@@ -5,7 +5,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.legacy import PriorityArgs
 from stowplan.plugins.args.resource_spec import CPU_AND_MEMORY, ResourceSpec, complete_resources
 from stowplan.plugins.args.shape import MAX_SHAPE_SCORE, UtilizationShapePoint, validate_shape

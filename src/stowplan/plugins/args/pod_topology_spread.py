@@ -16,7 +16,7 @@ from stowplan.api.fielderrors import (
 )
 from stowplan.api.names import label_key_problems
 from stowplan.api.pod import TopologySpreadConstraint
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.base import PluginArgs
 
 SYSTEM_DEFAULTING = "System"

@@ -5,7 +5,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from stowplan.api.fielderrors import Path, invalid
-from stowplan.framework.gates import DEFAULT_GATES, FeatureGates
+from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.plugins.args.base import PluginArgs
 from stowplan.plugins.args.shape import MAX_SHAPE_SCORE, UtilizationShapePoint, validate_shape
 

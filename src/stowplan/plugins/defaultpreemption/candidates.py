@@ -13,7 +13,7 @@ from stowplan.api.node import Node
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.postfilter import Victims
+from stowplan.framework.interface import Victims
 from stowplan.plugins.defaultpreemption.importance import NOT_STARTED, start_of
 from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 

@@ -8,8 +8,8 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntArray
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.simulation import Trials
 from stowplan.framework.status import Code, Status, error
-from stowplan.framework.trials import Trials
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
 from stowplan.plugins.defaultpreemption.manyrows import ManyRows

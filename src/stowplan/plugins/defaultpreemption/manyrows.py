@@ -16,10 +16,10 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.filtercolumn import FilterColumn
-from stowplan.framework.plugin import Codes
+from stowplan.framework.filter_results import FilterColumn
+from stowplan.framework.interface import Codes
+from stowplan.framework.simulation import promised
 from stowplan.framework.status import Status, unresolvable
-from stowplan.framework.trials import promised
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.candidates import Candidates
 from stowplan.plugins.defaultpreemption.crowd import Crowd

@@ -10,12 +10,11 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.fiterror import fit_error_text
-from stowplan.framework.plugin import Handle, Plugin
-from stowplan.framework.postfilter import PostFilterResult, Steps, Victims
+from stowplan.framework.interface import Handle, Plugin, PostFilterResult, Steps, Victims
 from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption.candidates import (
@@ -63,6 +62,16 @@ class DefaultPreemption(Plugin):
             return None
         last = self.under_way[pod.uid]
         return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
+
+    def preemption_started(self, preemptor: Pod) -> None:
+        self.under_way[preemptor.metadata.uid] = None
+
+    def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
+        if preemptor.metadata.uid in self.under_way:
+            self.under_way[preemptor.metadata.uid] = victim
+
+    def preemption_ended(self, preemptor: Pod) -> None:
+        self.under_way.pop(preemptor.metadata.uid, None)
 
     def _is_going(self, victim: Pod) -> bool:
         """Whether the API server has told of a victim's end already, ahead of its answer to the deletion."""

@@ -9,7 +9,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.plugin import Codes
+from stowplan.framework.interface import Codes
 from stowplan.plugins.defaultpreemption.candidates import COSTS
 
 UNKNOWN, HELPED, NOT_HELPED, NOBODY_LOWER = range(4)

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from stowplan.cluster.lookups import Budget, DisruptionBudgets
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.errors import NotBuiltError, PluginError
-from stowplan.framework.status import Status, error, unresolvable
-from stowplan.framework.trials import Trial, Trials
+from stowplan.framework.simulation import Trial, Trials
+from stowplan.framework.status import NotBuiltError, PluginError, Status, error, unresolvable
 from stowplan.plugins.defaultpreemption.importance import by_importance
 
 REASON_NO_VICTIMS = "No preemption victims found for incoming pod"

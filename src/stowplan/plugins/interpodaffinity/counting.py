@@ -14,8 +14,8 @@ from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
-from stowplan.framework.plugin import ALL_ROWS, StaleRows
-from stowplan.framework.rows import merge_rows
+from stowplan.framework.interface import ALL_ROWS, StaleRows
+from stowplan.framework.plugin_call import merge_rows
 
 MANY_RARE_KEYS = 64
 """Up to so many topology keys that few nodes have get a column and a counter each."""

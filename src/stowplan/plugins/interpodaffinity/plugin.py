@@ -10,9 +10,9 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.terms import TermGroup, TermRole
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import EventRegistration
-from stowplan.framework.plugin import (
+from stowplan.framework.interface import (
     ALL_ROWS,
     MAX_NODE_SCORE,
     Codes,

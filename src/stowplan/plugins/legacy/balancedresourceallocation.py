@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.cluster.columns import IntArray
-from stowplan.framework.plugin import Scores
+from stowplan.framework.interface import Scores
 from stowplan.plugins.args import BalancedResourceAllocationArgs
 from stowplan.plugins.legacy.oldallocation import OldAllocation
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from stowplan.api.fielderrors import Path, aggregate
-from stowplan.framework.errors import ProfileError
-from stowplan.framework.plugin import Handle, Plugin
+from stowplan.framework.interface import Handle, Plugin
+from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 
 

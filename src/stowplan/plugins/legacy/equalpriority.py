@@ -6,8 +6,8 @@ import numpy as np
 
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Reads, Scores
 from stowplan.plugins.args import EqualPriorityArgs
 from stowplan.plugins.legacy.base import LegacyPlugin
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stowplan.cluster.columns import IntArray
-from stowplan.framework.plugin import Handle, Scores
+from stowplan.framework.interface import Handle, Scores
 from stowplan.plugins.allocation import exact
 from stowplan.plugins.args import (
     NodeResourcesLeastAllocatedArgs,

@@ -11,9 +11,9 @@ from stowplan.api.node import Node
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import MAX_NODE_SCORE, Codes, Reads, Scores
+from stowplan.framework.interface import MAX_NODE_SCORE, Codes, Reads, Scores
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.args import NodeLabelArgs
 from stowplan.plugins.legacy.base import LegacyPlugin

@@ -11,8 +11,8 @@ from stowplan.api.node import Node
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import MAX_NODE_SCORE, Handle, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import MAX_NODE_SCORE, Handle, Reads, Scores
 from stowplan.plugins.legacy.base import LegacyPlugin
 from stowplan.plugins.legacy.noderows import ChangedNodes
 

@@ -12,9 +12,9 @@ from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Codes, Handle, Reads
+from stowplan.framework.interface import Codes, Handle, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.legacy.base import LegacyPlugin
 from stowplan.plugins.legacy.noderows import NodeFacts

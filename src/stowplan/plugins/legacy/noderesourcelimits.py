@@ -10,8 +10,8 @@ from stowplan.api.quantity import milli_value_of, value_of
 from stowplan.cluster.columns import CPU, MEMORY, IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Reads, Scores
 from stowplan.plugins.args import NodeResourceLimitsArgs
 from stowplan.plugins.legacy.base import LegacyPlugin
 

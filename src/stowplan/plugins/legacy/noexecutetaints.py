@@ -9,9 +9,9 @@ from stowplan.api.pod import Pod
 from stowplan.api.taints import NO_EXECUTE, Tolerations, untolerated
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.plugin import Codes, Handle, Reads
+from stowplan.framework.interface import Codes, Handle, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.plugins.legacy.base import LegacyPlugin
 from stowplan.plugins.tainttoleration import SetVerdicts

@@ -13,8 +13,8 @@ from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import Handle, Reads, Scores
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Handle, Reads, Scores
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.allocation import saturated_sum
 from stowplan.plugins.legacy.base import LegacyPlugin

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 
 RELEASES: Final = ("1.9", "1.18")
 """The releases whose meaning of a name is known: the last with predicates as such in full use, and the last

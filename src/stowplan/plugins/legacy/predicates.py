@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stowplan.framework.points import Point
+from stowplan.framework.interface import Point
 from stowplan.plugins.legacy.oldname import Kind, Meaning, OldName, Use, filters, only_filters
 
 _REQUESTS: Final = "What pods take is reckoned as today: init containers, sidecars, overhead, resizes."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.cluster.columns import IntArray
-from stowplan.framework.plugin import Handle, Scores
+from stowplan.framework.interface import Handle, Scores
 from stowplan.plugins.allocation import exact, utilization_scores
 from stowplan.plugins.args import RequestedToCapacityRatioArgs
 from stowplan.plugins.legacy.oldallocation import OldAllocation

@@ -14,8 +14,8 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntArray
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import ALL_ROWS, Handle, Reads, Scores, StaleRows
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import ALL_ROWS, Handle, Reads, Scores, StaleRows
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.args import SelectorSpreadArgs
 from stowplan.plugins.legacy.base import LegacyPlugin

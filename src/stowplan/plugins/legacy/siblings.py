@@ -12,7 +12,7 @@ from stowplan.cluster.columns import IntArray
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 
 
 class Siblings:

@@ -17,9 +17,9 @@ from stowplan.api.quantity import value_of
 from stowplan.cluster.attachments import Attachable, Problem, Trouble, needs_of
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import NODE_ADD, Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.plugin import Codes, Plugin
+from stowplan.framework.interface import Codes, Plugin
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import (
     MaxAzureDiskVolumeCountArgs,

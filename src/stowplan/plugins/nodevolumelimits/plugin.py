@@ -8,9 +8,9 @@ import numpy as np
 from stowplan.cluster.attachments import NO_LIMIT, AttachCounts, Problem, Trouble
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import EventRegistration
-from stowplan.framework.plugin import Codes, Handle, Plugin, Reads
+from stowplan.framework.interface import Codes, Handle, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.plugins.nodevolumelimits.hints import REGISTRATIONS
 from stowplan.plugins.nodevolumelimits.wanted import NOTHING_WANTED, Wanted, concerns, wanted_by

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from stowplan.api.labels import Selector
-from stowplan.cluster.asif import AsIf
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.simulation import AsIf
 from stowplan.plugins.normalize import rounded
 from stowplan.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
 from stowplan.plugins.podtopologyspread.counting import RegardedRows, matcher_for

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.cluster.asif import AsIf
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.plugin import ALL_ROWS, Codes, StaleRows
-from stowplan.framework.rows import merge_rows
+from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
+from stowplan.framework.plugin_call import merge_rows
+from stowplan.framework.simulation import AsIf
 from stowplan.plugins.podtopologyspread.constraints import Constraint
 from stowplan.plugins.podtopologyspread.counting import Counted
 

@@ -8,9 +8,9 @@ from stowplan.api.labels import SelectorError
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import EventRegistration
-from stowplan.framework.plugin import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
+from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
 from stowplan.framework.status import SKIP_CLASS, Status, error, unresolvable, unschedulable
 from stowplan.plugins.args import PodTopologySpreadArgs
 from stowplan.plugins.args.pod_topology_spread import SYSTEM_DEFAULTING

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
-from stowplan.framework.rows import merge_rows
-from stowplan.framework.scorecolumn import IGNORED
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
+from stowplan.framework.plugin_call import merge_rows
+from stowplan.framework.score_results import IGNORED
 from stowplan.plugins.normalize import rounded
 from stowplan.plugins.podtopologyspread.constraints import HOSTNAME
 from stowplan.plugins.podtopologyspread.counting import Counted

@@ -14,7 +14,7 @@ from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, Volume
 from stowplan.client import Client
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.services import Services
+from stowplan.framework.interface import Services
 from stowplan.plugins.volumebinding.demand import SELECTED_NODE, is_bound
 from stowplan.plugins.volumebinding.migration import affinity_seen_from
 from stowplan.plugins.volumebinding.reservation import Match, Request, Reservation

@@ -10,11 +10,10 @@ from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import AssumeError
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import PluginError
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import EventRegistration
-from stowplan.framework.plugin import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, Status, error, unresolvable
+from stowplan.framework.interface import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
+from stowplan.framework.status import SKIP, PluginError, Status, error, unresolvable
 from stowplan.plugins.args import VolumeBindingArgs
 from stowplan.plugins.volumebinding.binding import BindingError, bind_volumes
 from stowplan.plugins.volumebinding.claims import NO_CLAIMS, Claims, claims_of

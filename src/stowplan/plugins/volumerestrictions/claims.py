@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 
 
 def references(pod: PodInfo, names: Collection[str]) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import (
     NODE_ADD,
     Action,
@@ -15,7 +15,7 @@ from stowplan.framework.events import (
     EventRegistration,
     Resource,
 )
-from stowplan.framework.plugin import ALL_ROWS, Codes, Plugin, Reads, StaleRows
+from stowplan.framework.interface import ALL_ROWS, Codes, Plugin, Reads, StaleRows
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
 from stowplan.plugins.volumerestrictions.claims import references, used_for_one
 from stowplan.plugins.volumerestrictions.hints import after_new_claim, after_pod_deletion

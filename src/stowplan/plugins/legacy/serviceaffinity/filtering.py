@@ -8,7 +8,7 @@ from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.plugin import ALL_ROWS, Codes, StaleRows
+from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
 
 Demands = tuple[tuple[str, str], ...]
 """Labels and values that a node must have."""

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.labels import Selector, selector_from_labels
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
+from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.events import EventRegistration
-from stowplan.framework.plugin import Codes, Handle, Reads, Scores, StaleRows
+from stowplan.framework.interface import Codes, Handle, Reads, Scores, StaleRows
 from stowplan.framework.status import Status, unschedulable
 from stowplan.plugins.args import ServiceAffinityArgs
 from stowplan.plugins.legacy.base import LegacyPlugin

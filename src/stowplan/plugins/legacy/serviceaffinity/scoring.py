@@ -10,9 +10,9 @@ from stowplan.cluster.columns import IntArray
 from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.plugin import ALL_ROWS, Scores, StaleRows
-from stowplan.framework.rows import merge_rows
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import ALL_ROWS, Scores, StaleRows
+from stowplan.framework.plugin_call import merge_rows
 from stowplan.plugins.legacy.siblings import Siblings
 
 

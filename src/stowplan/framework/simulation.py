@@ -1,22 +1,80 @@
-"""Trying a pod on single rows, as they are or as if other pods stood there.
+"""Simulation: a pod on single rows as if pods were added or removed, without a copy of the cluster.
 
-The filters that look at a whole table at once keep what they find. A trial keeps nothing: it changes a row,
-asks, and puts everything back. Pods promised to a row are taken into account this way, and so is the room
-that preemption would make.
+The table is changed, asked, and put back. Nominated pods are reckoned with this way, and so is the room that
+preemption would make.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from stowplan.cluster.asif import AsIf
+import numpy as np
+
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.filtercolumn import FilterColumn
-from stowplan.framework.plugin import Plugin, Traits
-from stowplan.framework.prefilter import ask_pre_filter
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.filter_results import FilterColumn
+from stowplan.framework.interface import Plugin, Traits
+from stowplan.framework.plugin_call import ask_pre_filter
 from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from stowplan.framework.equivalence_class import PodClass
+    from stowplan.framework.evaluation import Evaluation
+    from stowplan.framework.runtime import Framework
+
+
+class AsIf:
+    """One row as if some of its pods were gone and others stood there too.
+
+    Inside the `with` block the table counts everything as it would if it were so. On leaving it every pod is
+    back in its old place and every count is what it was. `gone` and `guests` say how the row differs from
+    what it is.
+    """
+
+    __slots__ = ("_home", "_table", "gone", "guests", "row")
+
+    def __init__(self, table: ClusterTable, row: int) -> None:
+        self._table = table
+        self.row = row
+        self.gone: dict[str, PodInfo] = {}
+        self.guests: list[PodInfo] = []
+
+    def __enter__(self) -> Self:
+        pods_on = self._table.pods_on
+        self._home = pods_on[self.row]
+        pods_on[self.row] = dict(self._home)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.dismiss()
+        for info in reversed(tuple(self.gone.values())):
+            self.put_back(info)
+        self._table.pods_on[self.row] = self._home
+
+    def take_away(self, info: PodInfo) -> None:
+        """As if a pod of the row were gone."""
+        self._table.take_off(info)
+        self.gone[info.uid] = info
+
+    def put_back(self, info: PodInfo) -> None:
+        """A pod taken away is there again."""
+        del self.gone[info.uid]
+        self._table.put_on(info, self.row)
+
+    def invite(self, info: PodInfo) -> None:
+        """As if a pod that is on no node stood here; the pod itself is left alone."""
+        guest = PodInfo(info.pod, info.template)
+        self._table.put_on(guest, self.row)
+        self.guests.append(guest)
+
+    def dismiss(self) -> None:
+        """All guests leave."""
+        while self.guests:
+            self._table.take_off(self.guests.pop())
+
 
 Nominations = Mapping[int, Sequence[PodInfo]]
 """Pods nominated to rows."""
@@ -155,3 +213,67 @@ class Trial:
             return self._trials.ask(self._as_if, self._passed)
         finally:
             self._as_if.dismiss()
+
+
+def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) -> Status | None:
+    """What the filters say of the row promised to the pod; None: it passes.
+
+    It is tried even if PreFilter left it out, and then keeps the verdict it gets.
+    """
+    feasibility = evaluation.pod_class.feasibility
+    if feasibility.asks_for(row):
+        status = evaluation.status(row)
+        return None if status.is_success else status
+    verdict = evaluation.overruled.get(row)
+    if verdict is None:
+        cycle = evaluation.cycle
+        with framework.trials(cycle, cycle.memos) as trials, trials.row(row) as trial:
+            verdict = trial.verdict()
+    if verdict is not None:
+        evaluation.overrule(row, verdict)
+    return verdict
+
+
+def beside_nominated(
+    framework: "Framework",
+    cycle: Cycle,
+    pod_class: "PodClass",
+    nominations: Nominations,
+    nominated_row: int | None,
+) -> dict[int, Status]:
+    """Rows that could not take the pod beside pods promised to them, with the reason; they are taken out."""
+    feasibility = pod_class.feasibility
+    concerned = {
+        row: pods
+        for row in nominations
+        if (row == nominated_row or feasibility.asks_for(row))
+        and (pods := promised(nominations, row, cycle.pod))
+    }
+    if not concerned:
+        return {}
+    asked = [column for column in feasibility.columns if column.active]
+    if not all(column.traits.filter_beside for column in asked if column.traits.watches):
+        verdicts = _tried(framework, cycle, nominations, concerned)
+    else:
+        kept = pod_class.beside.verdicts(framework.table, asked)
+        for row, pods in concerned.items():
+            if row not in kept or kept[row][0] != pods:
+                kept[row] = (pods, feasibility.verdict_beside(cycle, row, pods))
+        verdicts = {row: kept[row][1] for row in concerned}
+    overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
+    if overruled:
+        rows = np.array(sorted(overruled), dtype=np.intp)
+        feasibility.overrule_many(rows)
+    return overruled
+
+
+def _tried(
+    framework: "Framework", cycle: Cycle, nominations: Nominations, rows: Iterable[int]
+) -> dict[int, Status | None]:
+    """Put the promised pods on each row in turn, and ask."""
+    verdicts: dict[int, Status | None] = {}
+    with framework.trials(cycle, cycle.memos, nominations) as trials:
+        for row in rows:
+            with trials.row(row) as trial:
+                verdicts[row] = trial.beside_promised()
+    return verdicts

@@ -1,7 +1,8 @@
-"""The plugin interface.
+"""The plugin interface: the base class, what methods are given and give back, and the handle to the
+scheduler.
 
-A plugin is a class. It takes part in an extension point by having that point's method; it needs no
-registration beyond its name. Filter and Score can be written two ways:
+A plugin is a class. It takes part in an extension point by having that point's method; protocols.py has the
+signature of every one. Filter and Score can be written two ways:
 
 *by column*, over many rows at once, for speed::
 
@@ -13,61 +14,124 @@ registration beyond its name. Filter and Score can be written two ways:
     def filter_node(self, cycle, pod, node) -> Status | None
     def score_node(self, cycle, pod, node) -> int
 
-A plugin by column may also have `filter_row(cycle, pod, row) -> int` and `score_row(cycle, pod, row) -> int`,
-the same rule for a single row. The runtime prefers them when only a few rows changed, where arrays cost more
-than they save; both forms must agree, so let them share their formula.
-
-A filter that looks at pods may have `filter_beside(cycle, pod, row, others) -> int`, its word on a row as if
-other pods stood there as well. Without it the runtime puts them there and asks, which takes longer.
-
 What the runtime may reuse between pods is declared, never guessed:
 
-* `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form a class. Without it
-  nothing of this plugin's is reused.
+* `sign(pod)` returns what the plugin reads of the pod. Pods with equal signatures form an equivalence class.
+  Without it nothing of this plugin's is reused.
 * `reads` says what of a row the plugin looks at; results are refreshed in rows where that changed.
 * A plugin whose answer for a row also depends on other rows sets `row_local = False` and names the rows that
   changed with `stale_filter_rows` / `stale_score_rows`, which are given what the plugin wrote in PreFilter or
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
-
-Once a node is chosen, these are called in order, with the node's name::
-
-    def reserve(self, cycle, pod, node) -> Status | None      # take what the pod needs
-    def unreserve(self, cycle, pod, node) -> None             # give it back; called also if reserve was not
-    def permit(self, cycle, pod, node) -> Status | Wait | None  # now, never, or wait (see waiting.py)
-    def pre_bind_pre_flight(self, cycle, pod, node) -> Status | None   # SKIP: `pre_bind` has nothing to do
-    async def pre_bind(self, cycle, pod, node) -> Status | None
-    async def bind(self, cycle, pod, node) -> Status | None   # SKIP: the next one shall
-    def post_bind(self, cycle, pod, node) -> None
-
-`pre_bind`, `bind` and `post_bind` may be plain functions or coroutines; only coroutines may wait. PreBind
-plugins with `parallel_pre_bind = True` that stand next to each other run side by side.
-
-A plugin that rejects pods says with `events() -> Sequence[EventRegistration]` (events.py) what may help them,
-so that they are tried again when it happens and not before. Each registration can have a hint, a function
-`hint(pod, old, new) -> Hint` that looks at the event more closely. Without `events` a pod the plugin rejected
-is tried again after any event; with an empty list, only after some minutes.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntFlag
+from enum import IntFlag, StrEnum
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
+from stowplan.client import Client
+from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.points import Point
-from stowplan.framework.services import Services
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.status import Status
+from stowplan.framework.waiting_pods import WaitingPods
+from stowplan.logs import Journal
 
 if TYPE_CHECKING:
-    from stowplan.framework.cycle import Cycle
+    from stowplan.framework.cycle_state import Cycle
+
+
+class Point(StrEnum):
+    """A place in the scheduling of a pod where plugins are called; the value is its name in a config.
+
+    The order is that in which plugin lists are resolved when a profile is built, so with several
+    mistakes in a configuration it decides which one is reported.
+    """
+
+    PRE_FILTER = "preFilter"
+    FILTER = "filter"
+    POST_FILTER = "postFilter"
+    RESERVE = "reserve"
+    PRE_SCORE = "preScore"
+    SCORE = "score"
+    PRE_BIND = "preBind"
+    BIND = "bind"
+    POST_BIND = "postBind"
+    PERMIT = "permit"
+    PRE_ENQUEUE = "preEnqueue"
+    QUEUE_SORT = "queueSort"
+    PLACEMENT_GENERATE = "placementGenerate"
+    PLACEMENT_SCORE = "placementScore"
+
+    @property
+    def type_name(self) -> str:
+        """The name of the plugin type in error messages, such as `PreFilterPlugin`."""
+        return f"{self.value[0].upper()}{self.value[1:]}Plugin"
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether plugins have weights here."""
+        return self in (Point.SCORE, Point.PLACEMENT_SCORE)
+
+
+MULTI_POINT = "multiPoint"
+"""The section of a config that enables plugins at every point they implement."""
+
+
+class Services(Protocol):
+    """What a running scheduler offers its plugins. Everything is on the scheduler's event loop."""
+
+    @property
+    def client(self) -> Client:
+        """The API server."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def journal(self) -> Journal:
+        """The log. Ask `journal.shows(level)` before putting a message together on the way of every pod."""
+        ...
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """Pods of all profiles that wait at Permit, to be let go or turned away."""
+        ...
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Requeue pods now that wait in the queue."""
+        ...
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as the informer last saw it, by `namespace/name`."""
+        ...
+
+    def objects(self, kind: str) -> Mapping[str, Object]:
+        """The objects of a kind as their informer last saw them, by `namespace/name`.
+
+        Kinds are named as in events: `<plural>.<version>.<group>` for those that are not built in, which come
+        as `AnyObject`. Raises LookupError for a kind that no plugin registered for.
+        """
+        ...
+
+    def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
+        """Record an event about a pod, in the name of its profile."""
+        ...
+
+    def count_volume_error(self, operation: str) -> None:
+        """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
+        ...
+
 
 Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int64]
@@ -122,6 +186,42 @@ class Wait(NamedTuple):
     seconds: float
 
 
+class Victims(NamedTuple):
+    """Pods that would have to be evicted from a node, the most important first.
+
+    `violations` counts those that a disruption budget protects.
+    """
+
+    pods: tuple[Pod, ...]
+    violations: int
+
+
+_NO_CANDIDATES: Mapping[str, Victims] = {}
+
+
+class PostFilterResult(NamedTuple):
+    """What a PostFilter plugin found.
+
+    `nominated_node` is the node the pod is nominated to, "" to clear a nomination, None to leave it as it is.
+    `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
+    `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
+    among them.
+    """
+
+    status: Status
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+    candidates: Mapping[str, Victims] = _NO_CANDIDATES
+    ties: tuple[str, ...] = ()
+
+
+PREEMPTION_PREFIX = "preemption: "
+"""How the reasons of preemption begin in messages, whichever plugin gives them."""
+
+Steps = Generator[None, None, PostFilterResult]
+"""A search in steps: at each `yield` the scheduler may let others run; what it returns is the result."""
+
+
 class Extremes(NamedTuple):
     """Lowest and highest raw score over the feasible nodes that count."""
 
@@ -133,8 +233,8 @@ class Extremes(NamedTuple):
 class Handle:
     """What a plugin may use of the scheduler it is part of. `rng` is the only chance a plugin may use.
 
-    `services` is what a living scheduler offers beyond its table (services.py). There are none where
-    decisions are only worked out, as in a what-if; a plugin that needs them then fails when asked to act.
+    `services` is what a running scheduler offers beyond its table. There are none where decisions are only
+    worked out, as in a what-if; a plugin that needs them then fails when asked to act.
     """
 
     table: ClusterTable
@@ -144,14 +244,14 @@ class Handle:
 
     @property
     def scheduler(self) -> Services:
-        """The services of the living scheduler. Raises LookupError if there is none."""
+        """The services of the running scheduler. Raises LookupError if there is none."""
         if self.services is None:
             raise LookupError("this needs a running scheduler")
         return self.services
 
 
 class Plugin:
-    """Base of all plugins. See the module's docstring for what to add."""
+    """Base of all plugins. See protocols.py for the methods to add."""
 
     name: ClassVar[str] = ""
     """Defaults to the name of the class."""
@@ -179,6 +279,10 @@ class Plugin:
 
     parallel_pre_bind: ClassVar[bool] = False
     """`pre_bind` may run beside that of its neighbours."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """The resources whose objects the plugin looks up in the table, by their plural (`services`). Only what
+    some plugin needs or registered for is watched."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
@@ -208,6 +312,10 @@ class Plugin:
         Asked only of filters that look at pods. Where the answer is yes preemption judges many nodes at once.
         """
         return False
+
+    def needed_objects(self) -> frozenset[str]:
+        """The same for this plugin with its arguments."""
+        return self.needs
 
     def release(self, memo: Any) -> None:
         """Give back what was kept for a class of pods that is no longer needed."""

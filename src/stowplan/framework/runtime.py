@@ -1,9 +1,13 @@
-"""One profile at work: its plugins, run at their extension points over the cluster table."""
+"""The framework runtime: one profile's plugins, run from PreFilter to Score over the cluster table.
 
-from collections.abc import Hashable, Mapping
+Results are kept per equivalence class of pods and refreshed only where something changed. The extension
+points after Score are in extension_points.py.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -11,25 +15,28 @@ import numpy as np
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle import Cycle
-from stowplan.framework.errors import PluginError
-from stowplan.framework.evaluation import Evaluation, PreFiltering
-from stowplan.framework.feasibility import Feasibility
-from stowplan.framework.filtercolumn import FilterColumn
-from stowplan.framework.gates import FeatureGates
-from stowplan.framework.nominated import beside_nominated, try_nominated
-from stowplan.framework.plugin import UNSIGNED, Handle, Plugin, Traits, Unsigned
-from stowplan.framework.podclass import ClassKey, PodClass, PodClasses
-from stowplan.framework.points import Point
-from stowplan.framework.preference import Preference
-from stowplan.framework.preparing import pre_filter, pre_score
-from stowplan.framework.probe import Probe
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.equivalence_class import ClassKey, PodClass, PodClasses, Settled
+from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.filter_results import Feasibility, FilterColumn
+from stowplan.framework.interface import (
+    UNSIGNED,
+    Handle,
+    Plugin,
+    Point,
+    PreFilterResult,
+    Services,
+    Traits,
+    Unsigned,
+)
+from stowplan.framework.plugin_call import Probe, ask_pre_filter, call_plugin, plugin_error
 from stowplan.framework.profile import ProfileSpec
+from stowplan.framework.protocols import PreScorePlugin
 from stowplan.framework.registry import Registry
-from stowplan.framework.scorecolumn import ScoreColumn
-from stowplan.framework.services import Services
-from stowplan.framework.status import Code
-from stowplan.framework.trials import NO_NOMINATIONS, Nominations, Trials
+from stowplan.framework.score_results import Preference, ScoreColumn
+from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Trials, beside_nominated, try_nominated
+from stowplan.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
 
 _serials = count()
 _MOST_PROFILES = 16
@@ -349,6 +356,115 @@ class Framework:
     ) -> Trials:
         """For trying the pod of an attempt on single rows. `memos` is what plugins keep for its class."""
         return Trials(self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations)
+
+
+# PreFilter and PreScore: plugins whose answer depends on the signature alone are asked once per class
+
+
+def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> PreFiltering:
+    """What PreFilter plugins say together. Raises PluginError if one fails."""
+    settled = pod_class.settled_pre_filters
+    asked = plugins
+    if settled is not None:
+        cycle.adopt(settled.states)
+        asked = settled.asking
+    result = NOTHING_SAID
+    skipping: tuple[str, ...] = ()
+    alike: list[Plugin] = []
+    complete = True
+    for plugin in asked:
+        answer = ask_pre_filter(plugin, cycle)
+        if answer is None:
+            continue
+        if isinstance(answer, PreFilterResult):
+            complete = complete and not plugin.constant_pre_filter
+            result = _narrowed(result, plugin, answer.node_names)
+            if result.status is not None:
+                break
+        elif answer.code is Code.SKIP:
+            skipping += (plugin.name,)
+            if answer is SKIP_CLASS:
+                alike.append(plugin)
+        elif answer.code.is_rejection:
+            result = result._replace(status=answer.by(plugin.name))
+            if answer.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                break
+        elif answer.code is not Code.SUCCESS:
+            raise plugin_error(plugin, "PreFilter", answer.message)
+    if settled is not None:
+        cycle.skipped = settled.skipped_with(skipping)
+        return result
+    cycle.skipped = frozenset(skipping)
+    if complete and result.status is None:
+        pod_class.settled_pre_filters = _settle(cycle, pod_class, plugins, alike, "constant_pre_filter")
+    return result
+
+
+def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> None:
+    """Ask PreScore plugins. Raises PluginError if one fails."""
+    settled = pod_class.settled_pre_scores
+    asked = plugins
+    if settled is not None:
+        cycle.adopt_score(settled.states)
+        asked = settled.asking
+    skipping: tuple[str, ...] = ()
+    alike: list[Plugin] = []
+    for plugin in asked:
+        method = cast(PreScorePlugin, plugin).pre_score
+        answer: Status | None = call_plugin(plugin, "PreScore", method, cycle, cycle.pod)
+        if answer is None or answer.code is Code.SUCCESS:
+            continue
+        if answer.code is not Code.SKIP:
+            raise plugin_error(plugin, "PreScore", answer.message)
+        skipping += (plugin.name,)
+        if answer is SKIP_CLASS:
+            alike.append(plugin)
+    if settled is not None:
+        cycle.skipped_score = settled.skipped_with(skipping)
+        return
+    cycle.skipped_score = frozenset(skipping)
+    pod_class.settled_pre_scores = _settle(cycle, pod_class, plugins, alike, "constant_pre_score")
+
+
+def _narrowed(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> PreFiltering:
+    """Only nodes that every such plugin asks for are looked at."""
+    rejectors = result.rejectors | {plugin.name}
+    left = names if result.node_names is None else result.node_names & names
+    status = result.status
+    if not left:
+        asked = sorted(rejectors)
+        if len(asked) == 1:
+            reason = f"node(s) didn't satisfy plugin {asked[0]}"
+        else:
+            reason = f"node(s) didn't satisfy plugin(s) [{' '.join(asked)}] simultaneously"
+        status = unresolvable(reason)
+    return PreFiltering(status, left, rejectors)
+
+
+def _settle(
+    cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], alike: Sequence[Plugin], constant: str
+) -> Settled:
+    """What the first pod's answers mean for the next pods of the class.
+
+    Fixed are those of plugins that go by the signature alone, or that skip all that is `alike`.
+    """
+    unsigned = pod_class.unsigned
+    plain = not cycle.pod.template.volumes
+    fixed = [
+        plugin
+        for plugin in plugins
+        if plugin.name not in unsigned
+        and (getattr(plugin, constant) or plugin in alike or (plain and plugin.signs_volumes))
+    ]
+    scoring = constant == "constant_pre_score"
+    skipped = cycle.skipped_score if scoring else cycle.skipped
+    read = cycle.read_score if scoring else cycle.read
+    return Settled(
+        frozenset(plugin.name for plugin in fixed if plugin.name in skipped),
+        {plugin.name: read(plugin) for plugin in fixed},
+        tuple(plugin for plugin in plugins if plugin not in fixed),
+        {},
+    )
 
 
 def _count(

@@ -13,10 +13,10 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 
 if TYPE_CHECKING:
-    from stowplan.cluster.asif import AsIf
     from stowplan.framework.evaluation import Evaluation
-    from stowplan.framework.plugin import Plugin
-    from stowplan.framework.probe import Probe
+    from stowplan.framework.interface import Plugin
+    from stowplan.framework.plugin_call import Probe
+    from stowplan.framework.simulation import AsIf
 
 NOBODY: Final[frozenset[str]] = frozenset()
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})

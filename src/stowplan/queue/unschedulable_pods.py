@@ -11,7 +11,7 @@ from itertools import count
 from typing import Final
 
 from stowplan.cluster.podinfo import PodTemplate
-from stowplan.queue.queued import QueuedPod
+from stowplan.queue.queued_pod import QueuedPod
 
 GroupKey = tuple[str, PodTemplate, frozenset[str], frozenset[str], str]
 

@@ -4,11 +4,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from stowplan.framework.beside import BesideVerdicts
-from stowplan.framework.feasibility import Feasibility
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.preference import Preference
-from stowplan.framework.probe import Tally
+from stowplan.framework.filter_results import BesideVerdicts, Feasibility
+from stowplan.framework.interface import Plugin
+from stowplan.framework.plugin_call import Tally
+from stowplan.framework.score_results import Preference
 
 
 class ClassKey:

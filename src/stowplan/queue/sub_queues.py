@@ -1,23 +1,64 @@
-"""Where pods stand in the queue, and how they move from one place to another."""
+"""The parts of the queue (active, backoff, unschedulable), how a pod moves between them, and PreEnqueue."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from stowplan.clock import Clock
-from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE
-from stowplan.framework.hintmap import HintMap
-from stowplan.framework.plugin import Plugin
-from stowplan.framework.status import Code
+from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, HintMap
+from stowplan.framework.interface import Plugin
+from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Journal, Ref
-from stowplan.queue.backoff import Backoff
-from stowplan.queue.backoffqueue import BackoffQueue
+from stowplan.queue.backoff import Backoff, BackoffQueue
 from stowplan.queue.heap import KeyedHeap
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
 from stowplan.queue.nominator import Nominator
-from stowplan.queue.preenqueue import run_pre_enqueue
-from stowplan.queue.queued import QueuedPod
-from stowplan.queue.requeue import Strategy
-from stowplan.queue.unschedulable import UnschedulablePods
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.unschedulable_pods import UnschedulablePods
+
+
+def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) -> None:
+    """Ask plugins whether a pod may be tried, first the one that held it back last time.
+
+    The first that says no is noted with the pod as its gate and among the plugins that rejected it. A plugin
+    that fails keeps the pod back, too.
+    """
+    gating, pod = queued.gating_plugin, queued.pod
+    queued.gating_plugin = ""
+    queued.gate = None
+    if not plugins:
+        return
+    each = hooks.before_pre_enqueue is not None and hooks.before_pre_enqueue(queued)
+    for plugin in sorted(plugins, key=lambda plugin: plugin.name != gating) if gating else plugins:
+        if each and hooks.before_plugin is not None:
+            hooks.before_plugin(plugin.name)
+        try:
+            answer: object = plugin.pre_enqueue(pod)  # type: ignore[attr-defined]
+        except Exception as cause:  # noqa: BLE001 - one plugin's mistake must not stop the queue
+            answer = error(f"{type(cause).__name__}: {cause}")
+        status = SUCCESS if answer is None else _read(answer)
+        if each and hooks.after_plugin is not None:
+            hooks.after_plugin(plugin.name, status)
+        if status is not SUCCESS and not status.is_success:
+            _gate(plugin.name, status, queued, hooks)
+            break
+    if hooks.after_pre_enqueue is not None:
+        hooks.after_pre_enqueue(queued)
+
+
+def _gate(plugin: str, status: Status, queued: QueuedPod, hooks: Hooks) -> None:
+    if hooks.rejected is not None and plugin not in queued.rejectors:
+        hooks.rejected(plugin, queued.profile, 1)
+    queued.unschedulable_plugins |= {plugin}
+    queued.gating_plugin = plugin
+    queued.gate = status.by(plugin)
+
+
+def _read(answer: object) -> Status:
+    if isinstance(answer, Status):
+        return answer
+    return error(f"expected a Status or None, got {type(answer).__name__}")
+
 
 SortKey = Callable[[QueuedPod], Any]
 
@@ -35,6 +76,17 @@ _RENOMINATING: Final = (UNSCHEDULED_POD_ADD.label, UNSCHEDULED_POD_UPDATE.label)
 
 class AlreadyQueuedError(ValueError):
     """A pod came back from an attempt though it is in the queue."""
+
+
+class Strategy(Enum):
+    """What to do with a pod."""
+
+    SKIP = "Skip"
+    """It waits on for an event."""
+    AFTER_BACKOFF = "AfterBackoff"
+    """It is tried again when its backoff is over."""
+    IMMEDIATELY = "Immediately"
+    """It is tried again at once."""
 
 
 class ProfileRules(NamedTuple):

@@ -1,0 +1,384 @@
+"""Running the extension points after Score: PostFilter, Reserve, Permit, PreBind, Bind, PostBind.
+
+Filter and Score, which are asked about all nodes at once, are in runtime.py.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from types import CoroutineType, GeneratorType
+from typing import Any, Final, cast
+
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.interface import Plugin, Point, PostFilterResult, Steps, Wait
+from stowplan.framework.plugin_call import (
+    call_plugin,
+    describe_exception,
+    guarded,
+    guarded_await,
+    plugin_error,
+    status_label,
+)
+from stowplan.framework.protocols import PostFilterPlugin
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import SKIP, SUCCESS, Code, PluginError, Status, error, unschedulable
+
+
+class PostFilterRound:
+    """What PostFilter plugins said so far, and what it amounts to.
+
+    One that succeeds, fails, or says that nothing will help ends the round. Otherwise their reasons add up,
+    under the name of the first, and the last word about the nomination holds.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+        self._rejector = ""
+        self._nominated_node: str | None = None
+
+    def take(self, plugin: Plugin, result: PostFilterResult) -> PostFilterResult | None:
+        """Take in a plugin's answer; returns what the round came to if that ends it."""
+        status = result.status
+        if status.is_success:
+            return result
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return result._replace(status=status.by(plugin.name))
+        if not status.code.is_rejection:
+            return PostFilterResult(error(status.message).by(plugin.name))
+        if result.nominated_node is not None:
+            self._nominated_node = result.nominated_node
+        self._reasons += status.reasons
+        self._rejector = self._rejector or plugin.name
+        return None
+
+    def end(self) -> PostFilterResult:
+        """What the round came to when nobody ended it."""
+        return PostFilterResult(unschedulable(*self._reasons).by(self._rejector), self._nominated_node)
+
+
+def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:
+    """Ask PostFilter plugins in order what they can do for a pod that fits nowhere. Raises PluginError."""
+    return run_to_end(post_filter_steps(plugins, cycle, pod))
+
+
+def post_filter_steps(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> Steps:
+    """The same in steps: others may run in between, as long as the table does not change."""
+    asked = PostFilterRound()
+    for plugin in plugins:
+        answer = yield from ask_post_filter(plugin, cycle, pod)
+        result = asked.take(plugin, answer)
+        if result is not None:
+            return result
+    return asked.end()
+
+
+def run_to_end(steps: Steps) -> PostFilterResult:
+    """The result of a search without any interruption."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: PostFilterResult = end.value
+            return result
+
+
+def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> Steps:
+    """One plugin's answer, in as many steps as the plugin takes. Raises PluginError."""
+    watch = cycle.watch
+    began = 0.0 if watch is None else watch.timer()
+    answer: Any = guarded(plugin, "PostFilter", cast(PostFilterPlugin, plugin).post_filter, cycle, pod)
+    while isinstance(answer, GeneratorType):
+        try:
+            guarded(plugin, "PostFilter", next, answer)
+        except StopIteration as end:
+            answer = end.value
+        else:
+            yield
+    if isinstance(answer, Status):
+        answer = PostFilterResult(answer)
+    if not isinstance(answer, PostFilterResult):
+        found = type(answer).__name__
+        raise plugin_error(plugin, "PostFilter", f"expected a Status or a PostFilterResult, got {found}")
+    if watch is not None:
+        watch.plugin(plugin.name, "PostFilter", status_label(answer), watch.timer() - began)
+    return answer
+
+
+Waits = Mapping[str, float]
+"""How long plugins want a pod to wait at Permit, in seconds by plugin."""
+
+NO_WAITS: Final[Waits] = {}
+
+_WAIT: Final = Status(Code.WAIT, ("one or more plugins asked to wait and no plugin rejected pod",))
+
+
+class Lifecycle:
+    """The Reserve, Permit, PreBind, Bind and PostBind plugins of a profile.
+
+    A plugin that raises has failed; the cycle ends with an error that names it. Nothing is raised here: every
+    method returns a status.
+
+    Most pods have no volumes, and most profiles do nothing for them between Score and Bind. That is found out
+    once, here: a point where no plugin has anything to do takes no time, and is counted so. In cycles where
+    every single plugin is timed all of them are called.
+    """
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._probe = framework.probe
+        self._reserve = self._having(Point.RESERVE, "reserve")
+        self._unreserve = list(reversed(self._having(Point.RESERVE, "unreserve")))
+        self._permit = self._having(Point.PERMIT, "permit")
+        self._pre_bind = self._having(Point.PRE_BIND, "pre_bind")
+        self._bind = [
+            (plugin, inspect.iscoroutinefunction(plugin.bind)) for plugin in self._having(Point.BIND, "bind")
+        ]
+        self._post_bind = self._having(Point.POST_BIND, "post_bind")
+        self._holds_plain = bool(self._permit) or not _all_idle(self._reserve)
+        self._prepares_plain = not _all_idle(self._pre_bind)
+        self.tells_of_bindings = bool(self._post_bind)
+        """Whether anybody wants to be told that a pod is bound."""
+
+    def _having(self, point: Point, method: str) -> list[Any]:
+        """The plugins of a point that have its method; a profile may name others, and they have no say."""
+        return [plugin for plugin in self._framework.at(point) if hasattr(plugin, method)]
+
+    # In the scheduling cycle
+
+    def hold(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
+        """Reserve, then Permit: what the first says that is against it, else what `permit` does."""
+        if cycle.watch is None and not self._holds_plain and not pod.template.volumes:
+            if self._probe is not None:
+                took = self._probe.took
+                took["Reserve", "Success"](0.0)
+                took["Permit", "Success"](0.0)
+            return SUCCESS, NO_WAITS
+        status = self.reserve(cycle, pod, node)
+        return self.permit(cycle, pod, node) if status.is_success else (status, NO_WAITS)
+
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Run Reserve plugins; the first that rejects the pod ends it."""
+        began = self._begin()
+        status = SUCCESS
+        for plugin in self._reserve:
+            status = _status(plugin, "Reserve", plugin.reserve, cycle, pod, node)
+            if not status.is_success:
+                break
+        self._end("Reserve", status, began)
+        return status
+
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> list[str]:
+        """Run `unreserve` of every Reserve plugin in reverse order; returns what went wrong."""
+        began = self._begin()
+        problems = []
+        for plugin in self._unreserve:
+            try:
+                call_plugin(plugin, "Unreserve", plugin.unreserve, cycle, pod, node)
+            except PluginError as failure:
+                problems.append(failure.message)
+        self._end("Unreserve", SUCCESS, began)
+        return problems
+
+    def permit(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
+        """Run Permit plugins: success, a rejection, or WAIT with how long for whom."""
+        began = self._begin()
+        waits: dict[str, float] = {}
+        status = SUCCESS
+        for plugin in self._permit:
+            try:
+                answer = call_plugin(plugin, "Permit", plugin.permit, cycle, pod, node)
+                if isinstance(answer, Wait):
+                    waits[plugin.name] = answer.seconds
+                    continue
+                status = checked_status(plugin, "Permit", answer)
+            except PluginError as failure:
+                status = error(failure.message)
+            if not status.is_success:
+                break
+        else:
+            status = _WAIT if waits else SUCCESS
+        self._end("Permit", status, began)
+        return status, waits
+
+    # In the binding cycle
+
+    def pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Sequence[Plugin]]:
+        """Which PreBind plugins have work to do: success and those plugins, SKIP if none has, or an error."""
+        if not self._pre_bind:
+            return SKIP, ()
+        if cycle.watch is None and not self._prepares_plain and not pod.template.volumes:
+            if self._probe is not None:
+                self._probe.took["PreBindPreFlight", "Skip"](0.0)
+            return SKIP, ()
+        began = self._begin()
+        busy: list[Plugin] = []
+        status = SKIP
+        for plugin in self._pre_bind:
+            ask: Callable[..., Any] | None = getattr(plugin, "pre_bind_pre_flight", None)
+            answer = SUCCESS if ask is None else _pre_flight(plugin, ask, cycle, pod, node)
+            if answer.is_success:
+                busy.append(plugin)
+                status = SUCCESS
+            elif answer.code is not Code.SKIP:
+                status = answer
+                break
+        self._end("PreBindPreFlight", status, began)
+        return status, busy
+
+    async def pre_bind(self, plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Run PreBind plugins; neighbours that allow it run side by side."""
+        began = self._begin()
+        status = SUCCESS
+        for parallel, group in groupby(plugins, key=lambda plugin: plugin.parallel_pre_bind):
+            run = _side_by_side if parallel else _one_by_one
+            status = await run(group, cycle, pod, node)
+            if not status.is_success:
+                break
+        self._end("PreBind", status, began)
+        return status
+
+    async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+        """Have the first plugin that does not skip the pod bind it.
+
+        Every pod that is bound comes along here, so a coroutine in a cycle that is no sample is awaited
+        directly instead of through `_awaited`.
+        """
+        probe = self._probe
+        began = 0.0 if probe is None else probe.timer()
+        status = SKIP
+        for plugin, is_coroutine in self._bind:
+            if is_coroutine and cycle.watch is None:
+                try:
+                    answer = await plugin.bind(cycle, pod, node)
+                except Exception as cause:  # noqa: BLE001 - it becomes the pod's error, as in plugin_call
+                    status = error(plugin_error(plugin, "Bind", describe_exception(cause)).message)
+                else:
+                    status = SUCCESS if answer is None else checked_status(plugin, "Bind", answer)
+            else:
+                status = await _awaited(plugin, "Bind", plugin.bind, cycle, pod, node)
+            if status.code is not Code.SKIP:
+                break
+        if probe is not None:
+            probe.took["Bind", status.code.label](probe.timer() - began)
+        return status
+
+    async def post_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> list[str]:
+        """Tell plugins that the pod is bound. Returns what went wrong; it changes nothing any more."""
+        if not self._post_bind:
+            return []
+        began = self._begin()
+        problems = []
+        for plugin in self._post_bind:
+            status = await _awaited(plugin, "PostBind", plugin.post_bind, cycle, pod, node)
+            if not status.is_success:
+                problems.append(status.message)
+        self._end("PostBind", SUCCESS, began)
+        return problems
+
+    # How long it took
+
+    def _begin(self) -> float:
+        return 0.0 if self._probe is None else self._probe.timer()
+
+    def _end(self, point: str, status: Status, began: float) -> None:
+        probe = self._probe
+        if probe is not None:
+            probe.took[point, status.code.label](probe.timer() - began)
+
+
+def _all_idle(plugins: Iterable[Plugin]) -> bool:
+    """Whether none of these does anything for pods without volumes."""
+    return all(plugin.idle_without_volumes for plugin in plugins)
+
+
+def checked_status(plugin: Plugin, point: str, answer: object) -> Status:
+    """The status an answer amounts to: none is success, a rejection is the plugin's, an error says where."""
+    if answer is None:
+        return SUCCESS
+    if not isinstance(answer, Status):
+        found = type(answer).__name__
+        return error(plugin_error(plugin, point, f"expected a Status or None, got {found}").message)
+    if answer.is_success or answer.code is Code.SKIP:
+        return answer
+    if answer.code.is_rejection:
+        return answer.by(plugin.name)
+    return error(plugin_error(plugin, point, answer.message).message)
+
+
+def _status(plugin: Plugin, point: str, method: Callable[..., Any], cycle: Cycle, *args: Any) -> Status:
+    """The status of a plugin at a point; what it raises is an error."""
+    try:
+        return checked_status(plugin, point, call_plugin(plugin, point, method, cycle, *args))
+    except PluginError as failure:
+        return error(failure.message)
+
+
+async def _awaited(
+    plugin: Plugin, point: str, method: Callable[..., Any], cycle: Cycle, pod: PodInfo, node: str
+) -> Status:
+    """The same for a plugin whose answer may have to be awaited."""
+    watch = cycle.watch
+    began = 0.0 if watch is None else watch.timer()
+    try:
+        answer = guarded(plugin, point, method, cycle, pod, node)
+        if isinstance(answer, CoroutineType) or inspect.isawaitable(answer):
+            answer = await guarded_await(plugin, point, answer)
+        status = checked_status(plugin, point, answer)
+    except PluginError as failure:
+        status = error(failure.message)
+    if watch is not None:
+        watch.plugin(plugin.name, point, status.code.label, watch.timer() - began)
+    return status
+
+
+def _pre_flight(plugin: Plugin, ask: Callable[..., Any], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    try:
+        answer = call_plugin(plugin, "PreBindPreFlight", ask, cycle, pod, node)
+    except PluginError as failure:
+        return error(failure.message)
+    if answer is None:
+        return SUCCESS
+    if isinstance(answer, Status) and answer.code in (Code.SUCCESS, Code.SKIP):
+        return SUCCESS if answer.is_success else SKIP
+    if isinstance(answer, Status) and answer.code is Code.ERROR:
+        return error(plugin_error(plugin, "PreBindPreFlight", answer.message).message)
+    found = answer.code.label if isinstance(answer, Status) else type(answer).__name__
+    return error(
+        f'PreBindPreFlight {plugin.name} returned "{found}", which is unsupported. '
+        "It is supposed to return Success, Skip, or Error status"
+    )
+
+
+async def _pre_bind(plugin: Any, cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    """Run one plugin. Who cancels it and says why (`task.cancel(why)`) gets that as what went wrong."""
+    try:
+        status = await _awaited(plugin, "PreBind", plugin.pre_bind, cycle, pod, node)
+    except asyncio.CancelledError as cancelled:
+        if not cancelled.args:
+            raise
+        return error(f'running PreBind plugin "{plugin.name}": {cancelled.args[0]}')
+    return SUCCESS if status.code is Code.SKIP else status
+
+
+async def _one_by_one(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    for plugin in plugins:
+        status = await _pre_bind(plugin, cycle, pod, node)
+        if not status.is_success:
+            return status
+    return SUCCESS
+
+
+async def _side_by_side(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo, node: str) -> Status:
+    """Run all at the same time; the first failure ends the others."""
+    tasks = [asyncio.ensure_future(_pre_bind(plugin, cycle, pod, node)) for plugin in plugins]
+    try:
+        for done in asyncio.as_completed(tasks):
+            status = await done
+            if not status.is_success:
+                return status
+        return SUCCESS
+    finally:
+        for task in tasks:
+            task.cancel()
