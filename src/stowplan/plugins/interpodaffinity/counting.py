@@ -299,14 +299,30 @@ class OwnTerms:
         self._made_for = table.lookups.namespaces_version
         self._keys_version: int | None = None
         self._rarity_version: int | None = None
-        rows = RowSet(table, lambda: table.valid)
-        terms = pod.template.terms
-        required = terms.of(TermRole.REQUIRED_AFFINITY)
-        namespaces = _Namespaces(table)
-        joint = tuple(dict.fromkeys(map(namespaces.clause, required)))
-        matchers = table.matchers
         self.affinity: list[Counted] = []
-        for key in dict.fromkeys(term.topology_key for term in required):
+        self.anti_affinity: list[Counted] = []
+        self.preferred: list[Counted] = []
+        self.rare_anti_affinity: RareKeySums | None = None
+        self.rare_preferred: RareKeySums | None = None
+        self.matches_itself = False
+        if pod.template.terms.terms:
+            self._count(pod)
+
+    def _count(self, pod: PodInfo) -> None:
+        terms = pod.template.terms
+        rows = RowSet(self._table, lambda: self._table.valid)
+        namespaces = _Namespaces(self._table)
+        self._count_affinity(pod, terms.of(TermRole.REQUIRED_AFFINITY), namespaces, rows)
+        self._count_anti_affinity(terms.of(TermRole.REQUIRED_ANTI_AFFINITY), namespaces, rows)
+        preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
+        self._count_preferred(preferred, namespaces, rows)
+
+    def _count_affinity(
+        self, pod: PodInfo, terms: Sequence[Term], namespaces: "_Namespaces", rows: RowSet
+    ) -> None:
+        table, matchers = self._table, self._table.matchers
+        joint = tuple(dict.fromkeys(map(namespaces.clause, terms)))
+        for key in dict.fromkeys(term.topology_key for term in terms):
             matcher = (
                 matchers.share(self.affinity[0].matcher)
                 if self.affinity
@@ -316,49 +332,39 @@ class OwnTerms:
             if not table.labels.any_with(key):
                 self._keys_version = table.labels.keys_version
                 break
-        avoided, rare = self._by_rarity(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
-        anti_affinity: dict[str, dict[Clause, None]] = {}
-        for term in avoided:
-            anti_affinity.setdefault(term.topology_key, {})[namespaces.clause(term)] = None
+        self.matches_itself = bool(joint) and all(
+            (named is None or pod.namespace in named) and selector.matches(pod.labels)
+            for named, selector in joint
+        )
+
+    def _count_anti_affinity(self, terms: Sequence[Term], namespaces: "_Namespaces", rows: RowSet) -> None:
+        table = self._table
+        usual, rare = self._by_rarity(terms)
+        by_key: dict[str, dict[Clause, None]] = {}
+        for term in usual:
+            by_key.setdefault(term.topology_key, {})[namespaces.clause(term)] = None
         self.anti_affinity = [
-            Counted(table, key, _any_of(table, tuple(clauses)), 1, rows)
-            for key, clauses in anti_affinity.items()
+            Counted(table, key, _any_of(table, tuple(clauses)), 1, rows) for key, clauses in by_key.items()
         ]
-        self.rare_anti_affinity = (
-            RareKeySums(
-                table, [(term.topology_key, namespaces.clause(term), 1) for term in rare], only_presence=True
-            )
-            if rare
-            else None
-        )
-        wishes, rare = self._by_rarity(
-            (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
-        )
-        preferred: dict[tuple[str, int], dict[Clause, int]] = {}
-        for term in wishes:
-            weights = preferred.setdefault((term.topology_key, _sign(term)), {})
+        if rare:
+            listed = [(term.topology_key, namespaces.clause(term), 1) for term in rare]
+            self.rare_anti_affinity = RareKeySums(table, listed, only_presence=True)
+
+    def _count_preferred(self, terms: Sequence[Term], namespaces: "_Namespaces", rows: RowSet) -> None:
+        table = self._table
+        usual, rare = self._by_rarity(terms)
+        by_key: dict[tuple[str, int], dict[Clause, int]] = {}
+        for term in usual:
+            weights = by_key.setdefault((term.topology_key, _sign(term)), {})
             clause = namespaces.clause(term)
             weights[clause] = weights.get(clause, 0) + abs(term.weight)
         self.preferred = [
             Counted(table, key, *_weighed(table, weights, sign), rows)
-            for (key, sign), weights in preferred.items()
+            for (key, sign), weights in by_key.items()
         ]
-        self.rare_preferred = (
-            RareKeySums(
-                table,
-                [
-                    (term.topology_key, namespaces.clause(term), _sign(term) * abs(term.weight))
-                    for term in rare
-                ],
-                only_presence=False,
-            )
-            if rare
-            else None
-        )
-        self.matches_itself = bool(joint) and all(
-            (namespaces is None or pod.namespace in namespaces) and selector.matches(pod.labels)
-            for namespaces, selector in joint
-        )
+        if rare:
+            listed = [(t.topology_key, namespaces.clause(t), _sign(t) * abs(t.weight)) for t in rare]
+            self.rare_preferred = RareKeySums(table, listed, only_presence=False)
 
     def _by_rarity(self, terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
         """Terms that have counters of their own, and those with very many rare keys."""

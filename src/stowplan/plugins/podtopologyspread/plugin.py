@@ -193,8 +193,10 @@ class PodTopologySpread(Plugin):
         constraints = self._constraints(pod)
         table = cycle.table
         memo = _Memo()
-        self._start_hard(memo, table, pod, constraints.hard)
-        self._start_soft(memo, table, pod, constraints.soft, requires_all=constraints.requires_all)
+        if constraints.hard:
+            self._start_hard(memo, table, pod, constraints.hard)
+        if constraints.soft:
+            self._start_soft(memo, table, pod, constraints.soft, requires_all=constraints.requires_all)
         cycle.remember(self, memo)
         return memo
 
