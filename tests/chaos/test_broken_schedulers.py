@@ -14,7 +14,7 @@ from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.plugins.defaultbinder import DefaultBinder
 from stowplan.plugins.nodeaffinity import NodeAffinity
-from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.in_flight import InFlight
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.scheduling_queue import SchedulingQueue

@@ -8,9 +8,9 @@ import pytest
 from stowplan.chaos import execute, plan_of
 from stowplan.cluster.storage import Storage
 from stowplan.framework.status import SKIP
-from stowplan.plugins.volumebinding import VolumeBinding, binding
-from stowplan.plugins.volumebinding.reservation import Reservation
-from stowplan.plugins.volumebinding.survey import Survey
+from stowplan.plugins.volumebinding import VolumeBinding, binder
+from stowplan.plugins.volumebinding.binder import PodVolumes
+from stowplan.plugins.volumebinding.results import VolumeResults
 from stowplan.plugins.volumerestrictions import VolumeRestrictions
 
 LOOKED_AT: Final = 25
@@ -20,7 +20,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def _keep_everything(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reservation, "undo", lambda self, storage: None)
+    patch.setattr(PodVolumes, "revert", lambda self, storage: None)
 
 
 def _assume_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -33,9 +33,9 @@ def _overwrite(patch: pytest.MonkeyPatch) -> None:
 
     async def put(client: Any, resource: Any, obj: Any, changes: Any) -> Any:
         current = await client.get(resource, obj.namespace, obj.name)
-        return await client.update(resource, binding._merged(current, changes))
+        return await client.update(resource, binder._merged(current, changes))
 
-    patch.setattr(binding, "_put", put)
+    patch.setattr(binder, "_put", put)
     _assume_nothing(patch)
 
 
@@ -49,18 +49,18 @@ def _share(patch: pytest.MonkeyPatch) -> None:
 
 
 def _wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(binding._Watch, "all_bound", lambda self: True)
+    patch.setattr(binder._Watch, "all_bound", lambda self: True)
 
 
 def _find_nothing(patch: pytest.MonkeyPatch) -> None:
     """No node has ever what a claim needs, in nobody's opinion."""
-    sync = Survey.sync
+    sync = VolumeResults.sync
 
-    def full(self: Survey) -> None:
+    def full(self: VolumeResults) -> None:
         sync(self)
         self.conflicts = self.conflicts | 2
 
-    patch.setattr(Survey, "sync", full)
+    patch.setattr(VolumeResults, "sync", full)
 
 
 SABOTAGES: Final[dict[str, tuple[Break, str]]] = {

@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from documents import HEADER, with_args, with_profile
 
+from config.documents import HEADER, with_args, with_profile
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
@@ -20,8 +20,8 @@ from stowplan.config.types import ExtenderTLS, SchedulerConfig
 from stowplan.extenders.transport import ClientTls
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Point
-from stowplan.plugins.args import NodeResourcesFitArgs
-from stowplan.plugins.catalog import CATALOG, IN_TREE_POINTS, default_plugins
+from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.plugins.registry import CATALOG, IN_TREE_POINTS, default_plugins
 
 HERE = Path(__file__).parent
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"

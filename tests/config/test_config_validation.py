@@ -1,8 +1,8 @@
 """Values that are refused, with the field and what was expected."""
 
 import pytest
-from documents import HEADER, with_args, with_profile
 
+from config.documents import HEADER, with_args, with_profile
 from stowplan.config import ConfigError, load
 from stowplan.framework.feature_gates import FeatureGates
 

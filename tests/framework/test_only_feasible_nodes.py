@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stowplan.framework.interface import Plugin, Reads
 from stowplan.framework.status import ChoiceError, PluginError
-from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.testing import cluster, node, pod
 from stowplan.testing.clusters import Cluster
 
@@ -96,7 +96,7 @@ def test_a_ranking_gone_wrong_fails_the_attempt_and_binds_nothing(wrong: str) ->
     evaluation = world.evaluate(pod("p"))
     row = world.table.row_of("out") if wrong == "out" else world.table.rows_in_use
     assert row is not None
-    evaluation.pod_class.preference.ranking.put(row, 10**9)
+    evaluation.pod_class.scores.ranking.put(row, 10**9)
     with pytest.raises(ChoiceError, match="filtered out" if wrong == "out" else "has no node"):
         evaluation.choose(lambda n: 0)
 

@@ -98,7 +98,7 @@ class Company(Counting):
 
 
 class NodesOnly(Company):
-    heeds_pods = False
+    depends_on_pods = False
 
 
 @pytest.fixture(autouse=True)

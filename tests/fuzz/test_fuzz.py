@@ -10,7 +10,7 @@ from stowplan.fuzz.cases import Step, pod
 from stowplan.fuzz.extremes import EXTREMES, KINDS
 from stowplan.fuzz.run import FEASIBLE, GIVEN_BACK, GOES_ON, NO_ERRORS, SURVIVES
 from stowplan.plugins.nodeaffinity import NodeAffinity
-from stowplan.plugins.noderesourcesfit import NodeResourcesFit
+from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.cache import Cache
 

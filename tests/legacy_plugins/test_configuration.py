@@ -12,8 +12,7 @@ from stowplan.cli.config import config_group
 from stowplan.config import ConfigError, build, default_profile, load
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import ProfileError
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_registry
+from stowplan.plugins.registry import IN_TREE, IN_TREE_POINTS, LEGACY, in_tree_registry
 from stowplan.scheduler import Settings
 from stowplan.testing import cluster, node, pod
 

@@ -9,7 +9,7 @@ from legacy_plugins.asking import only, service
 from legacy_plugins.test_filters import having
 from stowplan.api.pod import Pod
 from stowplan.framework.events import Action, ClusterEvent, Hint, Resource, build_hint_map
-from stowplan.plugins.legacy.serviceaffinity.hints import SERVICES
+from stowplan.plugins.legacy.serviceaffinity import SERVICES
 from stowplan.testing import cluster, node, pod
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)

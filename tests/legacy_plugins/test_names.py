@@ -6,12 +6,16 @@ import pytest
 
 from legacy_plugins.asking import only
 from stowplan.framework.interface import Point
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.legacy.names import MANDATORY, OLD_PLUGINS, PROVIDERS
-from stowplan.plugins.legacy.oldname import RELEASES, OldName
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
-from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_registry
+from stowplan.plugins.legacy.names import (
+    MANDATORY,
+    OLD_PLUGINS,
+    PREDICATES,
+    PRIORITIES,
+    PROVIDERS,
+    RELEASES,
+    OldName,
+)
+from stowplan.plugins.registry import IN_TREE, IN_TREE_POINTS, LEGACY, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 WANTED_PREDICATES = """

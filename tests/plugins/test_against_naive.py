@@ -20,9 +20,8 @@ from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
-from stowplan.plugins.allocation import utilization_scores
-from stowplan.plugins.args import UtilizationShapePoint
-from stowplan.plugins.podtopologyspread.constraints import SYSTEM_DEFAULTS
+from stowplan.plugins.noderesources.resource_allocation import UtilizationShapePoint, utilization_scores
+from stowplan.plugins.podtopologyspread.common import SYSTEM_DEFAULTS
 
 MANY = settings(max_examples=examples(200))
 
@@ -86,7 +85,7 @@ USUALLY = pytest.mark.parametrize("many", [64, 0], ids=["as usual", "as for thou
 def taken_for_many(many: int) -> Iterator[None]:
     """More terms and constraints than this with rare keys are taken for very many."""
     with (
-        patch("stowplan.plugins.interpodaffinity.counting.MANY_RARE_KEYS", many),
+        patch("stowplan.plugins.interpodaffinity.counts.MANY_RARE_KEYS", many),
         patch("stowplan.plugins.podtopologyspread.fewnodes.MANY_CONSTRAINTS", many),
     ):
         yield

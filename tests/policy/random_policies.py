@@ -11,9 +11,7 @@ from reuse.strategies import RACK, ZONE
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.plugins.legacy.oldname import OldName
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
+from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 from stowplan.testing import Cluster, cluster
 
 labels = st.sampled_from(["disk", "gen", RACK, ZONE])
@@ -46,7 +44,7 @@ def exact(known: dict[str, OldName], release: str) -> list[str]:
 
 
 @st.composite
-def entries(draw: st.DrawFn, known: dict[str, OldName], release: str, **more: Any) -> dict[str, Any]:
+def entries(draw: st.DrawFn, /, known: dict[str, OldName], release: str, **more: Any) -> dict[str, Any]:
     entry = known[draw(st.sampled_from(exact(known, release)))]
     made: dict[str, Any] = {"name": entry.name, **{name: draw(value) for name, value in more.items()}}
     if entry.argument:

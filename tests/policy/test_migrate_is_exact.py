@@ -13,10 +13,7 @@ from stowplan.config import load
 from stowplan.config.legacy import policy_config
 from stowplan.config.migrate import migrate
 from stowplan.framework.profile import ProfileSpec
-from stowplan.plugins.legacy.names import MANDATORY
-from stowplan.plugins.legacy.oldname import RELEASES, Use
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
+from stowplan.plugins.legacy.names import MANDATORY, PREDICATES, PRIORITIES, RELEASES, Use
 
 RELEASE_AND_POLICY = st.sampled_from(RELEASES).flatmap(
     lambda release: st.tuples(st.just(release), policies(release))

@@ -8,10 +8,7 @@ from policy.documents import filters, policy, profile_of, running, scores
 from stowplan.config.legacy import LegacyOptions, policy_config
 from stowplan.config.types import ExtenderTLS
 from stowplan.framework.interface import Point
-from stowplan.plugins.legacy.names import MANDATORY, ORDER, PROVIDERS
-from stowplan.plugins.legacy.oldname import RELEASES
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
+from stowplan.plugins.legacy.names import MANDATORY, ORDER, PREDICATES, PRIORITIES, PROVIDERS, RELEASES
 
 ALWAYS_1_18 = ["NodeUnschedulable", "TaintToleration"]
 ARGUMENTS: dict[str, Any] = {

@@ -5,10 +5,7 @@ from pathlib import Path
 from policy.documents import SAMPLES
 from stowplan.config.legacy.profiles import is_stowplan_only
 from stowplan.config.legacy.versions import VERSIONS
-from stowplan.plugins.legacy.names import PROVIDERS
-from stowplan.plugins.legacy.oldname import Meaning, OldName
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
+from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, PROVIDERS, Meaning, OldName
 
 PAGE = Path(__file__).parents[2] / "docs" / "predicates.md"
 

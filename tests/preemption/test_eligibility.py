@@ -18,8 +18,8 @@ from stowplan.framework.extension_points import run_to_end
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Handle, PostFilterResult
 from stowplan.framework.status import unresolvable, unschedulable
-from stowplan.plugins.args import DefaultPreemptionArgs
 from stowplan.plugins.defaultpreemption import DefaultPreemption
+from stowplan.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from stowplan.testing import PodBuilder, cluster
 
 TERMINATING = PostFilterResult(

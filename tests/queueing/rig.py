@@ -78,6 +78,10 @@ class Rig:
         self.queue = queue
         self.clock = clock
 
+    def recorded_events(self) -> list[ClusterEvent]:
+        """The events that are kept for pods in flight."""
+        return [happened.event for happened in self.queue.in_flight.events]
+
     def add(self, *pods: PodBuilder) -> None:
         for pod in pods:
             self.queue.add(pod.obj())

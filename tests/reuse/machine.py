@@ -266,7 +266,7 @@ class ReuseMachine(RuleBasedStateMachine):
     def _node_name(self, index: int) -> str:
         """Mostly a node that is there, sometimes one that may come or come back."""
         if self.world.nodes and index % 8:
-            return _pick(self.world.nodes, index)
+            return str(_pick(self.world.nodes, index))
         return some.NODE_NAMES[index % len(some.NODE_NAMES)]
 
 

@@ -1,5 +1,6 @@
 """Everything an evaluation says, by node name, so that two tables with other rows can be compared."""
 
+from collections.abc import Callable
 from typing import Any
 
 from reuse.strategies import HOSTNAME, RACK, ZONE
@@ -91,7 +92,7 @@ def _codes(
 def _scores(table: ClusterTable, evaluation: Evaluation) -> dict[str, Any]:
     rows = evaluation.feasible_rows
     names = [table.name_of(int(row)) for row in rows]
-    top, ties = evaluation.pod_class.preference.ranking.best()
+    top, ties = evaluation.pod_class.scores.ranking.best()
     return {
         "skipped scores": evaluation.cycle.skipped_score,
         "scores": {
@@ -101,7 +102,7 @@ def _scores(table: ClusterTable, evaluation: Evaluation) -> dict[str, Any]:
         "totals": dict(zip(names, evaluation.totals()[rows].tolist(), strict=True)),
         "best": (top, ties),
         "best nodes": {table.name_of(int(row)) for row in evaluation.best_rows()},
-        "picks": {table.name_of(evaluation.choose(lambda _, nth=nth: nth)[0]) for nth in range(ties)},
+        "picks": {table.name_of(evaluation.choose(_always(nth))[0]) for nth in range(ties)},
     }
 
 
@@ -126,6 +127,10 @@ def _label(table: ClusterTable, key: str, row: int) -> str | None:
     return column.values[int(column.ids[row])]
 
 
+def _always(nth: int) -> Callable[[int], int]:
+    return lambda count: nth
+
+
 def _line(table: ClusterTable, matrix: Any, row: int) -> dict[str, int]:
     amounts = matrix[:, row].tolist()
-    return {name: amount for name, amount in zip(table.resources.names, amounts, strict=False) if amount}
+    return {str(name): amount for name, amount in zip(table.resources.names, amounts, strict=False) if amount}

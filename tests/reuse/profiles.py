@@ -20,19 +20,18 @@ from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import Codes, Extremes, Plugin, PreFilterResult, Reads, Scores
 from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
-from stowplan.plugins.args import (
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
+from stowplan.plugins.interpodaffinity.plugin import InterPodAffinityArgs
+from stowplan.plugins.nodeaffinity import NodeAffinityArgs
+from stowplan.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocationArgs
+from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.plugins.noderesources.resource_allocation import (
     RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from stowplan.plugins.catalog import IN_TREE_POINTS, default_plugins
-from stowplan.plugins.registry import LEGACY, in_tree_registry
+from stowplan.plugins.podtopologyspread.plugin import PodTopologySpreadArgs
+from stowplan.plugins.registry import IN_TREE_POINTS, LEGACY, default_plugins, in_tree_registry
 
 
 class SameRack(Plugin):

@@ -97,7 +97,7 @@ conditions = some_of(
 
 
 @st.composite
-def allocatables(draw: st.DrawFn) -> dict[str, str]:
+def allocatables(draw: st.DrawFn) -> dict[str, str | int | float]:
     found = {
         "cpu": draw(st.sampled_from(["2", "4", "4", "8", "8", None])),
         "memory": draw(st.sampled_from(["1Gi", "4Gi", "8Gi", "8Gi"])),
@@ -228,7 +228,8 @@ few = {"min_size": 1, "max_size": 2}
 
 
 def tuples(strategy: SearchStrategy, **sizes: int) -> SearchStrategy:
-    return st.lists(strategy, **(sizes or few)).map(tuple)
+    limits: Any = sizes or few
+    return st.lists(strategy, **limits).map(tuple)
 
 
 # What a pod can ask for, one thing at a time. Affinities are put together below.

@@ -7,7 +7,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from effort import LONG, examples
 from reuse.machine import ReuseMachine
 from stowplan.cluster.changes import ChangeLog
-from stowplan.plugins.interpodaffinity import counting
+from stowplan.plugins.interpodaffinity import counts
 from stowplan.plugins.podtopologyspread import fewnodes
 
 SHORT = settings(
@@ -28,7 +28,7 @@ def test_kept_results_equal_results_from_scratch() -> None:
 def test_so_do_those_of_pods_taken_to_have_very_many_rare_topology_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(counting, "MANY_RARE_KEYS", 0)
+    monkeypatch.setattr(counts, "MANY_RARE_KEYS", 0)
     monkeypatch.setattr(fewnodes, "MANY_CONSTRAINTS", 0)
     run_state_machine_as_test(ReuseMachine, settings=FAR if LONG else settings(SHORT, max_examples=50))
 

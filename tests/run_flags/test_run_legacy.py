@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import HEADER, Called, call
 
+from run_flags.commands import HEADER, Called, call
 from stowplan.config import ConfigError
 from stowplan.election import LOCK_KINDS
 from stowplan.framework.interface import Point
@@ -33,8 +33,8 @@ def policy_file(tmp_path: Path) -> Path:
 
 
 def filters(called: Called) -> list[str]:
-    (launch,) = called.launches
-    (profile,) = launch.prepared.built.profiles
+    (plan,) = called.plans
+    (profile,) = plan.resolved.built.profiles
     return list(profile.names(Point.FILTER))
 
 

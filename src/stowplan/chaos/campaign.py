@@ -141,12 +141,16 @@ class _Campaign:
         self.reachable_since = time.monotonic()
 
     async def leader(self) -> SchedulerProcess:
-        """The process that leads, once there is one and every other has noticed that it does not."""
+        """The process that leads, once there is one, and every other is a warm standby.
+
+        A process that was started again a moment ago is none: the time until somebody leads again would be
+        that of a start.
+        """
         deadline = time.monotonic() + ALL_BOUND_WITHIN
         while time.monotonic() < deadline:
             now = time.monotonic()
             leading = [one for one in self.schedulers if one.leads and one.code is None]
-            settled = all(one.may_lose_until < now for one in self.schedulers)
+            settled = all(one.may_lose_until < now and one.is_candidate for one in self.schedulers)
             if leading and settled and now - self._renewed[1] < LEASE / 2:
                 return leading[-1]
             await asyncio.sleep(0.1)

@@ -59,7 +59,7 @@ class Oracle:
         framework = Framework(
             profile, self._table, settings.registry, settings.gates, reuse=False, rng=Random(0)
         )
-        evaluation = framework.screen(self._table.info(pod), self._nominations(nominated))
+        evaluation = framework.run_filters(self._table.info(pod), self._nominations(nominated))
         names = [self._table.name_of(int(row)) for row in evaluation.feasible_rows]
         asked = [
             extender

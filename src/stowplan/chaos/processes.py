@@ -211,6 +211,11 @@ class SchedulerProcess(Process):
             file.write(struct.pack("d", seconds))
 
     @property
+    def is_candidate(self) -> bool:
+        """Whether it has synced its caches and takes part in the election."""
+        return any("Attempting to acquire leader lease" in line for line in self.lines)
+
+    @property
     def leads(self) -> bool:
         """Whether the last it said about the lease is that it has it."""
         for line in reversed(self.lines):

@@ -19,8 +19,9 @@ from stowplan.framework.profile import PluginSelection, PluginUse, ProfileSpec, 
 from stowplan.framework.status import ProfileError
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.args import NodeResourcesFitArgs, PluginArgs
-from stowplan.plugins.catalog import IN_TREE_POINTS
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
+from stowplan.plugins.registry import IN_TREE_POINTS
 
 _EXTENDER_TIMEOUT = Duration.of_seconds(5)
 

@@ -25,7 +25,7 @@ from stowplan.framework.interface import MULTI_POINT
 from stowplan.framework.profile import ALL_PLUGINS, PluginUse
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
-from stowplan.plugins.catalog import ARGS_TYPES, default_plugins
+from stowplan.plugins.registry import ARGS_TYPES, default_plugins
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 

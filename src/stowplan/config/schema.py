@@ -37,7 +37,13 @@ from stowplan.gocompat.types import (
     String,
     StructOf,
 )
-from stowplan.plugins import args
+from stowplan.plugins.noderesources.resource_allocation import (
+    RequestedToCapacityRatioParam,
+    ResourceSpec,
+    ScoringStrategy,
+    UtilizationShapePoint,
+)
+from stowplan.plugins.registry import ARGS_TYPES
 
 _TEXT = String()
 _BOOL = Bool()
@@ -115,61 +121,61 @@ _TOPOLOGY_SPREAD_CONSTRAINT = _core(
     _optional("nodeTaintsPolicy", String("v1.NodeInclusionPolicy")),
     Field("matchLabelKeys", ListOf(_TEXT)),
 )
-_RESOURCES = ListOf(_core(args.ResourceSpec, _always("name", _TEXT), Field("weight", _INT64)))
-_SHAPE = ListOf(_core(args.UtilizationShapePoint, _always("utilization", _INT32), _always("score", _INT32)))
+_RESOURCES = ListOf(_core(ResourceSpec, _always("name", _TEXT), Field("weight", _INT64)))
+_SHAPE = ListOf(_core(UtilizationShapePoint, _always("utilization", _INT32), _always("score", _INT32)))
 
 
-def _args(cls: type[args.PluginArgs], *fields: Field) -> StructOf:
-    return StructOf("v1", cls, *_TYPE_META, *fields)
+def _args(plugin: str, *fields: Field) -> StructOf:
+    return StructOf("v1", ARGS_TYPES[plugin], *_TYPE_META, *fields)
 
 
 PLUGIN_ARGS: dict[str, StructOf] = {
     kind.struct_name: kind
     for kind in (
         _args(
-            args.DefaultPreemptionArgs,
+            "DefaultPreemption",
             _optional("minCandidateNodesPercentage", _INT32),
             _optional("minCandidateNodesAbsolute", _INT32),
         ),
         _args(
-            args.DynamicResourcesArgs,
+            "DynamicResources",
             Field("filterTimeout", DurationString(optional=True), omit_empty=False, pointer=True),
             _optional("bindingTimeout", DurationString(optional=True)),
         ),
         _args(
-            args.InterPodAffinityArgs,
+            "InterPodAffinity",
             _optional("hardPodAffinityWeight", _INT32),
             _always("ignorePreferredTermsOfExistingPods", _BOOL),
         ),
-        _args(args.MaxAzureDiskVolumeCountArgs, _optional("maxVolumes", _INT32)),
-        _args(args.MaxEBSVolumeCountArgs, _optional("maxVolumes", _INT32)),
-        _args(args.MaxGCEPDVolumeCountArgs, _optional("maxVolumes", _INT32)),
-        _args(args.NodeAffinityArgs, _optional("addedAffinity", _NODE_AFFINITY)),
-        _args(args.NodeResourcesBalancedAllocationArgs, Field("resources", _RESOURCES)),
+        _args("MaxAzureDiskVolumeCount", _optional("maxVolumes", _INT32)),
+        _args("MaxEBSVolumeCount", _optional("maxVolumes", _INT32)),
+        _args("MaxGCEPDVolumeCount", _optional("maxVolumes", _INT32)),
+        _args("NodeAffinity", _optional("addedAffinity", _NODE_AFFINITY)),
+        _args("NodeResourcesBalancedAllocation", Field("resources", _RESOURCES)),
         _args(
-            args.NodeResourcesFitArgs,
+            "NodeResourcesFit",
             Field("ignoredResources", ListOf(_TEXT)),
             Field("ignoredResourceGroups", ListOf(_TEXT)),
             _optional(
                 "scoringStrategy",
                 _core(
-                    args.ScoringStrategy,
+                    ScoringStrategy,
                     Field("type", String("v1.ScoringStrategyType")),
                     Field("resources", _RESOURCES),
                     _optional(
                         "requestedToCapacityRatio",
-                        _core(args.RequestedToCapacityRatioParam, Field("shape", _SHAPE)),
+                        _core(RequestedToCapacityRatioParam, Field("shape", _SHAPE)),
                     ),
                 ),
             ),
         ),
         _args(
-            args.PodTopologySpreadArgs,
+            "PodTopologySpread",
             Field("defaultConstraints", ListOf(_TOPOLOGY_SPREAD_CONSTRAINT)),
             Field("defaultingType", String("v1.PodTopologySpreadConstraintsDefaulting")),
         ),
         _args(
-            args.VolumeBindingArgs,
+            "VolumeBinding",
             _optional("bindTimeoutSeconds", _INT64),
             Field("shape", _SHAPE),
         ),

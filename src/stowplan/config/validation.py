@@ -21,7 +21,7 @@ from stowplan.framework.interface import Point
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import PluginArgs
-from stowplan.plugins.catalog import REMOVED
+from stowplan.plugins.registry import REMOVED
 
 _CHECKED_WHEN_BUILT = "NodeResourcesFit"
 """Its arguments are looked at only when the plugin is built, so their errors have no path to the profile."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stowplan.framework.evaluation import Evaluation
     from stowplan.framework.interface import Plugin
     from stowplan.framework.plugin_call import Probe
-    from stowplan.framework.simulation import AsIf
+    from stowplan.framework.simulation import SimulatedRow
 
 NOBODY: Final[frozenset[str]] = frozenset()
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -65,7 +65,7 @@ class Cycle:
         self.feasible_count = 0
         self.feasible_version = 0
         self.memos = memos
-        self.as_if: AsIf | None = None
+        self.as_if: SimulatedRow | None = None
         self.evaluation: Evaluation | None = None
         self.pods_to_activate: list[Pod] = []
         self.watch: Probe | None = None

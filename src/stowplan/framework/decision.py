@@ -193,11 +193,11 @@ class Record:
         if row is not None and top and evaluation.scored:
             # The next best total is wanted for the margin, however few nodes are kept.
             rows = evaluation.top_rows(min(max(top, 2), self.feasible), row)
-            preference = evaluation.pod_class.preference
+            scores = evaluation.pod_class.scores
             self.names = [table.names[best] for best in rows[:top]]
-            self.totals = list(map(preference.ranking.totals.item, rows))
-            self.shares = preference.shares
-            self.varying = [list(map(final.item, rows)) for final, _ in preference.varying]
+            self.totals = list(map(scores.ranking.totals.item, rows))
+            self.shares = scores.shares
+            self.varying = [list(map(final.item, rows)) for final, _ in scores.varying]
 
     def decision(self) -> Decision:
         totals = self.totals
@@ -249,7 +249,7 @@ def decide(evaluation: Evaluation, choose: Callable[[int], int], top: int = 5) -
 def _funnel(evaluation: Evaluation) -> tuple[Rejection, ...]:
     """Why nodes are out of the question; the same as for the pod before where nothing about that changed."""
     pod_class = evaluation.pod_class
-    version = pod_class.feasibility.rejections_version
+    version = pod_class.filters.rejections_version
     kept = pod_class.funnel
     if kept is not None and kept[0] == version and not evaluation.overruled:
         known: tuple[Rejection, ...] = kept[1]

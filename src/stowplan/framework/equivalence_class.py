@@ -4,10 +4,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from stowplan.framework.filter_results import BesideVerdicts, Feasibility
+from stowplan.framework.filter_results import FilterResults, NominatedVerdicts
 from stowplan.framework.interface import Plugin
 from stowplan.framework.plugin_call import Tally
-from stowplan.framework.score_results import Preference
+from stowplan.framework.score_results import ScoreResults
 
 
 class ClassKey:
@@ -36,7 +36,7 @@ class Settled(NamedTuple):
         return found
 
 
-class PodClass:
+class EquivalenceClass:
     """Kept results for pods with one signature.
 
     `key` stands for the signature. `memos` is what plugins keep for the class; nothing is kept for `unsigned`
@@ -47,12 +47,12 @@ class PodClass:
         "asked",
         "beside",
         "capacity",
-        "feasibility",
+        "filters",
         "funnel",
         "key",
         "memos",
-        "preference",
         "released",
+        "scores",
         "settled_pre_filters",
         "settled_pre_scores",
         "unsigned",
@@ -63,15 +63,15 @@ class PodClass:
         key: Hashable,
         unsigned: frozenset[str],
         capacity: int,
-        feasibility: Feasibility,
-        preference: Preference,
+        filters: FilterResults,
+        scores: ScoreResults,
     ) -> None:
         self.key = key
         self.unsigned = unsigned
         self.capacity = capacity
-        self.feasibility = feasibility
-        self.beside = BesideVerdicts()
-        self.preference = preference
+        self.filters = filters
+        self.beside = NominatedVerdicts()
+        self.scores = scores
         self.memos: dict[str, Any] = {}
         self.released = False
         self.asked: dict[str, tuple[frozenset[str], Tally]] = {}
@@ -84,7 +84,7 @@ class PodClass:
     @property
     def bytes(self) -> int:
         """Memory that may be held, near enough: what grows with the number of rows."""
-        columns = len(self.feasibility.columns) + 2 * len(self.preference.columns)
+        columns = len(self.filters.columns) + 2 * len(self.scores.columns)
         return self.capacity * (20 + 8 * columns // 2) + 4096
 
 
@@ -92,7 +92,7 @@ _FRESH = 16
 _REMEMBERED = 8192
 
 
-class PodClasses:
+class EquivalenceClasses:
     """Classes by signature.
 
     A class met for the first time may never be met again (every pod its own template), so only a few such
@@ -103,8 +103,8 @@ class PodClasses:
     def __init__(self, plugins: dict[str, Plugin], budget: int) -> None:
         self._plugins = plugins
         self._budget = budget
-        self._fresh: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._kept: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._fresh: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
+        self._kept: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
         self._met: OrderedDict[int, None] = OrderedDict()
         """Classes that were let go, by a hash: their signatures may be large."""
         self._sizes: dict[Hashable, int] = {}
@@ -113,7 +113,7 @@ class PodClasses:
     def __len__(self) -> int:
         return len(self._fresh) + len(self._kept)
 
-    def get(self, key: Hashable) -> PodClass | None:
+    def get(self, key: Hashable) -> EquivalenceClass | None:
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
@@ -123,7 +123,7 @@ class PodClasses:
             self._keep(key, found)
         return found
 
-    def put(self, pod_class: PodClass) -> None:
+    def put(self, pod_class: EquivalenceClass) -> None:
         """Take in a class that `get` did not know."""
         key = pod_class.key
         digest = _digest(key)
@@ -143,7 +143,7 @@ class PodClasses:
             "classes remembered": len(self._met),
         }
 
-    def drop(self, pod_class: PodClass) -> None:
+    def drop(self, pod_class: EquivalenceClass) -> None:
         """Forget a class, if it is known at all."""
         self._drop(pod_class.key)
 
@@ -157,7 +157,7 @@ class PodClasses:
         for key in (*self._fresh, *self._kept):
             self._drop(key)
 
-    def _keep(self, key: Hashable, pod_class: PodClass) -> None:
+    def _keep(self, key: Hashable, pod_class: EquivalenceClass) -> None:
         self._kept[key] = pod_class
         self._sizes[key] = size = pod_class.bytes
         self._held += size
@@ -171,7 +171,7 @@ class PodClasses:
         if len(self._met) > _REMEMBERED:
             self._met.popitem(last=False)
 
-    def _release(self, pod_class: PodClass) -> None:
+    def _release(self, pod_class: EquivalenceClass) -> None:
         """Let plugins give back what they kept for the class."""
         pod_class.released = True
         for name, memo in pod_class.memos.items():

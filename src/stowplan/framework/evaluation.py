@@ -8,11 +8,11 @@ import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.framework.cycle_state import NOBODY, Cycle
-from stowplan.framework.equivalence_class import PodClass
+from stowplan.framework.equivalence_class import EquivalenceClass
 from stowplan.framework.filter_results import NOT_ASKED_FOR, OVERRULED, PASSED, FilterColumn
 from stowplan.framework.interface import Codes
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Trials
+from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Simulations
 from stowplan.framework.status import SUCCESS, ChoiceError, Code, Status, unresolvable
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Evaluation:
         self,
         framework: "Framework",
         cycle: Cycle,
-        pod_class: PodClass,
+        pod_class: EquivalenceClass,
         pre_filtering: PreFiltering,
         overruled: dict[int, Status] | None = None,
         nominations: Nominations = NO_NOMINATIONS,
@@ -77,7 +77,7 @@ class Evaluation:
         self.nominations = nominations
         self.only_row: int | None = None
         """The row promised to the pod, if it can take it: then no other is considered. See `keep_to`."""
-        self.feasible_count = 0 if self.rejected_outright is not None else pod_class.feasibility.count
+        self.feasible_count = 0 if self.rejected_outright is not None else pod_class.filters.count
         self.scored = False
         self.ended = False
         """Whether scoring is over, or there was nothing to score."""
@@ -97,12 +97,12 @@ class Evaluation:
 
     def _count_feasible(self) -> None:
         if self.rejected_outright is None:
-            self.feasible_count = 1 if self.only_row is not None else self.pod_class.feasibility.count
+            self.feasible_count = 1 if self.only_row is not None else self.pod_class.filters.count
 
     def overrule(self, row: int, verdict: Status) -> None:
         """Give a row another verdict than the filters did, for this attempt."""
         self.overruled[row] = verdict
-        self.pod_class.feasibility.overrule(row)
+        self.pod_class.filters.overrule(row)
         self._count_feasible()
 
     @property
@@ -111,33 +111,33 @@ class Evaluation:
             return np.empty(0, dtype=np.intp)
         if self.only_row is not None:
             return np.array([self.only_row], dtype=np.intp)
-        return np.flatnonzero(self.pod_class.feasibility.feasible)
+        return np.flatnonzero(self.pod_class.filters.feasible)
 
     def status(self, row: int) -> Status:
         """What the filters say of a row: success, or the first rejection with its reasons."""
         if self.rejected_outright is not None:
             return self.rejected_outright
-        feasibility = self.pod_class.feasibility
+        filters = self.pod_class.filters
         if row in self.overruled:
             return self.overruled[row]
-        first = int(feasibility.first[row])
+        first = int(filters.first[row])
         if first == NOT_ASKED_FOR:
             return self.left_out
         if first == OVERRULED:
             return _NOT_LOOKED_AT
         if first == PASSED:
             return SUCCESS
-        column = feasibility.columns[first]
+        column = filters.columns[first]
         assert column.codes is not None
         return column.status(self.cycle, self.cycle.pod, int(column.codes[row]))
 
     def leave_out(self, rows: Rows, verdicts: Mapping[int, Status] | None = None) -> None:
-        """Take rows that passed out of the choice before `Framework.rank`.
+        """Take rows that passed out of the choice before `Framework.run_scores`.
 
         Those with a verdict count as rejected, the others as not looked at.
         """
         if len(rows):
-            self.pod_class.feasibility.overrule_many(rows)
+            self.pod_class.filters.overrule_many(rows)
             self._count_feasible()
         self.overruled.update(verdicts or {})
         self._rejections = None
@@ -158,9 +158,9 @@ class Evaluation:
 
     def _find_rejections(self) -> dict[Status, Rows]:
         table = self.cycle.table
-        feasibility = self.pod_class.feasibility
+        filters = self.pod_class.filters
         used = table.rows_in_use
-        first, valid = feasibility.first[:used], table.valid[:used]
+        first, valid = filters.first[:used], table.valid[:used]
         overruled: dict[Status, list[int]] = {}
         for row, status in self.overruled.items():
             overruled.setdefault(status, []).append(row)
@@ -173,7 +173,7 @@ class Evaluation:
         rejecting = {who + OVERRULED for who, rows in enumerate(counted) if rows}
         if NOT_ASKED_FOR in rejecting:
             _extend(found, self.left_out, rejected[by_whom == NOT_ASKED_FOR])
-        for column in feasibility.columns:
+        for column in filters.columns:
             if column.index not in rejecting:
                 continue
             rows = rejected if len(rejecting) == 1 else rejected[by_whom == column.index]
@@ -200,9 +200,9 @@ class Evaluation:
         """The filters that were asked, in the order they run, with their codes by row."""
         if self.rejected_outright is not None:
             return []
-        return [column for column in self.pod_class.feasibility.columns if column.active]
+        return [column for column in self.pod_class.filters.columns if column.active]
 
-    def trials(self) -> Trials:
+    def trials(self) -> Simulations:
         """For trying the pod on rows as if other pods stood there; to be used in a `with` block."""
         memos = {} if self.pod_class.released else self.cycle.memos
         return self._framework.trials(self.cycle, memos, self.nominations)
@@ -219,12 +219,12 @@ class Evaluation:
 
     def totals(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """Total score by row, INFEASIBLE for rows that are not feasible. Only after scoring."""
-        return self.pod_class.preference.ranking.totals
+        return self.pod_class.scores.ranking.totals
 
     def scores(self, rows: Rows) -> dict[str, list[int]]:
         """Score times weight of some rows, by plugin that scored."""
         found: dict[str, list[int]] = {}
-        for column in self.pod_class.preference.columns:
+        for column in self.pod_class.scores.columns:
             if column.active:
                 final = column.final
                 values = [column.constant] * len(rows) if final is None else final[rows].tolist()
@@ -235,12 +235,12 @@ class Evaluation:
         """Every row with the highest total; the only feasible row where nothing was scored."""
         if not self.scored:
             return self.feasible_rows
-        ranking = self.pod_class.preference.ranking
+        ranking = self.pod_class.scores.ranking
         return ranking.ties(ranking.best()[0])
 
     def top_rows(self, count: int, chosen: int) -> list[int]:
         """So many of the best rows: the chosen one, then the next best, equal ones in row order."""
-        rows = self.pod_class.preference.ranking.top_rows(count)
+        rows = self.pod_class.scores.ranking.top_rows(count)
         if chosen in rows:
             rows.remove(chosen)
         return [chosen, *rows[: count - 1]]
@@ -253,10 +253,10 @@ class Evaluation:
         if not self.scored:
             row, ties = (int(self.feasible_rows[0]) if self.only_row is None else self.only_row), 1
         else:
-            ranking = self.pod_class.preference.ranking
+            ranking = self.pod_class.scores.ranking
             top, ties = ranking.best()
             row = ranking.pick(top, pick(ties) if ties > 1 else 0)
-        if not self.cycle.table.valid.item(row) or not self.pod_class.feasibility.feasible.item(row):
+        if not self.cycle.table.valid.item(row) or not self.pod_class.filters.feasible.item(row):
             self.check_choice(row)
         return row, ties
 
@@ -264,14 +264,14 @@ class Evaluation:
         """Whatever a ranking says, only a node that passed the filters may be chosen. Raises ChoiceError."""
         if not self.cycle.table.valid.item(row):
             raise ChoiceError(row, "has no node")
-        if row != self.only_row and not self.pod_class.feasibility.feasible.item(row):
+        if row != self.only_row and not self.pod_class.filters.feasible.item(row):
             raise ChoiceError(row, f"is that of node {self.cycle.table.name_of(row)}, which was filtered out")
 
     def codes(self) -> dict[str, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
         """Every filter's codes by row, also of filters that came after the first to reject."""
         return {
             column.plugin.name: column.codes
-            for column in self.pod_class.feasibility.columns
+            for column in self.pod_class.filters.columns
             if column.active and column.codes is not None
         }
 

@@ -167,7 +167,7 @@ _MOST = 1024
 """Promises come and go: when so many verdicts have piled up, they are found anew."""
 
 
-class BesideVerdicts:
+class NominatedVerdicts:
     """Verdicts that hold as long as nothing about a row changes but the pods promised to it.
 
     That can be known if every filter that is asked goes by the row alone and says the same to all pods of the
@@ -211,7 +211,7 @@ OVERRULED = -3
 """In `first`: out for this attempt only: pods are nominated to the row, or others than filters said so."""
 
 
-class Feasibility:
+class FilterResults:
     """All Filter plugins of a profile over all rows, for one class of pods.
 
     `first` holds, by row, the first plugin that rejects it (or PASSED and the like); `feasible` the rows

@@ -261,7 +261,7 @@ class Plugin:
 
     reads: ClassVar[Reads] = Reads.ANYTHING
     row_local: ClassVar[bool] = True
-    heeds_pods: ClassVar[bool] = True
+    depends_on_pods: ClassVar[bool] = True
     """False: what it looks at in other rows is their nodes; its answers change only when some node does."""
     signs_template: ClassVar[bool] = False
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
@@ -370,7 +370,7 @@ class Traits:
         self.reads_node = bool(plugin.reads & Reads.NODE)
         self.reads_usage = bool(plugin.reads & Reads.USAGE)
         self.row_local = plugin.row_local
-        self.watches = self.reads_usage or (plugin.heeds_pods and not plugin.row_local)
+        self.watches = self.reads_usage or (plugin.depends_on_pods and not plugin.row_local)
         """Its answers can change although no node did."""
         self.by_node_filter = not hasattr(plugin, "filter")
         self.by_node_score = not hasattr(plugin, "score")

@@ -16,10 +16,10 @@ from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.equivalence_class import ClassKey, PodClass, PodClasses, Settled
+from stowplan.framework.equivalence_class import ClassKey, EquivalenceClass, EquivalenceClasses, Settled
 from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
 from stowplan.framework.feature_gates import FeatureGates
-from stowplan.framework.filter_results import Feasibility, FilterColumn
+from stowplan.framework.filter_results import FilterColumn, FilterResults
 from stowplan.framework.interface import (
     UNSIGNED,
     Handle,
@@ -34,8 +34,14 @@ from stowplan.framework.plugin_call import Probe, ask_pre_filter, call_plugin, p
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.protocols import PreScorePlugin
 from stowplan.framework.registry import Registry
-from stowplan.framework.score_results import Preference, ScoreColumn
-from stowplan.framework.simulation import NO_NOMINATIONS, Nominations, Trials, beside_nominated, try_nominated
+from stowplan.framework.score_results import ScoreColumn, ScoreResults
+from stowplan.framework.simulation import (
+    NO_NOMINATIONS,
+    Nominations,
+    Simulations,
+    beside_nominated,
+    try_nominated,
+)
 from stowplan.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
 
 _serials = count()
@@ -52,7 +58,7 @@ class _Latest(NamedTuple):
     template: PodTemplate
     version: int
     signatures: tuple[Hashable, ...]
-    pod_class: PodClass
+    pod_class: EquivalenceClass
 
 
 class Framework:
@@ -89,7 +95,7 @@ class Framework:
         self._trusted = registry.own
         if any(self._traits[name].reads_usage for name in self.plugins.keys() - self._trusted):
             table.pods_are_read = True
-        self._classes = PodClasses(self.plugins, class_memory)
+        self._classes = EquivalenceClasses(self.plugins, class_memory)
         self._latest: _Latest | None = None
         self._keys: WeakValueDictionary[Hashable, ClassKey] = WeakValueDictionary()
         self._pre_filters = self.at(Point.PRE_FILTER)
@@ -130,12 +136,12 @@ class Framework:
     def evaluate(
         self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
     ) -> Evaluation:
-        """Filter and score every node for a pod: `screen`, then `rank` what passed."""
-        evaluation = self.screen(pod, nominations, nominated_row)
-        self.rank(evaluation)
+        """Filter and score every node for a pod: `run_filters`, then `run_scores` what passed."""
+        evaluation = self.run_filters(pod, nominations, nominated_row)
+        self.run_scores(evaluation)
         return evaluation
 
-    def screen(
+    def run_filters(
         self, pod: PodInfo, nominations: Nominations = NO_NOMINATIONS, nominated_row: int | None = None
     ) -> Evaluation:
         """Filter every node for a pod.
@@ -150,7 +156,7 @@ class Framework:
         if probe is not None and probe.begins():
             cycle.watch = probe
         try:
-            evaluation = self._screen(cycle, pod_class, nominations, nominated_row)
+            evaluation = self._run_filters(cycle, pod_class, nominations, nominated_row)
         except BaseException:
             self._classes.drop(pod_class)
             raise
@@ -159,10 +165,10 @@ class Framework:
             self._let_go(evaluation)
         return evaluation
 
-    def rank(self, evaluation: Evaluation) -> None:
+    def run_scores(self, evaluation: Evaluation) -> None:
         """Score the nodes that passed, if there is a choice. Ends the evaluation: nothing more is asked.
 
-        Between `screen` and this, `Evaluation.leave_out` may take nodes out. Raises PluginError.
+        Between `run_filters` and this, `Evaluation.leave_out` may take nodes out. Raises PluginError.
         """
         cycle, pod_class = evaluation.cycle, evaluation.pod_class
         if evaluation.ended:
@@ -177,12 +183,12 @@ class Framework:
             cycle.evaluation = evaluation
         self._let_go(evaluation)
 
-    def _score(self, cycle: Cycle, pod_class: PodClass, evaluation: Evaluation) -> None:
-        feasibility = pod_class.feasibility
-        cycle.feasible = feasibility.feasible
-        cycle.feasible_count = feasibility.count
-        cycle.feasible_version = feasibility.version
-        if feasibility.count <= 1:
+    def _score(self, cycle: Cycle, pod_class: EquivalenceClass, evaluation: Evaluation) -> None:
+        filters = pod_class.filters
+        cycle.feasible = filters.feasible
+        cycle.feasible_count = filters.count
+        cycle.feasible_version = filters.version
+        if filters.count <= 1:
             return
         probe = self.probe
         began = probe.timer() if probe is not None else 0.0
@@ -192,11 +198,11 @@ class Framework:
             probe.took["PreScore", "Success"](now - began)
             _count(probe, pod_class, "PreScore", self._pre_score_names, cycle.skipped_score, 1)
             began = now
-        pod_class.preference.sync(cycle)
+        pod_class.scores.sync(cycle)
         evaluation.scored = True
         if probe is not None:
             probe.took["Score", "Success"](probe.timer() - began)
-            _count(probe, pod_class, "Score", self._score_names, cycle.skipped_score, feasibility.count)
+            _count(probe, pod_class, "Score", self._score_names, cycle.skipped_score, filters.count)
 
     def _let_go(self, evaluation: Evaluation) -> None:
         """Keep of an evaluation that is over only what the next pod of the class can use."""
@@ -206,8 +212,8 @@ class Framework:
         elif evaluation.pod_class.unsigned:
             self._let_go_unsigned(evaluation.pod_class)
 
-    def _screen(
-        self, cycle: Cycle, pod_class: PodClass, nominations: Nominations, nominated_row: int | None
+    def _run_filters(
+        self, cycle: Cycle, pod_class: EquivalenceClass, nominations: Nominations, nominated_row: int | None
     ) -> Evaluation:
         probe = self.probe
         began = probe.timer() if probe is not None else 0.0
@@ -229,17 +235,17 @@ class Framework:
     def _filter(
         self,
         cycle: Cycle,
-        pod_class: PodClass,
+        pod_class: EquivalenceClass,
         pre_filtering: PreFiltering,
         nominations: Nominations,
         nominated_row: int | None,
     ) -> Evaluation:
-        feasibility = pod_class.feasibility
-        if not feasibility.columns:
-            feasibility.start(self._filter_columns(pod_class))
-        if pre_filtering.node_names is not None or feasibility.asked_for is not None:
-            feasibility.restrict(self._rows_named(pre_filtering.node_names))
-        feasibility.sync(cycle)
+        filters = pod_class.filters
+        if not filters.columns:
+            filters.start(self._filter_columns(pod_class))
+        if pre_filtering.node_names is not None or filters.asked_for is not None:
+            filters.restrict(self._rows_named(pre_filtering.node_names))
+        filters.sync(cycle)
         overruled = None
         if nominations:
             overruled = beside_nominated(self, cycle, pod_class, nominations, nominated_row)
@@ -256,14 +262,14 @@ class Framework:
 
     # Classes
 
-    def _let_go_unsigned(self, pod_class: PodClass) -> None:
+    def _let_go_unsigned(self, pod_class: EquivalenceClass) -> None:
         """What plugins keep that could not say what they read of the pod is of no use to the next one."""
         for name in pod_class.unsigned:
             memo = pod_class.memos.pop(name, None)
             if memo is not None:
                 self.plugins[name].release(memo)
 
-    def _class_of(self, pod: PodInfo) -> PodClass:
+    def _class_of(self, pod: PodInfo) -> EquivalenceClass:
         """The class of a pod, found or begun."""
         latest = self._latest
         template = pod.template
@@ -315,7 +321,7 @@ class Framework:
         pod.template.class_keys[self._serial] = (version, (key, unsigned))
         return key, unsigned
 
-    def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> PodClass:
+    def _new_class(self, key: Hashable, unsigned: frozenset[str]) -> EquivalenceClass:
         table = self.table
         scores = [
             ScoreColumn(
@@ -327,9 +333,11 @@ class Framework:
             )
             for plugin in self._scores
         ]
-        return PodClass(key, unsigned, table.capacity, Feasibility(table), Preference(table, scores))
+        return EquivalenceClass(
+            key, unsigned, table.capacity, FilterResults(table), ScoreResults(table, scores)
+        )
 
-    def _filter_columns(self, pod_class: PodClass) -> list[FilterColumn]:
+    def _filter_columns(self, pod_class: EquivalenceClass) -> list[FilterColumn]:
         """Columns for the filters that take part: those that skip every pod of the class need none."""
         settled = pod_class.settled_pre_filters
         never = settled.skipped if settled is not None else frozenset()
@@ -353,15 +361,17 @@ class Framework:
 
     def trials(
         self, attempt: Cycle, memos: Mapping[str, Any], nominations: Nominations = NO_NOMINATIONS
-    ) -> Trials:
+    ) -> Simulations:
         """For trying the pod of an attempt on single rows. `memos` is what plugins keep for its class."""
-        return Trials(self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations)
+        return Simulations(
+            self.table, self._pre_filters, self._filters_with_traits, attempt, memos, nominations
+        )
 
 
 # PreFilter and PreScore: plugins whose answer depends on the signature alone are asked once per class
 
 
-def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> PreFiltering:
+def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass) -> PreFiltering:
     """What PreFilter plugins say together. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_filters
     asked = plugins
@@ -400,7 +410,7 @@ def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> 
     return result
 
 
-def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: PodClass) -> None:
+def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceClass) -> None:
     """Ask PreScore plugins. Raises PluginError if one fails."""
     settled = pod_class.settled_pre_scores
     asked = plugins
@@ -442,7 +452,11 @@ def _narrowed(result: PreFiltering, plugin: Plugin, names: frozenset[str]) -> Pr
 
 
 def _settle(
-    cycle: Cycle, pod_class: PodClass, plugins: Sequence[Plugin], alike: Sequence[Plugin], constant: str
+    cycle: Cycle,
+    pod_class: EquivalenceClass,
+    plugins: Sequence[Plugin],
+    alike: Sequence[Plugin],
+    constant: str,
 ) -> Settled:
     """What the first pod's answers mean for the next pods of the class.
 
@@ -468,7 +482,12 @@ def _settle(
 
 
 def _count(
-    probe: Probe, pod_class: PodClass, point: str, names: tuple[str, ...], skipped: frozenset[str], times: int
+    probe: Probe,
+    pod_class: EquivalenceClass,
+    point: str,
+    names: tuple[str, ...],
+    skipped: frozenset[str],
+    times: int,
 ) -> None:
     """Count the plugins of a point that were asked, all but those that skip the pod; for all pods of a class
     they are the same."""

@@ -281,7 +281,7 @@ class Share(NamedTuple):
     points: int | None
 
 
-class Preference:
+class ScoreResults:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
 
     `_sums` are the totals of all rows, whether or not they are feasible, so that rows that become feasible

@@ -19,12 +19,12 @@ from stowplan.framework.plugin_call import ask_pre_filter
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from stowplan.framework.equivalence_class import PodClass
+    from stowplan.framework.equivalence_class import EquivalenceClass
     from stowplan.framework.evaluation import Evaluation
     from stowplan.framework.runtime import Framework
 
 
-class AsIf:
+class SimulatedRow:
     """One row as if some of its pods were gone and others stood there too.
 
     Inside the `with` block the table counts everything as it would if it were so. On leaving it every pod is
@@ -91,8 +91,8 @@ def promised(nominations: Nominations, row: int, pod: PodInfo) -> list[PodInfo]:
     ]
 
 
-class Trials:
-    """Trials of one pod on any number of rows, one after the other.
+class Simulations:
+    """Simulations of one pod on any number of rows, one after the other.
 
     Who skipped the pod in its attempt is not asked here either, whatever the rows would look like. PreFilter
     plugins whose answer depends on the pod alone are asked once, the others for every verdict.
@@ -134,11 +134,11 @@ class Trials:
             if self._borrowed.get(name) is not memo:
                 self._plugins[name].release(memo)
 
-    def row(self, row: int) -> "Trial":
+    def row(self, row: int) -> "Simulation":
         """A trial of one row, to be used in a `with` block."""
-        return Trial(self, row)
+        return Simulation(self, row)
 
-    def ask(self, as_if: AsIf, passed: set[str]) -> Status | None:
+    def ask(self, as_if: SimulatedRow, passed: set[str]) -> Status | None:
         """The first rejection of a row as it looks now; None: it passes.
 
         `passed` names filters that need not be asked again about this row; those whose answer does not
@@ -171,14 +171,14 @@ class Trials:
         return self._states
 
 
-class Trial:
+class Simulation:
     """One row, and how it is imagined. Leaving the `with` block puts everything back as it was."""
 
     __slots__ = ("_as_if", "_passed", "_promised", "_trials")
 
-    def __init__(self, trials: Trials, row: int) -> None:
+    def __init__(self, trials: Simulations, row: int) -> None:
         self._trials = trials
-        self._as_if = AsIf(trials.table, row)
+        self._as_if = SimulatedRow(trials.table, row)
         self._promised = promised(trials.nominations, row, trials.pod)
         self._passed: set[str] = set()
 
@@ -220,8 +220,8 @@ def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) ->
 
     It is tried even if PreFilter left it out, and then keeps the verdict it gets.
     """
-    feasibility = evaluation.pod_class.feasibility
-    if feasibility.asks_for(row):
+    filters = evaluation.pod_class.filters
+    if filters.asks_for(row):
         status = evaluation.status(row)
         return None if status.is_success else status
     verdict = evaluation.overruled.get(row)
@@ -237,33 +237,32 @@ def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) ->
 def beside_nominated(
     framework: "Framework",
     cycle: Cycle,
-    pod_class: "PodClass",
+    pod_class: "EquivalenceClass",
     nominations: Nominations,
     nominated_row: int | None,
 ) -> dict[int, Status]:
     """Rows that could not take the pod beside pods promised to them, with the reason; they are taken out."""
-    feasibility = pod_class.feasibility
+    filters = pod_class.filters
     concerned = {
         row: pods
         for row in nominations
-        if (row == nominated_row or feasibility.asks_for(row))
-        and (pods := promised(nominations, row, cycle.pod))
+        if (row == nominated_row or filters.asks_for(row)) and (pods := promised(nominations, row, cycle.pod))
     }
     if not concerned:
         return {}
-    asked = [column for column in feasibility.columns if column.active]
+    asked = [column for column in filters.columns if column.active]
     if not all(column.traits.filter_beside for column in asked if column.traits.watches):
         verdicts = _tried(framework, cycle, nominations, concerned)
     else:
         kept = pod_class.beside.verdicts(framework.table, asked)
         for row, pods in concerned.items():
             if row not in kept or kept[row][0] != pods:
-                kept[row] = (pods, feasibility.verdict_beside(cycle, row, pods))
+                kept[row] = (pods, filters.verdict_beside(cycle, row, pods))
         verdicts = {row: kept[row][1] for row in concerned}
     overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
     if overruled:
         rows = np.array(sorted(overruled), dtype=np.intp)
-        feasibility.overrule_many(rows)
+        filters.overrule_many(rows)
     return overruled
 
 

@@ -1,5 +1,6 @@
-"""The in-tree plugins, one module or folder each.
+"""The in-tree plugins, one module or folder each, named as upstream names them.
 
-`catalog.py` lists every plugin name with its extension points and defaults, `registry.py` maps names to the
-classes here, `args/` holds the arguments a configuration can give them.
+A plugin's arguments, reason strings and queueing hints stand in its module. `registry.py` lists every plugin:
+name, class, arguments, extension points, place in the default profile. `legacy/` has those of earlier
+releases.
 """

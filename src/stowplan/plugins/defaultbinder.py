@@ -3,9 +3,7 @@
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import Plugin
+from stowplan.framework import Cycle, Plugin, PodInfo
 from stowplan.logs import Ref
 
 

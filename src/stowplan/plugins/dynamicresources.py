@@ -4,17 +4,77 @@ A pod with claims is not supported yet: its attempt ends with an error that says
 """
 
 from collections.abc import Hashable, Sequence
+from typing import Self
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from stowplan.framework.interface import Extremes, Plugin, Reads, Scores
-from stowplan.framework.status import SKIP, NotBuiltError, Status, error, unschedulable
-from stowplan.plugins.args import DynamicResourcesArgs
+from msgspec.structs import replace
+
+from stowplan.api.fielderrors import Path, forbidden, invalid
+from stowplan.framework import (
+    SKIP,
+    Action,
+    ClusterEvent,
+    Cycle,
+    EventRegistration,
+    Extremes,
+    FeatureGates,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    error,
+    unschedulable,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.framework.status import NotBuiltError
+from stowplan.gocompat.durations import Duration
+from stowplan.plugins.args import PluginArgs
 
 REASON_NO_CLAIMS = "no new claims to deallocate"
+
+FILTER_TIMEOUT = Duration.of_seconds(10)
+BINDING_TIMEOUT = Duration.of_seconds(600)
 NOT_FOUND = "not found"
+
+
+class DynamicResourcesArgs(PluginArgs, frozen=True):
+    """Time limits: for searching devices on one node (zero: none), and for devices to become ready.
+
+    Each belongs to feature gates. None means unset, which `completed` turns into the default of 10 s and
+    10 min; with the gates off it stays None and must not be set.
+    """
+
+    filter_timeout: Duration | None = None
+    binding_timeout: Duration | None = None
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        filter_timeout, binding_timeout = self.filter_timeout, self.binding_timeout
+        if filter_timeout is None and gates["DRASchedulerFilterTimeout"]:
+            filter_timeout = FILTER_TIMEOUT
+        if binding_timeout is None and _has_binding_timeout(gates):
+            binding_timeout = BINDING_TIMEOUT
+        return replace(self, filter_timeout=filter_timeout, binding_timeout=binding_timeout)
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        errors: list[str] = []
+        limit, where = self.filter_timeout, path.child("filterTimeout")
+        if limit is not None and not gates["DRASchedulerFilterTimeout"]:
+            errors.append(forbidden(where, "DRASchedulingFilterTimeout feature gate is disabled"))
+        elif limit is not None and limit < Duration():
+            errors.append(invalid(where, str(limit), "must be zero or positive"))
+        limit, where = self.binding_timeout, path.child("bindingTimeout")
+        if limit is not None and not _has_binding_timeout(gates):
+            gate_names = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus"
+            errors.append(forbidden(where, f"{gate_names} feature gate is disabled"))
+        elif limit is not None and limit < Duration.of_seconds(1):
+            errors.append(invalid(where, str(limit), "must be at least 1 second"))
+        return errors
+
+
+def _has_binding_timeout(gates: FeatureGates) -> bool:
+    return gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
 
 
 class DynamicResources(Plugin):

@@ -6,10 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import ALL_ROWS, MAX_NODE_SCORE, Plugin, Reads, Scores, StaleRows
+from stowplan.framework import (
+    ALL_ROWS,
+    MAX_NODE_SCORE,
+    Cycle,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Scores,
+    StaleRows,
+)
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD = 23 * _MIB
@@ -29,7 +36,7 @@ class ImageLocality(Plugin):
 
     reads = Reads.NOTHING
     row_local = False
-    heeds_pods = False
+    depends_on_pods = False
     signs_template = True
 
     def sign(self, pod: PodInfo) -> Hashable:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.api.fielderrors import Path
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
 from stowplan.api.nodeselector import (
@@ -12,26 +13,39 @@ from stowplan.api.nodeselector import (
     RequiredNodeAffinity,
     compile_node_selector,
     compile_preferred,
+    compile_term,
     required_node_affinity,
 )
 from stowplan.api.pod import NodeAffinity as NodeAffinityRules
 from stowplan.api.pod import NodeSelectorTerm
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
+from stowplan.framework import (
+    SKIP,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
+    Extremes,
+    FeatureGates,
+    Handle,
     Hint,
     HintError,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    PreFilterResult,
+    Reads,
     Resource,
+    Scores,
+    Status,
+    error,
     queue_if,
+    unresolvable,
 )
-from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, PreFilterResult, Reads, Scores
-from stowplan.framework.status import SKIP, ProfileError, Status, error, unresolvable
-from stowplan.plugins.args import NodeAffinityArgs
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.framework.status import ProfileError
+from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.normalize import by_highest
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
@@ -40,6 +54,29 @@ REASON_CONFLICT = "pod affinity terms conflict"
 
 _ENFORCED, _POD = 1, 2
 _FACT = "required node affinity"
+
+
+class NodeAffinityArgs(PluginArgs, frozen=True):
+    """A node affinity that every pod of the profile has in addition to its own."""
+
+    added_affinity: NodeAffinityRules | None = None
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        if self.added_affinity is None:
+            return []
+        errors: list[str] = []
+        where = path.child("addedAffinity")
+        required = self.added_affinity.required_during_scheduling_ignored_during_execution
+        if required is not None:
+            list_path = where.child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+            for index, term in enumerate(required.node_selector_terms):
+                errors += compile_term(term, list_path.at(index)).errors
+        preferred = self.added_affinity.preferred_during_scheduling_ignored_during_execution
+        list_path = where.child("preferredDuringSchedulingIgnoredDuringExecution")
+        for index, weighted in enumerate(preferred or ()):
+            if weighted.weight:
+                errors += compile_term(weighted.preference, list_path.at(index)).errors
+        return errors
 
 
 class NodeAffinity(Plugin):

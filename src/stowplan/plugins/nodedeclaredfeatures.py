@@ -6,14 +6,26 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, PodSpec
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import Codes, Plugin, Reads
-from stowplan.framework.status import SKIP, Status, unresolvable
+from stowplan.framework import (
+    SKIP,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Status,
+    queue_if,
+    unresolvable,
+)
 
 REASON = "node(s) didn't match Pod's required features"
+
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 

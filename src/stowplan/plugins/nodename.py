@@ -4,12 +4,18 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import NODE_ADD, EventRegistration
-from stowplan.framework.interface import Codes, Plugin, Reads
-from stowplan.framework.status import Status, unresolvable
+from stowplan.framework import (
+    Codes,
+    Cycle,
+    EventRegistration,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Status,
+    unresolvable,
+)
+from stowplan.framework.events import NODE_ADD
 
 REASON = "node(s) didn't match the requested node name"
 

@@ -5,20 +5,24 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from stowplan.api.pod import Pod, conflicts, host_ports
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import (
-    NODE_ADD,
+from stowplan.framework import (
+    SKIP,
     Action,
     ClusterEvent,
+    Codes,
+    Cycle,
     EventRegistration,
     Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
     Resource,
+    Status,
     queue_if,
+    unschedulable,
 )
-from stowplan.framework.interface import Codes, Plugin, Reads
-from stowplan.framework.status import SKIP, Status, unschedulable
+from stowplan.framework.events import NODE_ADD
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 

@@ -7,14 +7,25 @@ import numpy as np
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod
 from stowplan.api.taints import tolerated
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import Codes, Plugin, Reads
-from stowplan.framework.status import Status, unresolvable
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Status,
+    queue_if,
+    unresolvable,
+)
 
 REASON = "node(s) were unschedulable"
+
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.framework.interface import MAX_NODE_SCORE, Extremes, Scores
+from stowplan.framework import MAX_NODE_SCORE, Extremes, Scores
 
 
 def by_highest(scores: Scores, extremes: Extremes, *, reverse: bool) -> Scores:

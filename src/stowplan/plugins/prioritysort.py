@@ -2,8 +2,7 @@
 
 from typing import Protocol
 
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.interface import Plugin
+from stowplan.framework import Plugin, PodInfo
 
 
 class Queued(Protocol):

@@ -3,10 +3,18 @@
 from collections.abc import Sequence
 
 from stowplan.api.pod import Pod
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import Plugin
-from stowplan.framework.status import Status, unresolvable
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    Plugin,
+    PodInfo,
+    Resource,
+    Status,
+    queue_if,
+    unresolvable,
+)
 
 
 class SchedulingGates(Plugin):

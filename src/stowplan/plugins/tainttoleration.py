@@ -10,16 +10,29 @@ from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod, Toleration
 from stowplan.api.taints import Tolerations, untolerated
 from stowplan.cluster.columns import IntArray, Interned
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import Codes, Extremes, Plugin, Reads, Scores
-from stowplan.framework.status import Status, unresolvable
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Extremes,
+    Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    queue_if,
+    unresolvable,
+)
 from stowplan.plugins.normalize import by_highest
 
 REASON = "node(s) had untolerated taint(s)"
+
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 SOFT_EFFECT = "PreferNoSchedule"
 

@@ -9,13 +9,24 @@ from stowplan.api.csitranslation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZO
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.cluster.attachments import class_name
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import Codes, Plugin, Reads
-from stowplan.framework.status import SKIP, Status, unresolvable
+from stowplan.framework import (
+    SKIP,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Status,
+    queue_if,
+    unresolvable,
+)
 
 REASON = "node(s) had no available volume zone"
 

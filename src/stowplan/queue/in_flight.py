@@ -13,7 +13,7 @@ POD_POPPED = "PodPopped"
 """What metrics call a pod in flight among the events."""
 
 
-class Happened(NamedTuple):
+class InFlightEvent(NamedTuple):
     """An event and its object before and after."""
 
     event: ClusterEvent
@@ -29,7 +29,7 @@ class InFlight:
     def __init__(self) -> None:
         # Everything that was ever counted, in the order in which it came.
         self._labels: dict[str, None] = {}
-        self._events: list[Happened] = []
+        self._events: list[InFlightEvent] = []
         self._base = 0
         self.starts: Final[dict[str, int]] = {}
         """Where events begin that came after a pod was taken out, by its uid, for who only looks.
@@ -49,7 +49,7 @@ class InFlight:
         return list(self.starts)
 
     @property
-    def events(self) -> Sequence[Happened]:
+    def events(self) -> Sequence[InFlightEvent]:
         """The events that are kept."""
         return tuple(self._events)
 
@@ -80,9 +80,9 @@ class InFlight:
             return
         for event in events:
             self._labels[event.label] = None
-            self._events.append(Happened(event, old, new))
+            self._events.append(InFlightEvent(event, old, new))
 
-    def since(self, uid: str) -> Sequence[Happened]:
+    def since(self, uid: str) -> Sequence[InFlightEvent]:
         """What happened since a pod was taken out of the queue."""
         return self._events[self.starts[uid] - self._base :]
 

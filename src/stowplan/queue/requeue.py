@@ -5,10 +5,10 @@ from typing import Any
 
 from stowplan.api.pod import Pod
 from stowplan.framework.events import Answer, ByPlugin, ClusterEvent, Hint, HintMap, Registered
-from stowplan.queue.in_flight import Happened
+from stowplan.queue.in_flight import InFlightEvent
 from stowplan.queue.instrument import UNSCHEDULABLE, Hooks
 from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.sub_queues import Places, ProfileRules, Strategy
+from stowplan.queue.sub_queues import ProfileRules, Strategy, SubQueues
 from stowplan.queue.unschedulable_pods import Group
 
 Ask = Callable[[Registered, QueuedPod, ClusterEvent, Any, Any], Answer]
@@ -68,7 +68,7 @@ class Waker:
 
     __slots__ = ("_hooks", "_places", "_profiles")
 
-    def __init__(self, profiles: Mapping[str, ProfileRules], places: Places, hooks: Hooks) -> None:
+    def __init__(self, profiles: Mapping[str, ProfileRules], places: SubQueues, hooks: Hooks) -> None:
         self._profiles = profiles
         self._places = places
         self._hooks = hooks
@@ -95,7 +95,7 @@ class Waker:
             if self._places.requeue(queued, strategy, event.label) != UNSCHEDULABLE:
                 break
 
-    def after(self, events: Iterable[Happened], queued: QueuedPod) -> Strategy:
+    def after(self, events: Iterable[InFlightEvent], queued: QueuedPod) -> Strategy:
         """What events mean for a pod that was rejected while they came."""
         found = Strategy.SKIP
         for event, old, new in events:

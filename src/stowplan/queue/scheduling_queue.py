@@ -35,7 +35,7 @@ from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hoo
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import Waker
-from stowplan.queue.sub_queues import Places, ProfileRules, SortKey, Strategy
+from stowplan.queue.sub_queues import ProfileRules, SortKey, Strategy, SubQueues
 
 LONGEST_WAIT: Final = 300.0
 """Seconds a pod waits for an event before it is tried again without one."""
@@ -73,7 +73,7 @@ class SchedulingQueue:
         self.in_flight = InFlight()
         if self._hooks.in_flight is not None:
             self._hooks.in_flight(self.in_flight.counts)
-        self._places = Places(
+        self._places = SubQueues(
             sort_key,
             backoff or (Backoff() if early else Backoff(window=1)),
             longest_wait,

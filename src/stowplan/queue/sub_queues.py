@@ -96,7 +96,7 @@ class ProfileRules(NamedTuple):
     pre_enqueue: Sequence[Plugin] = ()
 
 
-class Places:
+class SubQueues:
     """The three places a pod in the queue can be in.
 
     `early` is the feature gate SchedulerPopFromBackoffQ: a pod may leave the backoff before its time, so

@@ -39,7 +39,7 @@ def log_result(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None
 
 def _log_taints(journal: Journal, evaluation: Evaluation, pod: PodInfo) -> None:
     table = evaluation.cycle.table
-    first = evaluation.pod_class.feasibility.first
+    first = evaluation.pod_class.filters.first
     for column in evaluation.filters():
         if column.plugin.name != "TaintToleration" or column.codes is None:
             continue

@@ -41,7 +41,7 @@ def differences(evaluation: Evaluation, rows: Rows, fresh: Mapping[str, Node]) -
             empty.put_node(replace(node, status=replace(node.status, images=())))
     info = empty.info(evaluation.cycle.pod.pod)
     found: Difference = {}
-    for column in evaluation.pod_class.preference.columns:
+    for column in evaluation.pod_class.scores.columns:
         if not column.active:
             continue
         if not column.normalizes:

@@ -31,7 +31,7 @@ from stowplan.client import Reader, Reflector
 from stowplan.clock import Clock
 from stowplan.framework.events import Action, Resource
 from stowplan.framework.runtime import Framework
-from stowplan.plugins.args.pod_topology_spread import SYSTEM_DEFAULTING, PodTopologySpreadArgs
+from stowplan.plugins.podtopologyspread.plugin import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from stowplan.scheduler.event_handlers import (
     Dispatcher,
     NodeEventHandler,

@@ -75,12 +75,12 @@ class NodeSampler:
     def narrow(self, evaluation: Evaluation, percentage: int) -> None:
         """Leave out the nodes that a search that stops at enough of them would not have come to."""
         order = self._rows()
-        asked = evaluation.pod_class.feasibility.asked_for
+        asked = evaluation.pod_class.filters.asked_for
         searched = order if asked is None else order[asked[order]]
         if not len(searched):
             return
         searched = np.roll(searched, -(self.next_start % len(searched)))
-        feasible = evaluation.pod_class.feasibility.feasible[searched]
+        feasible = evaluation.pod_class.filters.feasible[searched]
         found = np.cumsum(feasible)
         wanted = nodes_to_find(len(searched), percentage)
         looked_at = len(searched)

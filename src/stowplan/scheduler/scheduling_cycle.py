@@ -116,12 +116,12 @@ class NodeFinder:
         nominated_row: int | None = None,
     ) -> ScheduleResult:
         """Filter and score nodes, and choose the best one; extenders are not asked. Raises PluginError."""
-        evaluation = framework.screen(pod, nominations, nominated_row)
+        evaluation = framework.run_filters(pod, nominations, nominated_row)
         if framework.profile.percentage_of_nodes_to_score is not None:
             self._sample(framework, evaluation)
         if self._journal.detail >= 2:
             self._note_filtered()
-        framework.rank(evaluation)
+        framework.run_scores(evaluation)
         return self._choose(evaluation)
 
     async def find_with_extenders(
@@ -132,7 +132,7 @@ class NodeFinder:
         nominated_row: int | None = None,
     ) -> ScheduleResult:
         """The same with extenders. The table must not change meanwhile. Raises PluginError, ExtenderError."""
-        evaluation = framework.screen(pod, nominations, nominated_row)
+        evaluation = framework.run_filters(pod, nominations, nominated_row)
         if evaluation.only_row is not None and not await self._nominated_passes(evaluation):
             evaluation.keep_to(None)
         rejected = False
@@ -141,7 +141,7 @@ class NodeFinder:
             self._sample(framework, evaluation)
             rejected, fresh = await self._filter_by_extenders(evaluation)
         self._note_filtered()
-        framework.rank(evaluation)
+        framework.run_scores(evaluation)
         if evaluation.scored:
             result = await self._prioritize_by_extenders(evaluation, fresh)
         else:

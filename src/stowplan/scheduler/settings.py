@@ -8,8 +8,7 @@ from stowplan.config.build import BuiltConfig, build
 from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import Registry
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 from stowplan.queue.scheduling_queue import LONGEST_WAIT
 
 

@@ -18,8 +18,7 @@ from stowplan.framework.interface import Plugin
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry, load_plugin
 from stowplan.framework.runtime import Framework
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 
 AnyNode = Node | NodeBuilder

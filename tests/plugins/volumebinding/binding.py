@@ -12,9 +12,9 @@ from stowplan.framework.interface import points_of
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
-from stowplan.plugins.args import VolumeBindingArgs
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.plugins.volumebinding import VolumeBinding
+from stowplan.plugins.volumebinding.plugin import VolumeBindingArgs
 from stowplan.testing import node
 from stowplan.testing.builders import ZONE
 

@@ -28,8 +28,8 @@ from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.plugins.args import VolumeBindingArgs
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.plugins.volumebinding.plugin import VolumeBindingArgs
 
 TIMEOUT = 30
 WATCHED: dict[c.Resource, type[Object]] = {

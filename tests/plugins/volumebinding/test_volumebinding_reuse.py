@@ -25,7 +25,7 @@ from plugins.volumebinding.storageobjects import (
 from stowplan.api.meta import LabelSelector
 from stowplan.cluster.storage import Storage
 from stowplan.framework.evaluation import Evaluation
-from stowplan.plugins.volumebinding import survey
+from stowplan.plugins.volumebinding import results
 from stowplan.testing import node
 from stowplan.testing.builders import HOSTNAME, ZONE
 
@@ -240,9 +240,9 @@ def test_kept_answers_equal_answers_from_scratch_and_the_plain_rules() -> None:
     run_machine(StorageMachine, settings=FAR if LONG else SHORT)
 
 
-@pytest.mark.parametrize("missed", ["_follow_nodes", "_follow_groups", "_follow_makers"])
+@pytest.mark.parametrize("missed", ["_follow_nodes", "_follow_groups", "_follow_provisioning"])
 def test_a_change_that_is_missed_is_found_out(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof that the test above can fail."""
-    monkeypatch.setattr(survey.Survey, missed, lambda *_: {"_follow_nodes": False}.get(missed, True))
+    monkeypatch.setattr(results.VolumeResults, missed, lambda *_: {"_follow_nodes": False}.get(missed, True))
     with pytest.raises(AssertionError):
         run_machine(StorageMachine, settings=settings(SHORT, phases=[Phase.generate]))

@@ -25,7 +25,7 @@ from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, GCEPersistentDisk, Volume
 from stowplan.framework.events import Hint, HintError
 from stowplan.framework.status import PluginError, Status, unresolvable, unschedulable
-from stowplan.plugins.nodevolumelimits.hints import after_csi_node_update, after_detachment
+from stowplan.plugins.nodevolumelimits.csi import after_csi_node_update, after_detachment
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 
 TOO_MANY = unschedulable("node(s) exceed max volume count").by("NodeVolumeLimits")

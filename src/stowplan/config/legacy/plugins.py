@@ -11,11 +11,8 @@ from stowplan.config.types import GROUP, Plugin, PluginSet
 from stowplan.framework.interface import MULTI_POINT, Point, points_of
 from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.catalog import IN_TREE_POINTS
-from stowplan.plugins.legacy.oldname import Use
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
-from stowplan.plugins.registry import LEGACY
+from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, Use
+from stowplan.plugins.registry import IN_TREE_POINTS, LEGACY
 
 LEAST_ALLOCATED: Final = "NodeResourcesLeastAllocated"
 _COMPANIONS: Final = {

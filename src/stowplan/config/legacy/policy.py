@@ -8,11 +8,8 @@ from stowplan.config.legacy.fields import Fields, parse_document, refuse
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.jsontext import ObjectNode, Tree
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.args.resource_spec import ResourceSpec
-from stowplan.plugins.args.shape import MAX_SHAPE_SCORE
-from stowplan.plugins.legacy.oldname import OldName
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
+from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
+from stowplan.plugins.noderesources.resource_allocation import MAX_SHAPE_SCORE, ResourceSpec
 
 _MAX_WEIGHT: Final = 2**31 - 1
 _EXTENDER_FIELDS: Final = (

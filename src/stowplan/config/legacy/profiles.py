@@ -10,12 +10,18 @@ from stowplan.config.load import ConfigError, LegacySettings
 from stowplan.config.types import API_VERSION, ATTRIBUTES, KIND
 from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.gocompat.quoting import quote
-from stowplan.plugins.catalog import CATALOG
-from stowplan.plugins.legacy.names import MANDATORY, ORDER, PROVIDERS
-from stowplan.plugins.legacy.oldname import RELEASES, Meaning, OldName, Use
-from stowplan.plugins.legacy.predicates import PREDICATES
-from stowplan.plugins.legacy.priorities import PRIORITIES
-from stowplan.plugins.registry import LEGACY
+from stowplan.plugins.legacy.names import (
+    MANDATORY,
+    ORDER,
+    PREDICATES,
+    PRIORITIES,
+    PROVIDERS,
+    RELEASES,
+    Meaning,
+    OldName,
+    Use,
+)
+from stowplan.plugins.registry import CATALOG, LEGACY
 
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 LATEST_POLICY_RELEASE: Final = "1.18"

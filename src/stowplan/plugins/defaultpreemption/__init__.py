@@ -1,4 +1,4 @@
-"""DefaultPreemption: less important pods make way for one that fits nowhere."""
+"""DefaultPreemption: pods of lower priority are evicted for one that fits nowhere."""
 
 from stowplan.plugins.defaultpreemption.plugin import DefaultPreemption
 

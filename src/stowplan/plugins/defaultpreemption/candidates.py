@@ -1,38 +1,150 @@
-"""Nodes where preemption would help, and what it would cost on each.
+"""Victims on one node, candidate nodes with the cost of their victims, and the choice among candidates.
 
-Candidates are kept as columns of numbers: with thousands of nodes the choice among them is made by comparing
-arrays, and only the pods of the chosen one are ever asked for.
+Candidates are columns of numbers: with thousands of nodes the choice is made by comparing arrays, and only
+the victims on the chosen node are ever looked up.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.api.node import Node
+from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.interface import Victims
-from stowplan.plugins.defaultpreemption.importance import NOT_STARTED, start_of
-from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
+from stowplan.cluster.lookups import Budget, DisruptionBudgets
+from stowplan.framework import PluginError, PodInfo, Status, Victims, error, unresolvable
+from stowplan.framework.simulation import Simulation, Simulations
+from stowplan.framework.status import NotBuiltError
+from stowplan.gocompat.quoting import quote
+
+REASON_NO_VICTIMS = "No preemption victims found for incoming pod"
+
+NOT_STARTED = 2**63 - 1
+"""The start of a pod that has not started yet: later than any other."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS = range(5)
-"""Lines of what a node's victims cost, in the order in which they are compared: less is better.
+"""Lines of the costs of a node's victims, in the order in which they are compared: less is better.
 
-The budgets they exceed; the priority of the most important one; the sum of their priorities; how many they
-are; and how long ago the first of the most important ones started."""
+How many violate a budget; the highest priority; the sum of priorities; how many victims there are; and how
+long ago the first of those with the highest priority started."""
 
 _LOWEST_PRIORITY = -(2**31)
 """Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
 
+
+def start_of(pod: Pod) -> int:
+    """When a pod started to run, in microseconds since 1970. Raises ValueError."""
+    text = pod.status.start_time
+    if text is None:
+        return NOT_STARTED
+    try:
+        return _microseconds(text)
+    except ValueError:
+        raise ValueError(
+            f"pod {pod.key}: status.startTime: expected an RFC 3339 time, got {text!r}"
+        ) from None
+
+
+@lru_cache(maxsize=65536)
+def _microseconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError
+    since = moment - _EPOCH
+    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Pods, the most important first. Equals stay in the order they came to their node."""
+    return sorted(pods, key=lambda info: (-info.priority, start_of(info.pod)))
+
+
+class NodeVictims(NamedTuple):
+    """The victims on one node, the most important first, and how many of them violate a budget."""
+
+    victims: list[PodInfo]
+    violations: int
+
+
+def select_victims(trials: Simulations, row: int, budgets: DisruptionBudgets) -> NodeVictims | Status:
+    """The victims on a row that make the pod fit; or why preemption does not help there.
+
+    All pods of lower priority are removed. If the pod fits then, they are reprieved one by one as long as it
+    still fits: first those whose eviction would violate a budget, among these and among the others the most
+    important first. The pods that cannot be reprieved are the victims.
+    """
+    table, pod = trials.table, trials.pod
+    lower = by_importance(info for info in table.pods_on[row].values() if info.priority < pod.priority)
+    if not lower:
+        return unresolvable(REASON_NO_VICTIMS)
+    with trials.row(row) as trial:
+        for info in lower:
+            trial.take_away(info)
+        status = _verdict(trial)
+        if status is not None:
+            return status
+        protected = over_budget(lower, budgets)
+        spared = {position for position in reprieve_order(protected) if _reprieved(trial, lower[position])}
+    victims = [position for position in range(len(lower)) if position not in spared]
+    if not victims:
+        return error(f"expected at least one victim pod on node {quote(table.name_of(row))}")
+    return NodeVictims([lower[position] for position in victims], sum(protected[p] for p in victims))
+
+
+def over_budget(pods: Sequence[PodInfo], budgets: DisruptionBudgets) -> list[bool]:
+    """For pods, the most important first: would evicting this one and all before it violate a budget?"""
+    left: dict[Budget, int] = {}
+    return [_violates(info, budgets, left) for info in pods]
+
+
+def _violates(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
+    exceeded = False
+    for budget in budgets.of(info):
+        if info.name in budget.disrupted:
+            continue
+        left[budget] = remaining = left.get(budget, budget.allowed) - 1
+        exceeded |= remaining < 0
+    return exceeded
+
+
+def reprieve_order(protected: Sequence[bool]) -> list[int]:
+    """The order in which pods are reprieved: the protected ones, then the others."""
+    return sorted(range(len(protected)), key=lambda position: not protected[position])
+
+
+def _reprieved(trial: Simulation, info: PodInfo) -> bool:
+    """Put a pod back if the preemptor still fits."""
+    trial.put_back(info)
+    if _verdict(trial) is None:
+        return True
+    trial.take_away(info)
+    return False
+
+
+def _verdict(trial: Simulation) -> Status | None:
+    """The result of the filters. The error of a plugin rejects this node, not the others."""
+    try:
+        return trial.verdict()
+    except NotBuiltError:
+        raise
+    except PluginError as failure:
+        return error(failure.message)
+
+
 VictimsOf = Callable[[Sequence[int]], Sequence[Sequence[PodInfo]]]
-"""Who would have to go from each of some rows, the most important first; while the table stands still."""
+"""The victims on each of some rows, the most important first; while the table does not change."""
 
 
 @dataclass(slots=True)
 class Candidates:
-    """One entry per node: its row, when its turn came, and what its victims cost, a line per criterion."""
+    """One entry per node: its row, its turn in the dry run, and its victims' costs, a line per criterion."""
 
     rows: Rows
     turns: IntArray
@@ -54,14 +166,14 @@ class Candidates:
 NO_CANDIDATES = Candidates(NO_ROWS, np.zeros(0, dtype=np.int64), np.zeros((len(COSTS), 0), dtype=np.int64))
 
 
-def from_sacrifices(found: Sequence[tuple[int, int, Sacrifice]]) -> Candidates:
-    """Candidates from (turn, row, sacrifice) each."""
+def candidates_of(found: Sequence[tuple[int, int, NodeVictims]]) -> Candidates:
+    """Candidates from (turn, row, victims) each."""
     if not found:
         return NO_CANDIDATES
-    pods = [info for _, _, sacrifice in found for info in sacrifice.victims]
+    pods = [info for _, _, node in found for info in node.victims]
     costs = costs_of(
-        _ints(sacrifice.violations for _, _, sacrifice in found),
-        bounds_of(_ints(len(sacrifice.victims) for _, _, sacrifice in found)),
+        _ints(node.violations for _, _, node in found),
+        bounds_of(_ints(len(node.victims) for _, _, node in found)),
         _ints(info.priority for info in pods),
         _ints(start_of(info.pod) for info in pods),
     )
@@ -70,7 +182,7 @@ def from_sacrifices(found: Sequence[tuple[int, int, Sacrifice]]) -> Candidates:
 
 
 def costs_of(violations: IntArray, bounds: IntArray, priorities: IntArray, starts: IntArray) -> IntArray:
-    """What victims cost. Those of entry i, at least one, are `bounds[i]` up to `bounds[i + 1]`, the most
+    """The costs of victims. Those of entry i, at least one, are `bounds[i]` up to `bounds[i + 1]`, the most
     important first; `priorities` and `starts` are theirs."""
     begins, counts = bounds[:-1], np.diff(bounds)
     highest = priorities[begins]
@@ -111,7 +223,7 @@ def bounds_of(counts: IntArray | BoolColumn) -> IntArray:
 
 
 class VictimsByNode(Mapping[str, Victims]):
-    """Candidates by node name, put into words only where somebody looks, while the table stands still."""
+    """Candidates by node name, looked up only if somebody reads them, while the table does not change."""
 
     __slots__ = ("_candidates", "_found", "_nodes", "_victims_of")
 
@@ -140,3 +252,18 @@ class VictimsByNode(Mapping[str, Victims]):
                 if (node := self._nodes[row]) is not None
             }
         return self._found
+
+
+def best_entries(candidates: Candidates) -> Rows:
+    """The best candidates, equal by all criteria: one of them is chosen at random.
+
+    Fewest violated budgets; lowest highest priority; lowest sum of priorities; fewest victims; latest start
+    of the victims with the highest priority.
+    """
+    entries = np.arange(len(candidates))
+    for line in candidates.costs:
+        if len(entries) <= 1:
+            break
+        values = line[entries]
+        entries = entries[values == values.min()]
+    return entries

@@ -1,4 +1,4 @@
-"""Trying node after node: where would preemption help, and whom would it cost?"""
+"""The dry run of preemption: on which nodes would evicting pods help, and at what cost?"""
 
 from collections import Counter
 from collections.abc import Generator, Sequence
@@ -7,31 +7,33 @@ import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntArray
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.simulation import Trials
-from stowplan.framework.status import Code, Status, error
-from stowplan.gocompat.quoting import quote
-from stowplan.plugins.defaultpreemption.candidates import Candidates, from_sacrifices, joined
-from stowplan.plugins.defaultpreemption.manyrows import ManyRows
-from stowplan.plugins.defaultpreemption.reprieve import Sacrifice, select_victims
+from stowplan.framework import Code, PodInfo, Status
+from stowplan.framework.simulation import Simulations
+from stowplan.plugins.defaultpreemption.batch import BatchDryRun
+from stowplan.plugins.defaultpreemption.candidates import (
+    Candidates,
+    NodeVictims,
+    candidates_of,
+    joined,
+    select_victims,
+)
 
 
 class DryRun:
-    """Rows tried in order until enough of them are known where preemption helps.
+    """Rows tried in order until there are enough candidates.
 
-    Enough are `limit` candidates, with at least one among them that violates no budget. Of those that
-    violate one no more than `limit` are remembered; a limit of 0 remembers none. `reasons` counts why nodes
-    are no candidates and `explained` these nodes, as long as there is no candidate; `errors` says what went
-    wrong.
+    Enough are `limit` candidates, at least one of which violates no disruption budget. Of those that violate
+    one no more than `limit` are kept; a limit of 0 keeps none. `reasons` counts why nodes are no candidates
+    and `explained` these nodes, as long as there is no candidate; `errors` has the errors of plugins.
     """
 
-    def __init__(self, trials: Trials, limit: int, many: ManyRows | None) -> None:
+    def __init__(self, trials: Simulations, limit: int, batch: BatchDryRun | None) -> None:
         self._trials = trials
         self._budgets = trials.table.budgets
         self._limit = limit
-        self._many = many
+        self._batch = batch
         self._parts: list[Candidates] = []
-        self._sacrificed: dict[int, list[PodInfo]] = {}
+        self._victims_by_row: dict[int, list[PodInfo]] = {}
         self._found = 0
         self._clean = 0
         self.reasons: Counter[str] = Counter()
@@ -46,32 +48,32 @@ class DryRun:
             yield from self._try(rows[turns], turns)
             if self._is_enough(self._found, self._clean):
                 break
-        return self._remembered(joined(self._parts))
+        return self._within_limit(joined(self._parts))
 
     def victims(self, rows: Sequence[int]) -> Sequence[Sequence[PodInfo]]:
-        """Who would have to go from each of some candidates, the most important first."""
-        known = self._sacrificed
+        """The victims on each of some candidates, the most important first."""
+        known = self._victims_by_row
         others = [row for row in rows if row not in known]
-        if self._many is not None and others:
-            known = known | dict(zip(others, self._many.victims(others), strict=True))
+        if self._batch is not None and others:
+            known = known | dict(zip(others, self._batch.victims(others), strict=True))
         return [known[row] for row in rows]
 
     def _try(self, rows: Rows, turns: IntArray) -> Generator[None, None, None]:
         parts: list[Candidates] = []
-        judged = None
-        if self._many is not None:
-            suits = self._many.suits(rows)
+        batch_result = None
+        if self._batch is not None:
+            suits = self._batch.suits(rows)
             if suits.any():
                 yield
-                judged = self._many.judge(rows[suits], turns[suits])
-                parts.append(judged.candidates)
+                batch_result = self._batch.run(rows[suits], turns[suits])
+                parts.append(batch_result.candidates)
                 rows, turns = rows[~suits], turns[~suits]
         if len(rows):
             parts.append((yield from self._one_by_one(rows, turns, joined(parts))))
         if self._limit:
             self._keep(joined(parts))
-        if judged is not None and not self._found:
-            for status, count in judged.failures():
+        if batch_result is not None and not self._found:
+            for status, count in batch_result.failures():
                 self._note(status, count)
 
     def _one_by_one(
@@ -80,7 +82,7 @@ class DryRun:
         """Try rows each on its own, until those and the others found by then are enough."""
         clean = np.concatenate(([0], np.cumsum(others.violations == 0)))
         before = np.searchsorted(others.turns, turns)
-        found: list[tuple[int, int, Sacrifice]] = []
+        found: list[tuple[int, int, NodeVictims]] = []
         own_clean = 0
         for row, turn, passed in zip(rows.tolist(), turns.tolist(), before.tolist(), strict=True):
             if self._is_enough(
@@ -89,22 +91,19 @@ class DryRun:
                 break
             yield
             outcome = select_victims(self._trials, row, self._budgets)
-            if isinstance(outcome, Sacrifice) and not outcome.victims:
-                name = quote(self._trials.table.name_of(row))
-                self._note(error(f"expected at least one victim pod on node {name}"), 1)
-            elif isinstance(outcome, Sacrifice):
+            if isinstance(outcome, NodeVictims):
                 found.append((turn, row, outcome))
-                self._sacrificed[row] = outcome.victims
+                self._victims_by_row[row] = outcome.victims
                 own_clean += not outcome.violations
             else:
                 self._note(outcome, 1)
-        return from_sacrifices(found)
+        return candidates_of(found)
 
     def _is_enough(self, found: int, clean: int) -> bool:
         return clean > 0 and found >= self._limit > 0
 
     def _keep(self, part: Candidates) -> None:
-        """Take in candidates up to the one that makes them enough."""
+        """Keep candidates up to the one that makes them enough."""
         found = self._found + np.arange(1, len(part) + 1)
         clean = self._clean + np.cumsum(part.violations == 0)
         enough = np.flatnonzero((clean > 0) & (found >= self._limit))
@@ -114,7 +113,7 @@ class DryRun:
         self._found += len(part)
         self._clean += int(np.count_nonzero(part.violations == 0))
 
-    def _remembered(self, candidates: Candidates) -> Candidates:
+    def _within_limit(self, candidates: Candidates) -> Candidates:
         violating = np.flatnonzero(candidates.violations)
         if len(violating) <= self._limit:
             return candidates

@@ -1,50 +1,93 @@
-"""The plugin: may the pod preempt, where would it help, and which node is it to be?"""
+"""DefaultPreemption: is the pod eligible to preempt, on which nodes would it help, and which is the best?"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stowplan.api.fielderrors import aggregate
+from stowplan.api.fielderrors import Path, aggregate, invalid
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.cycle_state import Cycle
+from stowplan.framework import (
+    SUCCESS,
+    Action,
+    ClusterEvent,
+    Code,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Handle,
+    Hint,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    Resource,
+    Status,
+    Steps,
+    Victims,
+    error,
+    unresolvable,
+    unschedulable,
+)
 from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.interface import Handle, Plugin, PostFilterResult, Steps, Victims
-from stowplan.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
-from stowplan.plugins.args import DefaultPreemptionArgs
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
+from stowplan.plugins.defaultpreemption.cache import RowResultsCache
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,
+    NodeVictims,
     VictimsByNode,
     VictimsOf,
-    from_sacrifices,
+    best_entries,
+    candidates_of,
 )
-from stowplan.plugins.defaultpreemption.choice import equally_good
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
-from stowplan.plugins.defaultpreemption.eligibility import objection
-from stowplan.plugins.defaultpreemption.lineups import Lineups
-from stowplan.plugins.defaultpreemption.manyrows import judging_many
-from stowplan.plugins.defaultpreemption.prospects import KeptProspects
-from stowplan.plugins.defaultpreemption.reprieve import Sacrifice
 
 PREFIX = "preemption: "
 REASON_NOT_HELPFUL = "Preemption is not helpful for scheduling"
 REASON_NO_CANDIDATE = "no candidate node for preemption"
 REASON_UNDER_WAY = "waiting for the preemption for this pod to be finished"
 REASON_BY_GROUP = "not eligible due to workload aware preemption enabled"
+REASON_NEVER = "not eligible due to preemptionPolicy=Never."
+REASON_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
+_NEVER = "Never"
+_CONDITION = "DisruptionTarget"
+_CONDITION_REASON = "PreemptionByScheduler"
+
+
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
+    """How many nodes a preemption tries: the larger of a share of all nodes and a fixed number."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        percentage_path = path.child("minCandidateNodesPercentage")
+        absolute_path = path.child("minCandidateNodesAbsolute")
+        errors: list[str] = []
+        if not 0 <= percentage <= 100:
+            errors.append(invalid(percentage_path, percentage, "not in valid range [0, 100]"))
+        if absolute < 0:
+            errors.append(invalid(absolute_path, absolute, "not in valid range [0, inf)"))
+        if percentage == 0 and absolute == 0:
+            also = "cannot be zero at the same time as "
+            errors.append(invalid(percentage_path, percentage, also + "minCandidateNodesAbsolute"))
+            errors.append(invalid(absolute_path, absolute, also + "minCandidateNodesPercentage"))
+        return errors
 
 
 class DefaultPreemption(Plugin):
-    """Finds the node where the least harm makes room for a pod; it decides, and makes nobody go.
+    """Finds the node where evicting the least important pods makes room; the scheduler evicts them.
 
-    `under_way` has the uids of pods whose victims the host is still telling to go: until that is done they
-    stay out of the queue. Its value is the last victim once only that one is left, and then the pod need not
-    wait longer than that one takes. With `one_by_one` every node is tried on its own, which is slow and must
-    come to the same.
+    `under_way` has the uids of preemptors whose victims are still being deleted: they stay out of the queue
+    until that is done. The value is the last victim once it is the only one left, and then the pod waits for
+    that one only. `one_by_one` turns off the fast path: every node is tried on its own, which is slow and
+    must give the same results.
     """
 
     args_type = DefaultPreemptionArgs
@@ -52,16 +95,38 @@ class DefaultPreemption(Plugin):
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._groups_preempt = handle.gates["WorkloadAwarePreemption"]
-        self._lineups = Lineups(handle.table)
-        self._prospects = KeptProspects(handle.table)
+        self._sorted_pods = SortedPodsByRow(handle.table)
+        self._results = RowResultsCache(handle.table)
         self.under_way: dict[str, Pod | None] = {}
         self.one_by_one = False
+
+    def events(self) -> Sequence[EventRegistration]:
+        """Pod deletions, so that preemptors kept out of the queue are checked again when a victim is gone.
+
+        The hint never queues a pod: the scheduler does that once all victims are deleted.
+        """
+        if not self.handle.gates["SchedulerAsyncPreemption"]:
+            return ()
+        deletion = ClusterEvent(Resource.POD, Action.DELETE)
+        return (EventRegistration(deletion, self._after_pod_deletion, by_template=True),)
+
+    @staticmethod
+    def _after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:
+        return Hint.SKIP
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.uid not in self.under_way:
             return None
         last = self.under_way[pod.uid]
         return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
+
+    def _is_going(self, victim: Pod) -> bool:
+        """Whether a victim is seen terminating or gone already, ahead of the response to its deletion."""
+        services = self.handle.services
+        if services is None:
+            return False
+        known = services.pod(victim.key)
+        return known is None or known.is_terminating
 
     def preemption_started(self, preemptor: Pod) -> None:
         self.under_way[preemptor.metadata.uid] = None
@@ -73,77 +138,56 @@ class DefaultPreemption(Plugin):
     def preemption_ended(self, preemptor: Pod) -> None:
         self.under_way.pop(preemptor.metadata.uid, None)
 
-    def _is_going(self, victim: Pod) -> bool:
-        """Whether the API server has told of a victim's end already, ahead of its answer to the deletion."""
-        services = self.handle.services
-        if services is None:
-            return False
-        known = services.pod(victim.key)
-        return known is None or known.is_terminating
-
-    def events(self) -> Sequence[EventRegistration]:
-        """Deletions, so that pods that stay out of the queue are looked at again when a victim is gone.
-
-        None of them lets such a pod in: the host does that once all its victims are.
-        """
-        if not self.handle.gates["SchedulerAsyncPreemption"]:
-            return ()
-        deletion = ClusterEvent(Resource.POD, Action.DELETE)
-        return (EventRegistration(deletion, self._after_pod_deletion, by_template=True),)
-
-    @staticmethod
-    def _after_pod_deletion(pod: PodInfo, old: Pod, new: None) -> Hint:
-        return Hint.SKIP
-
     def post_filter(self, cycle: Cycle, pod: PodInfo) -> Steps:
         evaluation = cycle.evaluation
         if evaluation is None:
             raise LookupError("expected the evaluation of an attempt that found no node")
         if self._groups_preempt and pod.spec.scheduling_group is not None:
             return PostFilterResult(_rejected(REASON_BY_GROUP))
-        why_not = objection(evaluation, pod)
+        why_not = ineligibility(evaluation, pod)
         if why_not is not None:
             return PostFilterResult(_rejected(why_not))
         rows = evaluation.rows_rejected_with(Code.UNSCHEDULABLE)
         if not len(rows):
-            return _hopeless(cycle.table, {}, 0)
-        return (yield from self._among(evaluation, rows))
+            return _not_helpful(cycle.table, {}, 0)
+        return (yield from self._dry_run(evaluation, rows))
 
-    def _among(self, evaluation: Evaluation, rows: Rows) -> Steps:
-        """What can be done on rows where removing pods might help."""
+    def _dry_run(self, evaluation: Evaluation, rows: Rows) -> Steps:
+        """Try the rows where removing pods might help, and choose among the candidates."""
         table = evaluation.cycle.table
-        many = None if self.one_by_one else judging_many(evaluation, self._lineups, self._prospects)
+        batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
         start = self.handle.rng.randrange(len(rows))
         with evaluation.trials() as trials:
-            dry_run = DryRun(trials, self.candidates_wanted(len(rows)), many)
+            dry_run = DryRun(trials, self.candidates_wanted(len(rows)), batch)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
         if len(candidates):
             return self.chosen(table, candidates, dry_run.victims)
         if dry_run.errors:
             return PostFilterResult(error(PREFIX + aggregate(dry_run.errors)))
-        return _hopeless(table, dry_run.reasons, dry_run.explained)
+        return _not_helpful(table, dry_run.reasons, dry_run.explained)
 
     def candidates_wanted(self, nodes: int) -> int:
-        """How many candidates are enough, of so many nodes that could be."""
+        """How many candidates are enough, out of so many nodes."""
         args: DefaultPreemptionArgs = self.args
         share = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(share, args.min_candidate_nodes_absolute))
 
     def among_candidates(self, victims: Mapping[str, Victims]) -> PostFilterResult:
-        """The best of some nodes with the pods that would have to go from each."""
+        """The best of some nodes, given the victims on each."""
         table = self.handle.table
-        found: list[tuple[int, int, Sacrifice]] = []
-        for turn, (node, sacrificed) in enumerate(victims.items()):
-            row = table.row_of(node)
-            pods = [table.pods[pod.metadata.uid] for pod in sacrificed.pods if pod.metadata.uid in table.pods]
+        found: list[tuple[int, int, NodeVictims]] = []
+        for turn, (name, victims_there) in enumerate(victims.items()):
+            row = table.row_of(name)
+            uids = [pod.metadata.uid for pod in victims_there.pods]
+            pods = [table.pods[uid] for uid in uids if uid in table.pods]
             if row is not None and pods:
-                found.append((turn, row, Sacrifice(pods, sacrificed.violations)))
-        by_row = {row: sacrifice.victims for _, row, sacrifice in found}
-        return self.chosen(table, from_sacrifices(found), lambda rows: [by_row[row] for row in rows])
+                found.append((turn, row, NodeVictims(pods, victims_there.violations)))
+        by_row = {row: node.victims for _, row, node in found}
+        return self.chosen(table, candidates_of(found), lambda rows: [by_row[row] for row in rows])
 
     def chosen(self, table: ClusterTable, candidates: Candidates, victims_of: VictimsOf) -> PostFilterResult:
         """The best candidate; one of the best at random if there are several."""
-        best = equally_good(candidates)
+        best = best_entries(candidates)
         if not len(best):
             return PostFilterResult(_rejected(REASON_NO_CANDIDATE))
         nth = self.handle.rng.randrange(len(best))
@@ -163,9 +207,38 @@ def _rejected(reason: str) -> Status:
     return unschedulable(PREFIX + reason)
 
 
-def _hopeless(table: ClusterTable, reasons: Mapping[str, int], explained: int) -> PostFilterResult:
-    """No node can be helped: an earlier promise is taken back. `explained` nodes have their own reasons."""
+def _not_helpful(table: ClusterTable, reasons: Mapping[str, int], explained: int) -> PostFilterResult:
+    """No candidate: the pod's nomination is cleared. `explained` nodes have reasons of their own."""
     counts = Counter(reasons)
     if explained < table.node_count:
         counts[REASON_NOT_HELPFUL] += table.node_count - explained
     return PostFilterResult(_rejected(fit_error_text(table.node_count, counts)), "")
+
+
+def ineligibility(evaluation: Evaluation, pod: PodInfo) -> str | None:
+    """Why a pod is not eligible to preempt others; None: it is.
+
+    One with a nominated node waits until the victims there are gone, unless that node has become unresolvable
+    in the meantime.
+    """
+    if pod.spec.preemption_policy == _NEVER:
+        return REASON_NEVER
+    nominated = pod.pod.status.nominated_node_name
+    table = evaluation.cycle.table
+    row = table.row_of(nominated) if nominated else None
+    if row is None or evaluation.status(row).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return None
+    terminating = any(
+        info.priority < pod.priority and was_preempted(info.pod) for info in table.pods_on[row].values()
+    )
+    return REASON_TERMINATING if terminating else None
+
+
+def was_preempted(pod: Pod) -> bool:
+    """Is a pod terminating because a scheduler preempted it?"""
+    if not pod.is_terminating:
+        return False
+    for condition in pod.status.conditions:
+        if condition.type == _CONDITION:
+            return condition.status == "True" and condition.reason == _CONDITION_REASON
+    return False

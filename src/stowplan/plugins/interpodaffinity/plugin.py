@@ -1,34 +1,48 @@
-"""The plugin: required terms filter, preferred ones score; terms count from both sides."""
+"""InterPodAffinity: required terms filter, preferred ones score; terms count from both sides."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 
+from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.labels import SelectorError
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.terms import TermGroup, TermRole
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import EventRegistration
-from stowplan.framework.interface import (
+from stowplan.cluster.terms import Term, TermGroup, TermRole, terms_of
+from stowplan.framework import (
     ALL_ROWS,
     MAX_NODE_SCORE,
+    SKIP,
+    Action,
+    ClusterEvent,
     Codes,
+    Cycle,
+    EventRegistration,
     Extremes,
+    FeatureGates,
+    Hint,
+    HintError,
+    NodeRows,
     Plugin,
+    PodInfo,
     Reads,
+    Resource,
     Scores,
     StaleRows,
+    Status,
+    queue_if,
+    unresolvable,
+    unschedulable,
 )
-from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
-from stowplan.plugins.args import InterPodAffinityArgs
-from stowplan.plugins.interpodaffinity import hints
-from stowplan.plugins.interpodaffinity.counting import (
-    Counted,
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.interpodaffinity.counts import (
     OwnTerms,
     Sums,
+    TermCounter,
     changed_rows,
     groups_of,
     sums_by_key,
@@ -40,6 +54,19 @@ REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _AFFINITY, _ANTI_AFFINITY, _EXISTING = 1, 2, 3
 _PREFERRING = (TermRole.REQUIRED_AFFINITY, TermRole.PREFERRED_AFFINITY, TermRole.PREFERRED_ANTI_AFFINITY)
+
+
+class InterPodAffinityArgs(PluginArgs, frozen=True):
+    """How much required affinity of pods already placed attracts a pod, and whether preferences count."""
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        weight = self.hard_pod_affinity_weight
+        if 0 <= weight <= 100:
+            return []
+        return [invalid(path.child("hardPodAffinityWeight"), weight, "not in valid range [0, 100]")]
 
 
 class _FilterSums(NamedTuple):
@@ -62,7 +89,7 @@ class _FilterSums(NamedTuple):
 
 
 class _FilterState(NamedTuple):
-    """What the filter goes by, and how far its journals had come. `alone`: the first of pods that want each
+    """What the filter goes by, and how far its logs had come. `alone`: the first of pods that want each
     other."""
 
     sums: _FilterSums
@@ -98,7 +125,7 @@ class InterPodAffinity(Plugin):
         return (pod.namespace, frozenset(pod.labels.items()), pod.template.terms)
 
     def events(self) -> Sequence[EventRegistration]:
-        return hints.registrations()
+        return _registrations()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         terms = pod.template.terms
@@ -242,16 +269,92 @@ class InterPodAffinity(Plugin):
         others = groups_of(pod.template.label_set, *_PREFERRING)
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
-        parts: list[Counted | TermGroup] = [*own.preferred, *others]
+        parts: list[TermCounter | TermGroup] = [*own.preferred, *others]
         sums = sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
         return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
-    def _weight(self, part: Counted | TermGroup) -> int:
+    def _weight(self, part: TermCounter | TermGroup) -> int:
         """What one pod counts: its own term's weight, or that of a term that selects the incoming pod."""
-        if isinstance(part, Counted):
+        if isinstance(part, TermCounter):
             return part.weight
         role = part.term.role
         if role is TermRole.REQUIRED_AFFINITY:
             weight: int = self.args.hard_pod_affinity_weight
             return weight
         return -part.term.weight if role is TermRole.PREFERRED_ANTI_AFFINITY else part.term.weight
+
+
+Terms = Sequence[Term]
+
+
+def _registrations() -> Sequence[EventRegistration]:
+    """The hints see namespaces as terms name them.
+
+    Namespace selectors of terms are not resolved, as in Kubernetes: a pod in a namespace that is only
+    selected by its labels queues nobody.
+    """
+    pods = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
+    nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+    return (
+        EventRegistration(pods, after_pod_change, by_template=True),
+        EventRegistration(nodes, after_node_change, by_template=True),
+    )
+
+
+def after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    if old is not None and new is not None and new.metadata.uid == pod.uid:
+        return Hint.QUEUE
+    if any(changed is not None and not changed.is_placed for changed in (old, new)):
+        return Hint.SKIP
+    near = _required(pod, TermRole.REQUIRED_AFFINITY)
+    away = _required(pod, TermRole.REQUIRED_ANTI_AFFINITY)
+    if new is None:
+        assert old is not None
+        return queue_if(_chosen(away, old) or _chosen(_anti_affinity_of(old), pod.pod))
+    if old is None:
+        return queue_if(_chosen(near, new))
+    drawn = _chosen(near, new) and not _chosen(near, old)
+    freed = _chosen(away, old) and not _chosen(away, new)
+    return queue_if(drawn or freed)
+
+
+def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+    now = new.metadata.labels
+    before = None if old is None else old.metadata.labels
+    if any(_joined(term.topology_key, before, now) for term in _required(pod, TermRole.REQUIRED_AFFINITY)):
+        return Hint.QUEUE
+    away = _required(pod, TermRole.REQUIRED_ANTI_AFFINITY)
+    return queue_if(any(_left(term.topology_key, before, now) for term in away))
+
+
+def _required(pod: PodInfo, role: TermRole) -> Terms:
+    """The pod's terms with one role. Raises HintError if they cannot be read."""
+    terms = pod.template.terms
+    if terms.error is None:
+        return terms.of(role)
+    try:
+        return terms_of(role, pod.namespace, pod.spec.affinity)
+    except SelectorError as cause:
+        raise HintError(str(cause)) from None
+
+
+def _anti_affinity_of(pod: Pod) -> Terms:
+    try:
+        return terms_of(TermRole.REQUIRED_ANTI_AFFINITY, pod.namespace, pod.spec.affinity)
+    except SelectorError as cause:
+        raise HintError(str(cause)) from None
+
+
+def _chosen(terms: Terms, pod: Pod) -> bool:
+    """Whether there are terms and a pod is chosen by all of them."""
+    return bool(terms) and all(term.selects(pod.namespace, pod.metadata.labels) for term in terms)
+
+
+def _joined(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:
+    """Whether a node is new in a domain of a topology key."""
+    return key in now and (before is None or before.get(key) != now[key])
+
+
+def _left(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:
+    """Whether a node is new, or left a domain of a topology key."""
+    return before is None or (key in before and before[key] != now.get(key))

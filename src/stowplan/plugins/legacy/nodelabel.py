@@ -2,23 +2,68 @@
 the priority NodeLabelPriority did. NodeAffinity can say the same for single pods, or with `addedAffinity` for
 all pods of a profile."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, queue_if
-from stowplan.framework.interface import MAX_NODE_SCORE, Codes, Reads, Scores
-from stowplan.framework.status import Status, unresolvable
-from stowplan.plugins.args import NodeLabelArgs
-from stowplan.plugins.legacy.base import LegacyPlugin
+from stowplan.framework import (
+    MAX_NODE_SCORE,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Hint,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    queue_if,
+    unresolvable,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.plugins.legacy.base import LegacyArgs, LegacyPlugin
 
 REASON: Final = "node(s) didn't have the requested labels"
+
+
+class NodeLabelArgs(LegacyArgs, frozen=True):
+    """Labels that a node must have and must not have, and those that make it better liked."""
+
+    present_labels: tuple[str, ...] = ()
+    absent_labels: tuple[str, ...] = ()
+    present_labels_preference: tuple[str, ...] = ()
+    absent_labels_preference: tuple[str, ...] = ()
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        return [
+            *super().validate(path, gates),
+            *_conflicts(self.present_labels, self.absent_labels, path, "presentLabels", "absentLabels"),
+            *_conflicts(
+                self.present_labels_preference,
+                self.absent_labels_preference,
+                path,
+                "presentLabelsPreference",
+                "absentLabelsPreference",
+            ),
+        ]
+
+
+def _conflicts(
+    present: tuple[str, ...], absent: tuple[str, ...], path: Path, present_name: str, absent_name: str
+) -> Iterator[str]:
+    """A label cannot be wished for and away at once."""
+    for index, label in enumerate(absent):
+        if label in present:
+            where = path.child(absent_name).at(index)
+            yield invalid(where, label, f"must not be in {path.child(present_name)} too")
 
 
 class NodeLabel(LegacyPlugin):

@@ -1,160 +1,187 @@
-"""Every priority by its name, and what runs for it."""
+"""Plugins that were priorities and look at nodes alone: equal scores, resource limits, nodes to avoid."""
 
+from collections.abc import Hashable
 from typing import Any, Final
 
-from stowplan.plugins.legacy.oldname import Kind, Meaning, OldName, Use, only_scores, scores
+import msgspec
+import numpy as np
 
-_OLD_SCALE: Final[dict[str, Any]] = {"maxPriority": 10}
-_REQUESTS: Final = "What pods take is reckoned as today, with init containers; it was the containers' sum."
-_STEPS: Final = "Scores have 101 steps; they had 11."
-_NO_DEFAULTS: Final[dict[str, Any]] = {"defaultingType": "List"}
+from stowplan.api.meta import OwnerReference, Struct
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.api.quantity import milli_value_of, value_of
+from stowplan.cluster.columns import CPU, MEMORY, IntArray
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework import MAX_NODE_SCORE, Cycle, Handle, NodeRows, PodInfo, Reads, Scores
+from stowplan.plugins.legacy.base import ChangedNodes, LegacyPlugin, PriorityArgs
 
-
-def _priority(
-    name: str,
-    use: Use,
-    *,
-    exact: bool = True,
-    note: str = "",
-    in_1_9: Meaning | None = None,
-    first: str = "1.9",
-    last: str = "1.18",
-    argument: str = "",
-    today: str = "",
-) -> OldName:
-    meaning = Meaning((use,), exact, note)
-    return OldName(name, Kind.PRIORITY, meaning, in_1_9, first, last, argument, today)
+ANNOTATION: Final = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+_KINDS: Final = ("ReplicationController", "ReplicaSet")
 
 
-def _one(use: Use, note: str = "", *, exact: bool = True) -> Meaning:
-    return Meaning((use,), exact, note)
+class EqualPriorityArgs(PriorityArgs, frozen=True):
+    """Arguments of EqualPriority."""
 
 
-_PRIORITIES: Final = (
-    _priority(
-        "SelectorSpreadPriority",
-        scores("SelectorSpread"),
-        in_1_9=_one(
-            scores("SelectorSpread", anySelector=True, **_OLD_SCALE),
-            "Zones go by today's labels as well as the beta ones.",
-        ),
-        today="PodTopologySpread, by its default constraints",
-    ),
-    _priority(
-        "ServiceSpreadingPriority",
-        scores("SelectorSpread"),
-        note="In 1.18 another name of SelectorSpreadPriority; before that it went by services only.",
-        in_1_9=_one(scores("SelectorSpread", servicesOnly=True, anySelector=True, **_OLD_SCALE)),
-        today="PodTopologySpread, by its default constraints",
-    ),
-    _priority(
-        "InterPodAffinityPriority",
-        scores("InterPodAffinity"),
-        exact=False,
-        note="Scores are stretched from the lowest to the highest; if all were above zero, from zero.",
-        in_1_9=_one(scores("InterPodAffinity"), f"As in 1.18. {_STEPS}", exact=False),
-    ),
-    _priority(
-        "LeastRequestedPriority",
-        scores("NodeResourcesFit", scoringStrategy={"type": "LeastAllocated"}),
-        note=f"{_REQUESTS} A node without cpu or memory is judged by the other alone.",
-        in_1_9=_one(only_scores("NodeResourcesLeastAllocated", **_OLD_SCALE), _REQUESTS),
-        today="NodeResourcesFit with the strategy LeastAllocated",
-    ),
-    _priority(
-        "MostRequestedPriority",
-        only_scores("NodeResourcesMostAllocated"),
-        note=_REQUESTS,
-        in_1_9=_one(only_scores("NodeResourcesMostAllocated", **_OLD_SCALE), _REQUESTS),
-        today="NodeResourcesFit with the strategy MostAllocated, which likes overdrawn nodes best, not least",
-    ),
-    _priority(
-        "BalancedResourceAllocation",
-        only_scores("BalancedResourceAllocation"),
-        note=f"{_REQUESTS} Volumes (gate BalanceAttachedNodeVolumes) do not count.",
-        in_1_9=_one(only_scores("BalancedResourceAllocation", **_OLD_SCALE), _REQUESTS),
-        today="NodeResourcesBalancedAllocation, which scores how the pod changes the balance",
-    ),
-    _priority(
-        "NodePreferAvoidPodsPriority",
-        only_scores("NodePreferAvoidPods"),
-        today="taints with the effect PreferNoSchedule",
-    ),
-    _priority(
-        "NodeAffinityPriority",
-        scores("NodeAffinity"),
-        in_1_9=_one(scores("NodeAffinity"), _STEPS, exact=False),
-    ),
-    _priority(
-        "TaintTolerationPriority",
-        scores("TaintToleration"),
-        in_1_9=_one(scores("TaintToleration"), _STEPS, exact=False),
-    ),
-    _priority(
-        "ImageLocalityPriority",
-        only_scores("ImageLocality"),
-        exact=False,
-        note="Full marks take 1000 MiB per container, not in all; images of init containers and image "
-        "volumes count.",
-        in_1_9=_one(
-            only_scores("ImageLocality"),
-            "As in 1.18. Besides, an image counts the less the fewer nodes have it, and names without a tag "
-            f"match. {_STEPS}",
-            exact=False,
-        ),
-    ),
-    _priority(
-        "ResourceLimitsPriority",
-        scores("NodeResourceLimits"),
-        in_1_9=_one(scores("NodeResourceLimits", **_OLD_SCALE)),
-        today="nothing",
-    ),
-    _priority(
-        "RequestedToCapacityRatioPriority",
-        only_scores("RequestedToCapacityRatio"),
-        first="1.11",
-        argument="requestedToCapacityRatioArguments",
-        note=f"{_REQUESTS} Until 1.16 the scale was 0 to 10 (maxPriority), until 1.15 the mean of cpu and "
-        "memory was rounded down.",
-        today="NodeResourcesFit with the strategy RequestedToCapacityRatio, which rounds use down, not up",
-    ),
-    _priority(
-        "EqualPriority",
-        only_scores("EqualPriority"),
-        last="1.17",
-        in_1_9=_one(only_scores("EqualPriority", **_OLD_SCALE)),
-        today="nothing: a profile can do without scores",
-    ),
-    _priority(
-        "EvenPodsSpreadPriority",
-        scores("PodTopologySpread", **_NO_DEFAULTS),
-        exact=False,
-        note="Constraints over many domains weigh less than those over few, and the lowest score is compared "
-        "with the highest, not with the sum. Without default constraints, which came later.",
-        first="1.16",
-    ),
-    _priority(
-        "NodeLabelPriority",
-        only_scores("NodeLabel"),
-        argument="labelPreference",
-        note="Several preferences are one plugin: the share of those that are met, with the sum of their "
-        "weights, which must be equal. The share is rounded down.",
-        today="NodeAffinity with addedAffinity, preferred terms",
-    ),
-    _priority(
-        "ServiceAntiAffinityPriority",
-        only_scores("ServiceAffinity"),
-        argument="serviceAntiAffinity",
-        note="Several labels are one plugin: the mean of their scores, with the sum of their weights, which "
-        "must be equal.",
-        in_1_9=_one(
-            only_scores("ServiceAffinity", **_OLD_SCALE),
-            "Pods that are being deleted, and pods on nodes that cannot take the new one, do not count.",
-            exact=False,
-        ),
-        today="PodTopologySpread or preferred pod anti-affinity, with the label as topology key",
-    ),
-)
+class EqualPriority(LegacyPlugin):
+    """Gives every node one point; for Policies that wanted no priorities at all and had to name one."""
 
-PRIORITIES: Final = {entry.name: entry for entry in _PRIORITIES}
-"""Priorities by name."""
+    args_type = EqualPriorityArgs
+    args: EqualPriorityArgs
+    reads = Reads.NODE
+    signs_template = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        return np.full(nodes.count, self.args.unit, dtype=np.int64)
+
+
+Limits = tuple[tuple[int, int], ...]
+"""What a pod is limited to: lines of the resource columns, and amounts above zero."""
+
+
+class NodeResourceLimitsArgs(PriorityArgs, frozen=True):
+    """Arguments of NodeResourceLimits."""
+
+
+class NodeResourceLimits(LegacyPlugin):
+    """One point for nodes that could hold what a pod is limited to: the priority ResourceLimitsPriority.
+
+    One limit that the node as a whole can meet is enough; what other pods take does not count.
+    """
+
+    args_type = NodeResourceLimitsArgs
+    args: NodeResourceLimitsArgs
+    reads = Reads.USAGE
+    signs_template = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return self._limits(pod)
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
+        """Takes part in every cycle: a node that meets no limit gets no point, which is a score, too."""
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        limits = self._limits(pod)
+        if not limits:
+            return None
+        allocatable = nodes.table.allocatable
+        met = np.zeros(nodes.count, dtype=np.bool_)
+        for line, amount in limits:
+            offered: IntArray = allocatable[line, nodes.rows]
+            met |= amount <= offered
+        return met * np.int64(self.args.unit)
+
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        allocatable = cycle.table.allocatable
+        return self.args.unit * any(
+            amount <= allocatable.item(line, row) for line, amount in self._limits(pod)
+        )
+
+    def _limits(self, pod: PodInfo) -> Limits:
+        kept = pod.template.facts.get(self.name)
+        if not isinstance(kept, tuple):
+            kept = limits_of(pod.pod)
+            pod.template.note(self.name, kept)
+        return kept
+
+
+def limits_of(pod: Pod) -> Limits:
+    """The sum of the containers' limits, or those of an init container if they are higher."""
+    cpu = memory = 0
+    for container in pod.spec.containers:
+        cpu += milli_value_of(container.resources.limits.get("cpu", 0))
+        memory += value_of(container.resources.limits.get("memory", 0))
+    for container in pod.spec.init_containers:
+        cpu = max(cpu, milli_value_of(container.resources.limits.get("cpu", 0)))
+        memory = max(memory, value_of(container.resources.limits.get("memory", 0)))
+    return tuple((line, amount) for line, amount in ((CPU, cpu), (MEMORY, memory)) if amount)
+
+
+Controller = tuple[str, str]
+"""Kind and uid."""
+
+
+class _Signature(Struct, frozen=True):
+    pod_controller: OwnerReference | None = None
+
+
+class _Entry(Struct, frozen=True):
+    pod_signature: _Signature = _Signature()
+
+
+class _AvoidPods(Struct, frozen=True):
+    prefer_avoid_pods: tuple[_Entry, ...] = ()
+
+
+class NodePreferAvoidPods(LegacyPlugin):
+    """The highest score, or 0 on nodes whose annotation asks pods of the pod's controller to stay away.
+
+    Used with a weight above the sum of all others.
+    """
+
+    reads = Reads.NODE
+    signs_template = True
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._avoiding = _AvoidingRows(handle.table)
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return _controller(pod)
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        scores = np.full(nodes.table.capacity, MAX_NODE_SCORE, dtype=np.int64)
+        scores[list(self._avoiding.of(_controller(pod)))] = 0
+        return scores[nodes.rows]
+
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        return 0 if row in self._avoiding.of(_controller(pod)) else MAX_NODE_SCORE
+
+
+class _AvoidingRows:
+    """Controller → rows whose nodes ask its pods to stay away."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self._changed = ChangedNodes(table)
+        self._rows: dict[Controller, set[int]] = {}
+        self._named: dict[int, frozenset[Controller]] = {}
+
+    def of(self, controller: Controller | None) -> set[int]:
+        for row in self._changed.take():
+            node = self._table.nodes[row]
+            self._set(row, frozenset() if node is None else avoided_by(node))
+        return set() if controller is None else self._rows.get(controller, set())
+
+    def _set(self, row: int, named: frozenset[Controller]) -> None:
+        for controller in self._named.pop(row, ()):
+            rows = self._rows[controller]
+            rows.discard(row)
+            if not rows:
+                del self._rows[controller]
+        for controller in named:
+            self._rows.setdefault(controller, set()).add(row)
+        if named:
+            self._named[row] = named
+
+
+def avoided_by(node: Node) -> frozenset[Controller]:
+    """The controllers a node's annotation names; none if it cannot be read."""
+    text = node.metadata.annotations.get(ANNOTATION)
+    if text is None:
+        return frozenset()
+    try:
+        entries = msgspec.json.decode(text, type=_AvoidPods).prefer_avoid_pods
+    except msgspec.DecodeError:
+        return frozenset()
+    named = [entry.pod_signature.pod_controller for entry in entries]
+    return frozenset((owner.kind, owner.uid) for owner in named if owner is not None)
+
+
+def _controller(pod: PodInfo) -> Controller | None:
+    """The controller of a pod, if it is of a kind that can be asked to stay away."""
+    owner = next((owner for owner in pod.owners if owner.controller), None)
+    return (owner.kind, owner.uid) if owner is not None and owner.kind in _KINDS else None

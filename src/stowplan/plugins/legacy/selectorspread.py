@@ -4,26 +4,102 @@ The priorities SelectorSpreadPriority and ServiceSpreadingPriority; in Kubernete
 DefaultPodTopologySpread. Today PodTopologySpread does this by its default constraints.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import IntArray
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import ALL_ROWS, Handle, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, Status
-from stowplan.plugins.args import SelectorSpreadArgs
-from stowplan.plugins.legacy.base import LegacyPlugin
-from stowplan.plugins.legacy.siblings import Siblings
-from stowplan.plugins.legacy.zones import ZoneColumn, Zones
+from stowplan.cluster.columns import IdColumn, IntArray
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework import (
+    ALL_ROWS,
+    SKIP,
+    Cycle,
+    Handle,
+    NodeRows,
+    PodInfo,
+    Reads,
+    Scores,
+    StaleRows,
+    Status,
+)
+from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
+
+ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+
+REGION_LABELS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+"""The beta labels take precedence, even empty ones."""
 
 ZONE_WEIGHT: Final = 2.0 / 3.0
 """How much of a score the zone makes, where a node is in one."""
+
+
+class SelectorSpreadArgs(PriorityArgs, frozen=True):
+    """What makes pods siblings.
+
+    `services_only` leaves controllers out. With `any_selector`, as up to Kubernetes 1.11, a pod is a sibling
+    if any service or controller that selects the new pod selects it too, whoever owns it; otherwise all of
+    the pod's services and its own controller must.
+    """
+
+    services_only: bool = False
+    any_selector: bool = False
+
+
+class Zones:
+    """By row the number of its zone, 0 for nodes that are in none. Made anew when that changes."""
+
+    __slots__ = ("ids", "size")
+
+    def __init__(self, ids: IdColumn) -> None:
+        self.ids = ids
+        self.size = int(ids.max(initial=0)) + 1
+
+    def rows_of(self, chosen: Sequence[int] | IdColumn, rows_in_use: int) -> IdColumn:
+        """The rows of some zones."""
+        wanted = np.zeros(self.size, dtype=np.bool_)
+        wanted[chosen] = True
+        return np.flatnonzero(wanted[self.ids[:rows_in_use]])
+
+
+class ZoneColumn:
+    """The zones of a table, looked at again only after labels or the set of nodes changed."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self._version = -1
+        self._zones = Zones(np.zeros(0, dtype=np.intp))
+
+    def current(self) -> Zones:
+        """The zones as they are; the same object as before if nothing about them changed."""
+        table = self._table
+        if self._version != table.topology_version or len(self._zones.ids) != table.capacity:
+            self._version = table.topology_version
+            ids = self._numbered()
+            if not np.array_equal(ids, self._zones.ids):
+                self._zones = Zones(ids)
+        return self._zones
+
+    def _numbered(self) -> IdColumn:
+        texts: dict[str, int] = {"": 0}
+        zones = self._texts(ZONE_LABELS, texts)
+        regions = self._texts(REGION_LABELS, texts)
+        pairs = regions * len(texts) + zones
+        distinct, numbers = np.unique(pairs, return_inverse=True)
+        ids: IdColumn = numbers.astype(np.intp).reshape(-1)
+        # No region and no zone is the lowest pair where any row has it; otherwise 0 stays free.
+        return ids if len(distinct) and distinct[0] == 0 else ids + 1
+
+    def _texts(self, labels: Sequence[str], texts: dict[str, int]) -> IdColumn:
+        """By row the number of the text that the first of some labels has."""
+        found: IdColumn = np.zeros(self._table.capacity, dtype=np.intp)
+        for label in reversed(labels):
+            column = self._table.label_column(label)
+            numbers = [texts.setdefault(value or "", len(texts)) for value in column.values]
+            found = np.where(column.ids != 0, np.array(numbers, dtype=np.intp)[column.ids], found)
+        return found
 
 
 class _Spread(NamedTuple):

@@ -4,11 +4,11 @@
 CSI drivers: each knows one kind of disk. They are no part of the default profile.
 """
 
-from stowplan.plugins.nodevolumelimits.bykind import (
+from stowplan.plugins.nodevolumelimits.csi import NodeVolumeLimits
+from stowplan.plugins.nodevolumelimits.non_csi import (
     MaxAzureDiskVolumeCount,
     MaxEBSVolumeCount,
     MaxGCEPDVolumeCount,
 )
-from stowplan.plugins.nodevolumelimits.plugin import NodeVolumeLimits
 
 __all__ = ["MaxAzureDiskVolumeCount", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "NodeVolumeLimits"]

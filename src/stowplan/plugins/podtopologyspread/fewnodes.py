@@ -14,12 +14,11 @@ import numpy as np
 from stowplan.api.labels import Selector
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.matchers import PodMatcher
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.simulation import AsIf
+from stowplan.framework import PodInfo
+from stowplan.framework.simulation import SimulatedRow
 from stowplan.plugins.normalize import rounded
-from stowplan.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
-from stowplan.plugins.podtopologyspread.counting import RegardedRows, matcher_for
+from stowplan.plugins.podtopologyspread.common import HOSTNAME, Constraint, RegardedRows, matcher_for
 from stowplan.plugins.podtopologyspread.filtering import NO_LABEL, SKEWED, most_pods, uncounted_pods
 
 MANY_CONSTRAINTS = 64
@@ -74,7 +73,7 @@ class _FewNodes:
         matcher = self._matchers[selector]
         return 0 if matcher is None else matcher.rows.get(row)
 
-    def _pods(self, constraint: Constraint, as_if: AsIf | None = None) -> Pods:
+    def _pods(self, constraint: Constraint, as_if: SimulatedRow | None = None) -> Pods:
         """The nodes that a constraint regards, as if the pods on one of them were others."""
         rows = self._rows.of(constraint)
         rows.refresh()
@@ -92,7 +91,7 @@ class _KnownPods:
 
     __slots__ = ("_as_if", "_few", "_known")
 
-    def __init__(self, few: _FewNodes, as_if: AsIf | None = None) -> None:
+    def __init__(self, few: _FewNodes, as_if: SimulatedRow | None = None) -> None:
         self._few = few
         self._as_if = as_if
         self._known: dict[tuple[Selector, bool, bool], Pods] = {}
@@ -116,7 +115,7 @@ class HardConstraints(_FewNodes):
 
     __slots__ = ("_codes",)
 
-    def codes(self, as_if: AsIf | None) -> dict[int, int]:
+    def codes(self, as_if: SimulatedRow | None) -> dict[int, int]:
         """By row, what the first constraint says that rejects it; rows that are not named lack the first key.
 
         The same dict is returned as long as the verdicts are the same.
@@ -131,7 +130,7 @@ class HardConstraints(_FewNodes):
             self._basis = versions
         return self._codes
 
-    def _decide(self, as_if: AsIf | None) -> dict[int, int]:
+    def _decide(self, as_if: SimulatedRow | None) -> dict[int, int]:
         candidates = self._table.labels.few_with(self._constraints[0].key) or ()
         undecided = {row: self._labels(row) for row in candidates}
         known = _KnownPods(self, as_if)

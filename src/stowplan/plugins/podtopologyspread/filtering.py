@@ -7,13 +7,10 @@ import numpy as np
 
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.interface import ALL_ROWS, Codes, StaleRows
+from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, StaleRows
 from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.simulation import AsIf
-from stowplan.plugins.podtopologyspread.constraints import Constraint
-from stowplan.plugins.podtopologyspread.counting import Counted
+from stowplan.framework.simulation import SimulatedRow
+from stowplan.plugins.podtopologyspread.common import Constraint, ConstraintCounter
 
 NO_LABEL, SKEWED = 1, 2
 
@@ -24,7 +21,7 @@ class FilterState(NamedTuple):
     `few` has what constraints behind these say of the few rows that have their keys; see `fewnodes`.
     """
 
-    counted: tuple[Counted, ...]
+    counted: tuple[ConstraintCounter, ...]
     full: tuple[BoolColumn, ...]
     few: dict[int, int] | None = None
 
@@ -39,7 +36,7 @@ class Shift(NamedTuple):
 _NO_SHIFT = Shift(0, 0)
 
 
-def shift_of(counted: Counted, as_if: AsIf, namespace: str) -> Shift | None:
+def shift_of(counted: ConstraintCounter, as_if: SimulatedRow, namespace: str) -> Shift | None:
     """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
 
     kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
@@ -52,7 +49,7 @@ def shift_of(counted: Counted, as_if: AsIf, namespace: str) -> Shift | None:
     return Shift(counted.column.ids.item(as_if.row), by)
 
 
-def uncounted_pods(constraint: Constraint, as_if: AsIf, namespace: str) -> int:
+def uncounted_pods(constraint: Constraint, as_if: SimulatedRow, namespace: str) -> int:
     """How many more pods than are counted a row is taken to have, for a constraint of a pod."""
 
     def uncounted(pods: Iterable[PodInfo]) -> int:
@@ -66,8 +63,10 @@ def uncounted_pods(constraint: Constraint, as_if: AsIf, namespace: str) -> int:
     return uncounted(as_if.guests) - uncounted(as_if.gone.values())
 
 
-def full_domains(counted: Counted, before: BoolColumn | None = None, shift: Shift = _NO_SHIFT) -> BoolColumn:
-    """Domains that would become too crowded; a domain that no regarded node has counts as empty.
+def full_domains(
+    counted: ConstraintCounter, before: BoolColumn | None = None, shift: Shift = _NO_SHIFT
+) -> BoolColumn:
+    """Domains where the pod would exceed maxSkew; a domain that no regarded node has counts as empty.
 
     Returns `before`, the last verdict, itself if it still holds.
     """
@@ -89,7 +88,7 @@ def most_pods(constraint: Constraint, domains: int, lowest: int) -> int:
 
 
 def _few_full(
-    counted: Counted, domains: list[int], size: int, shift: Shift, before: BoolColumn | None
+    counted: ConstraintCounter, domains: list[int], size: int, shift: Shift, before: BoolColumn | None
 ) -> BoolColumn:
     count = counted.counter.counts.get
     pods = [count(domain) for domain in domains]
@@ -106,7 +105,7 @@ def _few_full(
     return full
 
 
-def _many_full(counted: Counted, size: int, shift: Shift) -> BoolColumn:
+def _many_full(counted: ConstraintCounter, size: int, shift: Shift) -> BoolColumn:
     counts = counted.counter.counts.to_array(size)
     counts[shift.domain] += shift.by
     exists = counted.counter.members > 0

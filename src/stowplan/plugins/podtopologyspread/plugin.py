@@ -1,45 +1,124 @@
-"""The plugin: finds a pod's constraints, keeps counters for its class, and asks them."""
+"""PodTopologySpread: finds a pod's constraints, keeps counters for its class, filters and scores by them."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
+from msgspec.structs import replace
+
+from stowplan.api.fielderrors import EnumText, Path, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.labels import SelectorError
-from stowplan.cluster.podinfo import PodInfo
+from stowplan.api.names import label_key_problems
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod, TopologySpreadConstraint
+from stowplan.api.taints import same_taints
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import EventRegistration
-from stowplan.framework.interface import Codes, Extremes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP_CLASS, Status, error, unresolvable, unschedulable
-from stowplan.plugins.args import PodTopologySpreadArgs
-from stowplan.plugins.args.pod_topology_spread import SYSTEM_DEFAULTING
+from stowplan.framework import (
+    SKIP_CLASS,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Extremes,
+    FeatureGates,
+    Handle,
+    Hint,
+    HintError,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    StaleRows,
+    Status,
+    error,
+    queue_if,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodeaffinity import node_demands
 from stowplan.plugins.podtopologyspread import filtering, scoring
-from stowplan.plugins.podtopologyspread.constraints import (
+from stowplan.plugins.podtopologyspread.common import (
     HARD,
     NO_CONSTRAINTS,
     SOFT,
     SYSTEM_DEFAULTS,
     Constraint,
+    ConstraintCounter,
     Constraints,
+    RegardedRows,
+    constraint_counters,
     parse,
     with_selector,
 )
-from stowplan.plugins.podtopologyspread.counting import Counted, RegardedRows, start_counting
 from stowplan.plugins.podtopologyspread.fewnodes import HardConstraints, SoftConstraints, first_rare
-from stowplan.plugins.podtopologyspread.hints import SpreadHints
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
+
+SYSTEM_DEFAULTING = "System"
+LIST_DEFAULTING = "List"
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+
+
+class PodTopologySpreadArgs(PluginArgs, frozen=True):
+    """Spread constraints for pods that have none: built-in ones (`System`) or those listed (`List`)."""
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = SYSTEM_DEFAULTING
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        return replace(self, defaulting_type=self.defaulting_type or SYSTEM_DEFAULTING)
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        errors: list[str] = list(self._validate_type(path.child("defaultingType")))
+        list_path = path.child("defaultConstraints")
+        seen = set()
+        for index, constraint in enumerate(self.default_constraints):
+            errors += _constraint_errors(constraint, list_path.at(index))
+            rule = f"{{{constraint.topology_key}, {constraint.when_unsatisfiable}}}"
+            if rule in seen:
+                errors.append(duplicate(list_path.at(index), rule))
+            seen.add(rule)
+        return errors
+
+    def _validate_type(self, path: Path) -> Iterator[str]:
+        kind = EnumText(self.defaulting_type)
+        if kind not in (SYSTEM_DEFAULTING, LIST_DEFAULTING):
+            yield not_supported(path, kind, (SYSTEM_DEFAULTING, LIST_DEFAULTING))
+        elif kind == SYSTEM_DEFAULTING and self.default_constraints:
+            yield invalid(path, kind, "when .defaultConstraints are not empty")
+
+
+def _constraint_errors(constraint: TopologySpreadConstraint, path: Path) -> Iterator[str]:
+    if constraint.max_skew <= 0:
+        yield invalid(path.child("maxSkew"), constraint.max_skew, "not in valid range (0, inf)")
+    key_path = path.child("topologyKey")
+    if not constraint.topology_key:
+        yield required(key_path, "can not be empty")
+    else:
+        for problem in label_key_problems(constraint.topology_key):
+            yield invalid(key_path, constraint.topology_key, problem)
+    action_path = path.child("whenUnsatisfiable")
+    if not constraint.when_unsatisfiable:
+        yield required(action_path, "can not be empty")
+    elif constraint.when_unsatisfiable not in _ACTIONS:
+        yield not_supported(action_path, EnumText(constraint.when_unsatisfiable), _ACTIONS)
+    if constraint.label_selector is not None:
+        detail = "constraint must not define a selector, as they deduced for each pod"
+        yield forbidden(path.child("labelSelector"), detail)
 
 
 @dataclass(slots=True)
 class _Memo:
     """Counters of a class, and the last verdicts with the versions they were made from."""
 
-    hard: tuple[Counted, ...] = ()
-    soft: tuple[Counted, ...] = ()
+    hard: tuple[ConstraintCounter, ...] = ()
+    soft: tuple[ConstraintCounter, ...] = ()
     full: list[tuple[Any, Any]] = field(default_factory=list)
     shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
@@ -209,7 +288,7 @@ class PodTopologySpread(Plugin):
             memo.many_hard = HardConstraints(table, pod, constraints[place:], rows)
             memo.rare_keys += (constraints[place].key,)
         counted = constraints[:place]
-        memo.hard = start_counting(table, pod, counted, rows, requires_all=True)
+        memo.hard = constraint_counters(table, pod, counted, rows, requires_all=True)
         memo.full = [(None, None)] * len(memo.hard)
         if len(memo.hard) < len(counted):
             memo.keys_version = table.labels.keys_version
@@ -230,7 +309,7 @@ class PodTopologySpread(Plugin):
             memo.many_soft = SoftConstraints(table, pod, constraints, rows)
             memo.rare_keys += (constraints[place].key,)
             return
-        memo.soft = start_counting(table, pod, constraints, rows, requires_all=requires_all)
+        memo.soft = constraint_counters(table, pod, constraints, rows, requires_all=requires_all)
         memo.shares = [(None, None)] * len(memo.soft)
         if len(memo.soft) < len(constraints):
             memo.keys_version = table.labels.keys_version
@@ -273,3 +352,71 @@ class PodTopologySpread(Plugin):
             with_selector(self._defaults, SOFT, selector, pod),
             not self._system,
         )
+
+
+class SpreadHints:
+    """The hints of PodTopologySpread; `hard` gives a pod's hard constraints."""
+
+    def __init__(self, hard: Callable[[PodInfo], Sequence[Constraint]]) -> None:
+        self._hard = hard
+
+    def registrations(self) -> Sequence[EventRegistration]:
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        return (
+            EventRegistration(ClusterEvent(Resource.POD, pods), self.after_pod_change, by_template=True),
+            EventRegistration(ClusterEvent(Resource.NODE, nodes), self.after_node_change, by_template=True),
+        )
+
+    def after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        if any(changed is not None and not _counts_for(pod, changed) for changed in (old, new)):
+            return Hint.SKIP
+        constraints = self._constraints(pod)
+        if old is not None and new is not None:
+            return queue_if(_update_matters(pod, old, new, constraints))
+        changed = new or old
+        assert changed is not None
+        return queue_if(any(entry.selector.matches(changed.metadata.labels) for entry in constraints))
+
+    def after_node_change(self, pod: PodInfo, old: Node | None, new: Node | None) -> Hint:
+        constraints = self._constraints(pod)
+        had_keys = old is not None and _has_all_keys(old, constraints)
+        has_keys = new is not None and _has_all_keys(new, constraints)
+        if old is None or new is None:
+            return queue_if(had_keys or has_keys)
+        if had_keys != has_keys:
+            return Hint.QUEUE
+        changed = not same_taints(old.spec.taints, new.spec.taints) or _moved(old, new, constraints)
+        return queue_if(has_keys and changed)
+
+    def _constraints(self, pod: PodInfo) -> Sequence[Constraint]:
+        try:
+            return self._hard(pod)
+        except SelectorError as cause:
+            raise HintError(f"obtaining pod's hard topology spread constraints: {cause}") from None
+
+
+def _counts_for(pod: PodInfo, changed: Pod) -> bool:
+    """Whether a pod can count for a waiting one: it is that pod, or it has a place in its namespace."""
+    if changed.metadata.uid == pod.uid:
+        return True
+    return changed.is_placed and changed.namespace == pod.namespace
+
+
+def _update_matters(pod: PodInfo, old: Pod, new: Pod, constraints: Sequence[Constraint]) -> bool:
+    """Whether a pod counts that did not, or no longer counts, or the waiting pod tolerates more nodes."""
+    tolerates_more = pod.uid == new.metadata.uid and old.spec.tolerations != new.spec.tolerations
+    if tolerates_more and any(entry.honors_taints for entry in constraints):
+        return True
+    before, now = old.metadata.labels, new.metadata.labels
+    return any(entry.selector.matches(before) != entry.selector.matches(now) for entry in constraints)
+
+
+def _has_all_keys(node: Node, constraints: Sequence[Constraint]) -> bool:
+    return all(entry.key in node.metadata.labels for entry in constraints)
+
+
+def _moved(old: Node, new: Node, constraints: Sequence[Constraint]) -> bool:
+    """Whether a node is in another domain than before."""
+    before, now = old.metadata.labels, new.metadata.labels
+    return any(before.get(entry.key) != now.get(entry.key) for entry in constraints)

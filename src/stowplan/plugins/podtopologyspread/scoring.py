@@ -8,14 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.interface import ALL_ROWS, MAX_NODE_SCORE, Extremes, Scores, StaleRows
+from stowplan.framework import ALL_ROWS, MAX_NODE_SCORE, Cycle, Extremes, NodeRows, Scores, StaleRows
 from stowplan.framework.plugin_call import merge_rows
 from stowplan.framework.score_results import IGNORED
 from stowplan.plugins.normalize import rounded
-from stowplan.plugins.podtopologyspread.constraints import HOSTNAME
-from stowplan.plugins.podtopologyspread.counting import Counted
+from stowplan.plugins.podtopologyspread.common import HOSTNAME, ConstraintCounter
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,13 +31,13 @@ class ScoreState(NamedTuple):
     node itself; see `fewnodes`.
     """
 
-    counted: tuple[Counted, ...]
+    counted: tuple[ConstraintCounter, ...]
     shares: tuple[Share, ...]
     requires_all: bool
     few: tuple[dict[int, int], dict[int, int]] | None = None
 
 
-def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
+def domain_sizes(counted: Sequence[ConstraintCounter], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
     """How many distinct domains the feasible nodes have, by constraint."""
     assert cycle.feasible is not None
     scored = cycle.feasible
@@ -52,7 +49,7 @@ def domain_sizes(counted: Sequence[Counted], cycle: Cycle, requires_all: bool) -
     )
 
 
-def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
+def has_all_keys(counted: Sequence[ConstraintCounter]) -> npt.NDArray[np.bool_]:
     mask: npt.NDArray[np.bool_] = np.zeros(len(counted[0].column.ids), dtype=np.bool_)
     if all(entry.column.index for entry in counted):
         rows = counted[0].column.ids.nonzero()[0]
@@ -62,7 +59,7 @@ def has_all_keys(counted: Sequence[Counted]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _distinct(entry: Counted, rows: Rows) -> int:
+def _distinct(entry: ConstraintCounter, rows: Rows) -> int:
     column = entry.column
     if not len(rows):
         return 0
@@ -75,7 +72,7 @@ def _distinct(entry: Counted, rows: Rows) -> int:
     return int(np.count_nonzero(seen))
 
 
-def share(entry: Counted, size: int, requires_all: bool) -> Share:
+def share(entry: ConstraintCounter, size: int, requires_all: bool) -> Share:
     """The weight makes up for domains being many: the more there are, the fewer pods each can have."""
     weight = math.log(size + 2)
     if entry.constraint.key == HOSTNAME:

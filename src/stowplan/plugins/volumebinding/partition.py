@@ -14,7 +14,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IdColumn
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable
-from stowplan.plugins.volumebinding.migration import is_migrated
+from stowplan.plugins.volumebinding.claims import is_migrated
 
 
 class Migrated(NamedTuple):

@@ -1,60 +1,124 @@
 """VolumeBinding: from the claims of a pod to the volumes it gets."""
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
+from msgspec.structs import replace
 
+from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.quantity import QuantityError
+from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
-from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.storage import AssumeError
-from stowplan.cluster.view import NodeRows
-from stowplan.framework.cycle_state import Cycle
-from stowplan.framework.events import EventRegistration
-from stowplan.framework.interface import ALL_ROWS, Codes, Handle, Plugin, Reads, Scores, StaleRows
-from stowplan.framework.status import SKIP, PluginError, Status, error, unresolvable
-from stowplan.plugins.args import VolumeBindingArgs
-from stowplan.plugins.volumebinding.binding import BindingError, bind_volumes
-from stowplan.plugins.volumebinding.claims import NO_CLAIMS, Claims, claims_of
-from stowplan.plugins.volumebinding.hints import registrations
+from stowplan.cluster.volumepools import volume_limit
+from stowplan.framework import (
+    ALL_ROWS,
+    SKIP,
+    Action,
+    ClusterEvent,
+    Codes,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Handle,
+    Hint,
+    HintError,
+    NodeRows,
+    Plugin,
+    PluginError,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    StaleRows,
+    Status,
+    error,
+    queue_if,
+    unresolvable,
+)
+from stowplan.framework.events import HintFunction
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.resource_allocation import (
+    MAX_SHAPE_SCORE,
+    UtilizationShapePoint,
+    validate_shape,
+)
+from stowplan.plugins.volumebinding.binder import BindingError, PodVolumes, assume_pod_volumes, bind_volumes
+from stowplan.plugins.volumebinding.claims import MIGRATED_PLUGINS, NO_CLAIMS, Claims, claim_name, claims_of
 from stowplan.plugins.volumebinding.partition import PassingRows
-from stowplan.plugins.volumebinding.placement import Conflict
-from stowplan.plugins.volumebinding.reservation import Reservation, reserve_volumes
-from stowplan.plugins.volumebinding.scoring import CapacityScorer
-from stowplan.plugins.volumebinding.survey import ConflictColumn, Survey
+from stowplan.plugins.volumebinding.placement import CapacityScorer, Conflict
+from stowplan.plugins.volumebinding.results import ConflictColumn, VolumeResults
 
 REASONS: Final = {
-    Conflict.AFFINITY: "node(s) didn't match PersistentVolume's node affinity",
-    Conflict.NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
-    Conflict.NO_ROOM: "node(s) did not have enough free storage",
-    Conflict.VOLUME_MISSING: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    Conflict.NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
+    Conflict.BIND_CONFLICT: "node(s) didn't find available persistent volumes to bind",
+    Conflict.NOT_ENOUGH_SPACE: "node(s) did not have enough free storage",
+    Conflict.PV_NOT_EXIST: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
+
 REASON_TAKEN: Final = "the volumes found for the pod are not free any more"
+
+DEFAULT_SHAPE = (
+    UtilizationShapePoint(utilization=0, score=MAX_SHAPE_SCORE),
+    UtilizationShapePoint(utilization=100, score=0),
+)
+
+
+class VolumeBindingArgs(PluginArgs, frozen=True):
+    """How long binding volumes may take, and how nodes are scored by the use of their storage.
+
+    The shape belongs to the gate StorageCapacityScoring: None while it is off, and then it must not be set.
+    """
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationShapePoint, ...] | None = None
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        if gates["StorageCapacityScoring"] and not self.shape:
+            return replace(self, shape=DEFAULT_SHAPE)
+        return self
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        errors: list[str] = []
+        if self.bind_timeout_seconds < 0:
+            detail = "invalid BindTimeoutSeconds, should not be a negative value"
+            errors.append(invalid(path.child("bindTimeoutSeconds"), self.bind_timeout_seconds, detail))
+        where = path.child("shape")
+        if gates["StorageCapacityScoring"]:
+            errors += validate_shape(self.shape or (), where)
+        elif self.shape is not None:
+            points = [{"Utilization": point.utilization, "Score": point.score} for point in self.shape]
+            detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+            errors.append(invalid(where, points, detail))
+        return errors
+
 
 Column = IntColumn | ConflictColumn
 
 
-class Attempt:
-    """What was found for one pod: its claims, the survey that answers, and its columns as they were then.
+class StateData:
+    """What was found for one pod: its claims, the results by node, and their columns as they were then.
 
-    `reserved` is what was taken for the pod once its node was chosen.
+    `reserved` are the volumes assumed for the pod once its node was chosen.
     """
 
-    __slots__ = ("claims", "conflicts", "reserved", "scores", "survey")
+    __slots__ = ("claims", "conflicts", "reserved", "results", "scores")
 
-    def __init__(self, claims: Claims, survey: Survey | None) -> None:
+    def __init__(self, claims: Claims, results: VolumeResults | None) -> None:
         self.claims = claims
-        self.survey = survey
-        self.conflicts: ConflictColumn | None = None if survey is None else survey.conflicts
-        self.scores: IntColumn | None = None if survey is None else survey.scores
-        self.reserved: Reservation | None = None
+        self.results = results
+        self.conflicts: ConflictColumn | None = None if results is None else results.conflicts
+        self.scores: IntColumn | None = None if results is None else results.scores
+        self.reserved: PodVolumes | None = None
 
 
 class VolumeBinding(Plugin):
-    """Rejects nodes where a pod's claims cannot be met, and meets them on the node that is chosen.
+    """Rejects nodes where a pod's claims cannot be bound, and binds them on the node that is chosen.
 
-    Pods are one class here if their claims ask for the same, whatever the claims are called.
+    Pods are equivalent if their claims ask for the same, whatever the claims are called.
     """
 
     args_type = VolumeBindingArgs
@@ -92,7 +156,7 @@ class VolumeBinding(Plugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         claims = self._claims(pod)
-        return claims.demand if claims.status is None and not claims.failure else claims.status is SKIP
+        return claims.requirements if claims.status is None and not claims.failure else claims.status is SKIP
 
     # Filter
 
@@ -100,15 +164,15 @@ class VolumeBinding(Plugin):
         claims = self._claims(pod)
         if claims.status is not None:
             return claims.status
-        survey: Survey | None = None
+        results: VolumeResults | None = None
         if not claims.failure:
-            survey = cycle.memo(self)
-            if survey is None:
-                survey = Survey(self._table, self._passing, claims.demand, self._scorer)
-                cycle.remember(self, survey)
+            results = cycle.memo(self)
+            if results is None:
+                results = VolumeResults(self._table, self._passing, claims.requirements, self._scorer)
+                cycle.remember(self, results)
             else:
-                survey.sync()
-        cycle.write(self, Attempt(claims, survey))
+                results.sync()
+        cycle.write(self, StateData(claims, results))
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
@@ -118,15 +182,15 @@ class VolumeBinding(Plugin):
         return int(self._conflicts(cycle)[row])
 
     def _conflicts(self, cycle: Cycle) -> ConflictColumn:
-        attempt: Attempt | None = cycle.read(self)
-        if attempt is None or attempt.conflicts is None:
-            failure = "not found" if attempt is None else attempt.claims.failure
+        state: StateData | None = cycle.read(self)
+        if state is None or state.conflicts is None:
+            failure = "not found" if state is None else state.claims.failure
             self._count_error("predicate")
             raise PluginError(self.name, f'running "{self.name}" filter plugin: {failure}')
-        return attempt.conflicts
+        return state.conflicts
 
     def stale_filter_rows(
-        self, cycle: Cycle, pod: PodInfo, then: Attempt | None, now: Attempt | None
+        self, cycle: Cycle, pod: PodInfo, then: StateData | None, now: StateData | None
     ) -> StaleRows:
         return ALL_ROWS if then is None or now is None else _changed(then.conflicts, now.conflicts)
 
@@ -142,48 +206,48 @@ class VolumeBinding(Plugin):
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         return SKIP if self._scorer is None else None
 
-    def score_basis(self, cycle: Cycle, pod: PodInfo) -> Attempt | None:
-        found: Attempt | None = cycle.read(self)
+    def score_basis(self, cycle: Cycle, pod: PodInfo) -> StateData | None:
+        found: StateData | None = cycle.read(self)
         return found
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
-        attempt: Attempt | None = cycle.read(self)
-        return None if attempt is None or attempt.scores is None else attempt.scores[nodes.rows]
+        state: StateData | None = cycle.read(self)
+        return None if state is None or state.scores is None else state.scores[nodes.rows]
 
     def stale_score_rows(
-        self, cycle: Cycle, pod: PodInfo, then: Attempt | None, now: Attempt | None
+        self, cycle: Cycle, pod: PodInfo, then: StateData | None, now: StateData | None
     ) -> StaleRows:
         if then is now:
             return NO_ROWS
         return ALL_ROWS if then is None or now is None else _changed(then.scores, now.scores)
 
-    # Once a node is chosen
+    # Reserve and PreBind
 
     def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
-        attempt: Attempt | None = cycle.read(self)
-        if attempt is None or attempt.survey is None or not attempt.claims.unbound:
+        state: StateData | None = cycle.read(self)
+        if state is None or state.results is None or not state.claims.unbound:
             return None
         try:
-            attempt.reserved = self._take(attempt.survey, attempt.claims, node)
+            state.reserved = self._assume(state.results, state.claims, node)
         except AssumeError as cause:
             self._count_error("assume")
             return error(str(cause))
         return None
 
-    def _take(self, survey: Survey, claims: Claims, node: str) -> Reservation:
-        """Take what the claims of a pod need on a node. Raises AssumeError, having taken nothing."""
+    def _assume(self, results: VolumeResults, claims: Claims, node: str) -> PodVolumes:
+        """Assume volumes for the claims of a pod on a node. Raises AssumeError, having assumed nothing."""
         row = self._table.row_of(node)
         if row is None:
             raise AssumeError(f'node "{node}" not found')
-        placement = survey.placement(row)
+        placement = results.placement(row)
         if placement.conflicts:
             raise AssumeError(REASON_TAKEN)
-        return reserve_volumes(self._storage, claims.unbound, placement, node)
+        return assume_pod_volumes(self._storage, claims.unbound, placement, node)
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
-        attempt: Attempt | None = cycle.read(self)
-        if attempt is not None and attempt.reserved is not None:
-            attempt.reserved.undo(self._storage)
+        state: StateData | None = cycle.read(self)
+        if state is not None and state.reserved is not None:
+            state.reserved.revert(self._storage)
 
     def pre_bind_pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
         return SKIP if self._reserved(cycle) is None else None
@@ -201,16 +265,72 @@ class VolumeBinding(Plugin):
         return None
 
     def _count_error(self, operation: str) -> None:
-        """Tell of a stage that failed, if there is a living scheduler to tell."""
+        """Count a failed stage in the metrics of the scheduler, if there is one."""
         if self.handle.services is not None:
             self.handle.services.count_volume_error(operation)
 
-    def _reserved(self, cycle: Cycle) -> Reservation | None:
-        attempt: Attempt | None = cycle.read(self)
-        return None if attempt is None else attempt.reserved
+    def _reserved(self, cycle: Cycle) -> PodVolumes | None:
+        state: StateData | None = cycle.read(self)
+        return None if state is None else state.reserved
 
 
 def _changed(then: Column | None, now: Column | None) -> StaleRows:
     if then is now:
         return NO_ROWS
     return ALL_ROWS if then is None or now is None else np.flatnonzero(then != now)
+
+
+def registrations() -> Sequence[EventRegistration]:
+    """The events that may make a pod schedulable, most of them with a queueing hint."""
+    new_or_changed = Action.ADD | Action.UPDATE
+    return (
+        _registration(Resource.STORAGE_CLASS, new_or_changed, after_class_change),
+        EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, new_or_changed), after_claim_change),
+        _registration(Resource.PERSISTENT_VOLUME, new_or_changed),
+        _registration(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+        _registration(Resource.CSI_NODE, new_or_changed, after_csi_node_change),
+        _registration(Resource.CSI_DRIVER, Action.UPDATE, after_driver_change),
+        _registration(Resource.CSI_STORAGE_CAPACITY, new_or_changed, after_capacity_change),
+    )
+
+
+def _registration(resource: Resource, action: Action, hint: HintFunction | None = None) -> EventRegistration:
+    return EventRegistration(ClusterEvent(resource, action), hint, by_template=True)
+
+
+def after_class_change(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> Hint:
+    """Any new class may, and one whose topologies changed."""
+    return queue_if(old is None or old.allowed_topologies != new.allowed_topologies)
+
+
+def after_claim_change(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    """One of the pod's own claims may."""
+    if new.namespace != pod.namespace:
+        return Hint.SKIP
+    return queue_if(any(claim_name(pod.name, volume) == new.name for volume in pod.spec.volumes))
+
+
+def after_csi_node_change(pod: PodInfo, old: CSINode | None, new: CSINode) -> Hint:
+    """A new one may, and one that leaves other kinds of volumes to CSI drivers than before."""
+    if old is None:
+        return Hint.QUEUE
+    before, now = (node.metadata.annotations.get(MIGRATED_PLUGINS, "") for node in (old, new))
+    return queue_if(before != now)
+
+
+def after_driver_change(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> Hint:
+    """A driver of the pod that no longer tracks capacity may."""
+    if not old.spec.storage_capacity or new.spec.storage_capacity:
+        return Hint.SKIP
+    return queue_if(any(v.csi is not None and v.csi.driver == new.name for v in pod.spec.volumes))
+
+
+def after_capacity_change(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> Hint:
+    """Capacity that is new may, and capacity for larger volumes than before."""
+    if old is None:
+        return Hint.QUEUE
+    try:
+        before, now = volume_limit(old), volume_limit(new)
+    except QuantityError as cause:
+        raise HintError(str(cause)) from None
+    return queue_if(now is not None and (before is None or now > before))

@@ -1,0 +1,94 @@
+"""Cached results of the dry run on every row, kept until something about the row changes."""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import BoolColumn, IntArray
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework import Codes, PodInfo
+from stowplan.plugins.defaultpreemption.candidates import COSTS
+
+UNKNOWN, HELPS, NO_HELP, NO_LOWER_PODS = range(4)
+"""The outcome on a row: not known yet; evicting victims makes room; there is no room even with all pods of
+lower priority gone, or there is without evicting any; there are no pods of lower priority."""
+
+_MOST_KEPT = 8
+
+
+class RowResults:
+    """Results by row, for preemptors of one priority with the same requests.
+
+    `codes` are those of NodeResourcesFit with all pods of lower priority gone. Where there are victims,
+    `victims` has them by row, and `costs` their costs (a line per criterion, see candidates.py).
+    """
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self.capacity = table.capacity
+        self.outcome = np.full(table.capacity, UNKNOWN, dtype=np.int8)
+        self.codes: Codes = np.zeros(table.capacity, dtype=np.int64)
+        self.costs: IntArray = np.zeros((len(COSTS), table.capacity), dtype=np.int64)
+        self.victims: dict[int, list[PodInfo]] = {}
+        self._under_budget: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
+        self._nominated_rows: list[int] = []
+        self._position = table.usage_log.position
+        self._budgets = (table.budgets.version, table.budgets.allowances_version)
+
+    def begin(self, nominated_rows: Iterable[int]) -> None:
+        """Drop what may no longer hold, at the start of an attempt.
+
+        Results on rows with nominated pods hold for this attempt only.
+        """
+        touched = self._table.usage_log.since(self._position)
+        self._position = self._table.usage_log.position
+        budgets = self._table.budgets
+        before, self._budgets = self._budgets, (budgets.version, budgets.allowances_version)
+        if touched is None or before[0] != budgets.version:
+            self.outcome.fill(UNKNOWN)
+            self.victims.clear()
+        else:
+            self.outcome[touched] = UNKNOWN
+            for row in touched.tolist():
+                self.victims.pop(row, None)
+            if before[1] != budgets.allowances_version:
+                self.outcome[self._under_budget] = UNKNOWN
+        self.outcome[self._nominated_rows] = UNKNOWN
+        self._nominated_rows = list(nominated_rows)
+        self.outcome[self._nominated_rows] = UNKNOWN
+
+    def unknown(self, rows: Rows) -> Rows:
+        """Those of some rows that have no result."""
+        unknown: Rows = rows[self.outcome[rows] == UNKNOWN]
+        return unknown
+
+    def note(self, rows: Rows, outcome: IntArray, codes: Codes, under_budget: BoolColumn) -> None:
+        """Keep the outcome on rows, and whether any of their pods of lower priority is under a budget."""
+        self.outcome[rows] = outcome
+        self.codes[rows] = codes
+        self._under_budget[rows] = under_budget
+
+    def note_victims(self, rows: Rows, costs: IntArray, victims: Sequence[list[PodInfo]]) -> None:
+        """Keep the victims on rows and their costs."""
+        self.costs[:, rows] = costs
+        self.victims.update(zip(rows.tolist(), victims, strict=True))
+
+
+class RowResultsCache:
+    """The results for the last few kinds of preemptors."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+        self._kept: OrderedDict[Hashable, RowResults] = OrderedDict()
+
+    def of(self, key: Hashable) -> RowResults:
+        """The results for preemptors with the same key (requests and priority)."""
+        found = self._kept.pop(key, None)
+        if found is None or found.capacity != self._table.capacity:
+            found = RowResults(self._table)
+        self._kept[key] = found
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return found

@@ -1,0 +1,210 @@
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to being used
+evenly."""
+
+import math
+from collections.abc import Hashable
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from stowplan.api.fielderrors import Path, duplicate, invalid
+from stowplan.cluster.columns import IntArray
+from stowplan.framework import (
+    MAX_NODE_SCORE,
+    SKIP,
+    Cycle,
+    FeatureGates,
+    Handle,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Scores,
+    Status,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.framework.interface import FEW_ROWS
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.resource_allocation import (
+    CPU_AND_MEMORY,
+    Figures,
+    ResourceSpec,
+    ScoredResources,
+    complete_resources,
+)
+
+_MOST_KEPT = 16
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
+    """The resources whose use should be balanced; their weights can only be 1."""
+
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        return replace(self, resources=complete_resources(self.resources))
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        errors: list[str] = []
+        seen = set()
+        for index, spec in enumerate(self.resources):
+            where = path.child("resources").at(index)
+            if spec.name in seen:
+                errors.append(duplicate(where.child("name"), spec.name))
+            seen.add(spec.name)
+            if spec.weight != 1:
+                errors.append(invalid(where.child("weight"), spec.weight, "must be 1"))
+        return errors
+
+
+Floats = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation(Plugin):
+    """75 means the pod changes nothing about a node's balance, more that it improves it."""
+
+    args_type = NodeResourcesBalancedAllocationArgs
+    reads = Reads.USAGE
+    signs_template = True
+    constant_pre_score = True
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._resources = tuple(spec.name for spec in args.resources)
+        for name in self._resources:
+            handle.table.hold_resource(name)
+        self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}
+        """By the resources that count, of which each pod asks for some."""
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return self._requests(pod)
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        requests = self._requests(pod)
+        if not any(requests):
+            return SKIP
+        cycle.write_score(self, ScoredResources(cycle.table, self._resources, requests))
+        return None
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        resources: ScoredResources | None = cycle.read_score(self)
+        if resources is None:
+            requests = self._requests(pod)
+            if not any(requests):
+                return None
+            resources = ScoredResources(cycle.table, self._resources, requests)
+        figures = resources.look(nodes, with_defaults=False)
+        without = self._without_pod(resources, figures, nodes)
+        half = MAX_NODE_SCORE // 2
+        return half + (half + _balance(figures.requested, figures.allocatable) - without) // 2
+
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        resources: ScoredResources = cycle.read_score(self)
+        figures = resources.look_at(cycle.table, row, False)
+        half = MAX_NODE_SCORE // 2
+        if len(figures) == 2:
+            (_, cpu, cpu_used, cpu_then), (_, memory, memory_used, memory_then) = figures
+            then = _balance_of_two(cpu_then / cpu, memory_then / memory)
+            return half + (half + then - _balance_of_two(cpu_used / cpu, memory_used / memory)) // 2
+        with_pod = [min(requested / allocatable, 1.0) for _, allocatable, _, requested in figures]
+        without = [min(used / allocatable, 1.0) for _, allocatable, used, _ in figures]
+        return half + (half + _balance_of(with_pod) - _balance_of(without)) // 2
+
+    def _without_pod(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
+        """The balance of nodes as they are, which no pod's requests enter: kept for all classes of pods."""
+        if not isinstance(nodes.rows, slice):
+            return _balance(figures.used, figures.allocatable)
+        kept = self._as_they_are.get(resources.which)
+        if kept is None:
+            if len(self._as_they_are) >= _MOST_KEPT:
+                self._as_they_are.clear()
+            kept = self._as_they_are[resources.which] = _KeptBalance()
+        return kept.refreshed(resources, figures, nodes)
+
+    def _requests(self, pod: PodInfo) -> tuple[int, ...]:
+        return pod.template.asked(self._resources, non_zero=False, pod_level=True)
+
+
+class _KeptBalance:
+    """The balance of all nodes as they are, brought up to date in the rows that were touched."""
+
+    def __init__(self) -> None:
+        self._position = -1
+        self._values: IntArray = np.zeros(0, dtype=np.int64)
+
+    def refreshed(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
+        table = nodes.table
+        touched = table.usage_log.since(self._position) if self._position >= 0 else None
+        self._position = table.usage_log.position
+        if touched is None or len(self._values) != nodes.count or len(touched) > nodes.count // 4:
+            self._values = _balance(figures.used, figures.allocatable)
+        elif len(touched) <= FEW_ROWS:
+            for row in touched.tolist():
+                some = resources.look_at(table, row, with_defaults=False)
+                self._values[row] = _balance_of([min(used / there, 1.0) for _, there, used, _ in some])
+        else:
+            figures = resources.look(NodeRows(table, touched), with_defaults=False)
+            self._values[touched] = _balance(figures.used, figures.allocatable)
+        return self._values
+
+
+def _balance(used: IntArray, allocatable: IntArray) -> IntArray:
+    """100 where all resources are used to the same degree, less the further apart they are."""
+    deviation = _deviation(used, allocatable)
+    balance: IntArray = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    return balance
+
+
+def _balance_of_two(one: float, other: float) -> int:
+    """The same for one node with two resources, which most have, from their used fractions."""
+    one, other = (one if one < 1.0 else 1.0), (other if other < 1.0 else 1.0)
+    return int((1 - abs((one - other) / 2)) * MAX_NODE_SCORE)
+
+
+def _balance_of(fractions: list[float]) -> int:
+    """The same for one node, from the used fractions of the resources it has."""
+    count = len(fractions)
+    if count < 2:
+        deviation = 0.0
+    elif count == 2:
+        return _balance_of_two(*fractions)
+    else:
+        # Added up one by one, so that the last bit is the same as over many rows.
+        total = squares = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / count
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = math.sqrt(squares / count)
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+def _deviation(used: IntArray, allocatable: IntArray) -> Floats:
+    """The standard deviation of the used fractions, over the resources each node has."""
+    if len(allocatable) == 2 and allocatable.all():
+        fractions = np.minimum(used / allocatable, 1.0)
+        half: Floats = np.abs((fractions[0] - fractions[1]) / 2)
+        return half
+    present = allocatable != 0
+    fractions = np.minimum(used / np.where(present, allocatable, 1), 1.0)
+    count = present.sum(axis=0)
+    fractions = np.where(present, fractions, 0.0)
+    total = np.zeros(fractions.shape[1])
+    for line in fractions:
+        total = total + line
+    mean = total / np.maximum(count, 1)
+    spread = np.zeros(fractions.shape[1])
+    for line, here in zip(fractions, present, strict=True):
+        spread = spread + np.where(here, (line - mean) * (line - mean), 0.0)
+    deviation: Floats = np.sqrt(spread / np.maximum(count, 1))
+    deviation[count < 2] = 0.0
+    two = count == 2
+    if two.any():
+        # Two fractions a and b: |a - b| / 2, which rounds otherwise than the general formula.
+        larger = np.where(present, fractions, -np.inf).max(axis=0)
+        smaller = np.where(present, fractions, np.inf).min(axis=0)
+        deviation[two] = np.abs((larger[two] - smaller[two]) / 2)
+    return deviation

@@ -1,0 +1,444 @@
+"""NodeResourcesFit: does what the pod asks for fit, and how full would the node be."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from msgspec.structs import replace
+
+from stowplan.api.devices import DeviceClass
+from stowplan.api.fielderrors import Path, invalid
+from stowplan.api.names import label_key_problems
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.api.resources import accounted_requests, is_extended, is_scalar, pod_requests
+from stowplan.cluster.changes import Rows
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
+from stowplan.cluster.table import allocatable_amounts
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    Code,
+    Codes,
+    Cycle,
+    EventRegistration,
+    FeatureGates,
+    Handle,
+    Hint,
+    NodeRows,
+    Plugin,
+    PodInfo,
+    Reads,
+    Resource,
+    Scores,
+    Status,
+    queue_if,
+)
+from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.resource_allocation import (
+    CPU_AND_MEMORY,
+    LEAST_ALLOCATED,
+    ScoredResources,
+    ScoringStrategy,
+    complete_resources,
+    strategy_scorers,
+)
+
+REASON_PODS = "Too many pods"
+REASON_PREFIX = "Insufficient "
+
+# The lowest bits of a code: too many pods, a failing resource larger than the whole node. The rest says which
+# requests fail: a bit for each where they are few, else the number of a set that was met before.
+_PODS, _TOO_LARGE, _FIRST_REQUEST = 1, 2, 2
+_MOST_BITS = 60
+
+SAFE = 1 << 60
+"""Sums and differences of a few numbers below this stay within 64 bits."""
+
+_NOTHING: Mapping[int, int] = {}
+
+
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
+    """Extended resources the filter does not look at (by name, by domain), and how nodes are scored."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED, resources=CPU_AND_MEMORY)
+
+    def completed(self, gates: FeatureGates = DEFAULT_GATES) -> Self:
+        strategy = self.scoring_strategy
+        strategy = replace(strategy, resources=complete_resources(strategy.resources))
+        return replace(self, scoring_strategy=strategy)
+
+    def validate(self, path: Path, gates: FeatureGates = DEFAULT_GATES) -> list[str]:
+        errors: list[str] = []
+        for index, name in enumerate(self.ignored_resources):
+            errors += _label_key_errors(name, path.child("ignoredResources").at(index))
+        for index, group in enumerate(self.ignored_resource_groups):
+            where = path.child("ignoredResourceGroups").at(index)
+            if "/" in group:
+                errors.append(invalid(where, group, "resource group name can't contain '/'"))
+            errors += _label_key_errors(group, where)
+        return [*errors, *self.scoring_strategy.validate(path.child("scoringStrategy"))]
+
+
+def _label_key_errors(name: str, path: Path) -> list[str]:
+    return [invalid(path, name, problem) for problem in label_key_problems(name)]
+
+
+class _Request:
+    """The requests a filter has to look at, in the order in which they are reported.
+
+    `lines`, `amounts` and `places` are those of resources that have a line; `places` are positions among all
+    requests. Of the others no node has anything: what is said of those, of every node, is `elsewhere`. Lines
+    change as nodes come and go that offer a resource, so whoever reads them calls `find_lines` first.
+    """
+
+    __slots__ = (
+        "_numbers",
+        "_sets",
+        "amounts",
+        "bits",
+        "elsewhere",
+        "has_bits",
+        "lines",
+        "listed",
+        "missing",
+        "names",
+        "version",
+        "wanted",
+    )
+
+    def __init__(self, wanted: Sequence[tuple[str, int]]) -> None:
+        self.wanted = tuple(wanted)
+        self.names = tuple(name for name, _ in wanted)
+        self.has_bits = len(wanted) <= _MOST_BITS
+        self.version = -1
+        self._sets: list[tuple[int, ...]] = [()]
+        self._numbers: dict[tuple[int, ...], int] = {(): 0}
+        self.lines = Lines(())
+        self.amounts: IntArray = np.zeros(0, dtype=np.int64)
+        self.bits: IntArray = np.zeros((0, 1), dtype=np.int64)
+        self.listed: tuple[tuple[int, int, int], ...] = ()
+        self.missing: tuple[int, ...] = ()
+        self.elsewhere = 0
+
+    def find_lines(self, resources: ResourceLines) -> None:
+        """Look up the lines of the resources, unless that has been done."""
+        if self.version == resources.version:
+            return
+        self.version = resources.version
+        found, missing = [], []
+        for place, (name, amount) in enumerate(self.wanted):
+            line = resources.find(name)
+            if line is None:
+                missing.append(place)
+            else:
+                found.append((line, amount, place))
+        self.lines = Lines([line for line, _, _ in found])
+        self.amounts = np.array([amount for _, amount, _ in found], dtype=np.int64)
+        self.missing = tuple(missing)
+        self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
+        self.listed = tuple(found)
+        if self.has_bits:
+            self.listed = tuple(
+                (line, amount, 1 << (_FIRST_REQUEST + place)) for line, amount, place in found
+            )
+            self.bits = np.array([bit for _, _, bit in self.listed], dtype=np.int64)[:, None]
+
+    def code_of(self, places: tuple[int, ...]) -> int:
+        """What a code has for requests that fail, given their places in ascending order."""
+        if self.has_bits:
+            return sum(1 << (_FIRST_REQUEST + place) for place in places)
+        number = self._numbers.get(places)
+        if number is None:
+            number = self._numbers[places] = len(self._sets)
+            self._sets.append(places)
+        return number << _FIRST_REQUEST
+
+    def failing(self, code: int) -> Iterable[int]:
+        """The places of the requests that fail according to a code."""
+        if not self.has_bits:
+            return self._sets[code >> _FIRST_REQUEST]
+        return (place for place in range(len(self.wanted)) if code >> (_FIRST_REQUEST + place) & 1)
+
+    def add_lacking(self, codes: Codes, lacking: BoolColumn, allocatable: IntArray) -> None:
+        """Note in codes which requests each row cannot meet, and whether it never could."""
+        if not self.has_bits:
+            self._add_sets(codes, lacking)
+        if lacking.any():
+            if self.has_bits:
+                codes += (lacking * self.bits).sum(axis=0)
+            codes[(lacking & (self.amounts[:, None] > allocatable)).any(axis=0)] |= _TOO_LARGE
+        if self.missing:
+            codes |= self.elsewhere if self.has_bits else _TOO_LARGE
+
+    def _add_sets(self, codes: Codes, lacking: BoolColumn) -> None:
+        """The same where requests are too many for a bit each: rows that fail alike are looked at once."""
+        packed = np.ascontiguousarray(np.packbits(lacking, axis=0).T)
+        alike: dict[bytes, int] = {}
+        for row, key in enumerate(map(bytes, packed)):
+            code = alike.get(key)
+            if code is None:
+                marks = [self.listed[index][2] for index in np.flatnonzero(lacking[:, row]).tolist()]
+                code = alike[key] = self.code_with_missing(marks)
+            codes[row] |= code
+
+    def code_with_missing(self, marks: Iterable[int]) -> int:
+        """The code of rows that fail some of the requests in `listed`, by their marks there."""
+        if self.has_bits:
+            return sum(marks) | self.elsewhere
+        code = self.code_of(tuple(sorted((*self.missing, *marks))))
+        return code | _TOO_LARGE if self.missing else code
+
+
+Amount = TypeVar("Amount", int, IntArray)
+"""One row's number, or many rows' numbers."""
+
+
+def _lacks(wanted: Amount, allocatable: Amount, requested: Amount) -> Any:
+    """Whether a request does not fit, of one row or of many. No amount is negative, so nothing overflows."""
+    return wanted > allocatable - requested
+
+
+class NodeResourcesFit(Plugin):
+    """Filters by allocatable minus requested; scores by the configured strategy."""
+
+    args_type = NodeResourcesFitArgs
+    reads = Reads.USAGE
+    signs_template = True
+    constant_pre_filter = True
+    constant_pre_score = True
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        strategy = args.scoring_strategy
+        self._resources = tuple(spec.name for spec in strategy.resources)
+        self._score, self._score_one = strategy_scorers(strategy)
+        for name in self._resources:
+            handle.table.hold_resource(name)
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        requests = pod.requests
+        return (
+            requests.milli_cpu,
+            requests.memory,
+            requests.ephemeral_storage,
+            frozenset(requests.scalars.items()),
+            self._for_scoring(pod),
+        )
+
+    def events(self) -> Sequence[EventRegistration]:
+        return FitHints(self.handle).registrations()
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> None:
+        cycle.write(self, self._request(cycle, pod))
+
+    # Does it fit? One rule, `_lacks`, in the forms it is needed in: many rows, one row, a row with nominated
+    # pods, and for preemption what would be left over, which is negative where a request lacks room.
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes:
+        request = self._request(cycle, pod)
+        table, rows = nodes.table, nodes.rows
+        codes = (table.pod_count[rows] >= table.allowed_pods[rows]).astype(np.int64)
+        if not request.wanted:
+            return codes
+        allocatable = request.lines.of(table.allocatable, rows)
+        lacking = _lacks(request.amounts[:, None], allocatable, request.lines.of(table.requested, rows))
+        request.add_lacking(codes, lacking, allocatable)
+        return codes
+
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        return self._row_code(cycle, row, 0, _NOTHING)
+
+    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+        """What `filter_row` would say with the nominated pods `others` on the row."""
+        taken = Counter[int]()
+        for other in others:
+            for line, amount in cycle.table.taken_by(other.template):
+                taken[line] += amount
+        return self._row_code(cycle, row, len(others), taken)
+
+    def _row_code(self, cycle: Cycle, row: int, more_pods: int, more: Mapping[int, int]) -> int:
+        """The code of a row that has more pods than the table says, which request `more` by line."""
+        request: _Request = cycle.read(self)
+        table = cycle.table
+        if request.version != table.resources.version:
+            request.find_lines(table.resources)
+        code = int(table.pod_count.item(row) + more_pods >= table.allowed_pods.item(row))
+        failing: list[int] = []
+        for line, wanted, mark in request.listed:
+            allocatable, requested = table.allocatable.item(line, row), table.requested.item(line, row)
+            if more:
+                requested += more.get(line, 0)
+            if _lacks(wanted, allocatable, requested):
+                failing.append(mark)
+                if wanted > allocatable:
+                    code |= _TOO_LARGE
+        return code | (request.code_with_missing(failing) if failing else request.elsewhere)
+
+    def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
+        """What rows would have left with the pod on them: of the number of pods, then of each limited line.
+
+        Where nothing is negative, the pod fits. Where 64 bits might not do the answer has Python's numbers
+        (dtype object), and so have all sums that are made with it.
+        """
+        request = self._request(cycle, cycle.pod)
+        table = cycle.table
+        allocatable = request.lines.of(table.allocatable, rows)
+        requested = request.lines.of(table.requested, rows)
+        amounts = request.amounts[:, None]
+        if max(int(some.max(initial=0)) for some in (allocatable, requested, amounts)) >= SAFE:
+            allocatable, amounts = allocatable.astype(object), amounts.astype(object)
+            exact = [[table.exactly_requested(line, row) for row in rows] for line in request.lines.listed]
+            requested = np.array(exact, dtype=object)
+        left = np.empty((1 + len(request.lines), len(rows)), dtype=amounts.dtype)
+        left[0] = table.allowed_pods[rows] - table.pod_count[rows] - 1
+        left[1:] = allocatable - requested - amounts
+        return left
+
+    def codes_for(self, cycle: Cycle, rows: Rows, left: IntArray) -> Codes:
+        """What `filter` would say of rows that had so much left over."""
+        request = self._request(cycle, cycle.pod)
+        codes: Codes = (left[0] < 0).astype(np.int64)
+        request.add_lacking(codes, left[1:] < 0, request.lines.of(cycle.table.allocatable, rows))
+        return codes
+
+    def asked_for(self, cycle: Cycle) -> Hashable:
+        """The same for all pods that this filter cannot tell apart."""
+        request: _Request = cycle.read(self)
+        return request.wanted if request.has_bits else request
+
+    def limited_lines(self, cycle: Cycle) -> list[int]:
+        """The lines of the resource columns that the pod asks for some of."""
+        return list(self._request(cycle, cycle.pod).lines.listed)
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        return True
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        request = self._request(cycle, pod)
+        reasons = [REASON_PODS] if code & _PODS else []
+        reasons += [REASON_PREFIX + request.names[place] for place in request.failing(code)]
+        kind = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & _TOO_LARGE else Code.UNSCHEDULABLE
+        return Status(kind, tuple(reasons))
+
+    def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
+        cycle.write_score(self, ScoredResources(cycle.table, self._resources, self._for_scoring(pod)))
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
+        resources: ScoredResources | None = cycle.read_score(self)
+        if resources is None:
+            resources = ScoredResources(cycle.table, self._resources, self._for_scoring(pod))
+        return self._score(resources.look(nodes, with_defaults=True))
+
+    def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        resources: ScoredResources = cycle.read_score(self)
+        return self._score_one(resources.look_at(cycle.table, row, True))
+
+    def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
+        return pod.template.asked(self._resources, non_zero=True, pod_level=False)
+
+    def _request(self, cycle: Cycle, pod: PodInfo) -> _Request:
+        """What the pod asks for, worked out once for its class: codes may refer to it."""
+        request: _Request | None = cycle.read(self) or cycle.memo(self)
+        if request is None:
+            request = _Request(self._wanted(pod))
+            cycle.remember(self, request)
+        request.find_lines(cycle.table.resources)
+        return request
+
+    def _wanted(self, pod: PodInfo) -> list[tuple[str, int]]:
+        """Core resources come first; extended ones are reported in the order of their names."""
+        requests = pod.requests
+        core = zip(
+            CORE_RESOURCES, (requests.milli_cpu, requests.memory, requests.ephemeral_storage), strict=True
+        )
+        scalars = [entry for entry in sorted(requests.scalars.items()) if not self._is_ignored(entry[0])]
+        return [(name, amount) for name, amount in (*core, *scalars) if amount]
+
+    def _is_ignored(self, name: str) -> bool:
+        if not is_extended(name):
+            return False
+        return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+
+Amounts = Mapping[str, int]
+
+
+class FitHints:
+    """The hints of NodeResourcesFit.
+
+    They take the pod's requests as they are, also those the profile tells the filter to ignore; that is how
+    Kubernetes does it.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._with_devices = handle.gates["DRAExtendedResource"]
+        self._means_devices: Callable[[str], bool] = handle.table.lookups.means_devices
+
+    def registrations(self) -> Sequence[EventRegistration]:
+        pods = ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
+        classes = ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE)
+        found = [
+            EventRegistration(pods, after_pod_change, by_template=True),
+            EventRegistration(nodes, self.after_node_change, by_template=True),
+        ]
+        if self._with_devices:
+            found.append(EventRegistration(classes, after_class_change, by_template=True))
+        return found
+
+    def after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        wanted, offered = pod.requests.amounts(), allocatable_amounts(new)
+        if not self._fits(wanted, offered):
+            return Hint.SKIP
+        return queue_if(old is None or self._offers_more(wanted, allocatable_amounts(old), offered))
+
+    def _fits(self, wanted: Amounts, offered: Amounts) -> bool:
+        """Whether a node could take the pod if it were empty."""
+        return offered.get("pods", 0) >= 1 and all(
+            amount <= offered.get(name, 0) or self._by_devices(name, offered)
+            for name, amount in wanted.items()
+        )
+
+    def _offers_more(self, wanted: Amounts, before: Amounts, now: Amounts) -> bool:
+        """Whether a node has more room than before for something the pod wants."""
+        return any(now.get(name, 0) > before.get(name, 0) for name in ("pods", *wanted)) or any(
+            self._by_devices(name, now) for name in wanted
+        )
+
+    def _by_devices(self, name: str, offered: Amounts) -> bool:
+        """Whether a resource the node itself does not have can come as devices."""
+        return (
+            self._with_devices and is_scalar(name) and not offered.get(name, 0) and self._means_devices(name)
+        )
+
+
+def after_pod_change(pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
+    if new is None:
+        return queue_if(old.is_placed)
+    if new.metadata.uid == pod.uid:
+        return Hint.QUEUE
+    if not new.spec.node_name:
+        return Hint.SKIP
+    before, now = accounted_requests(old).amounts(), accounted_requests(new).amounts()
+    wanted = pod.template.accounted.amounts()
+    return queue_if(any(before.get(name, 0) > now.get(name, 0) for name in wanted))
+
+
+def after_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:
+    """A class of devices that now stands for a resource the pod asks for."""
+    given = new.spec.extended_resource_name
+    if old is None:
+        names: Sequence[str] = new.resource_names
+    elif given is None or (old.spec.extended_resource_name or "") == given:
+        names = ()
+    else:
+        names = (given,)
+    wanted = pod_requests(pod.pod, use_status=False)
+    return queue_if(any(name in wanted for name in names))

@@ -1,0 +1,87 @@
+"""The secure port of a process and the pages it serves."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from stowplan.api.pod import Pod
+from stowplan.metrics import HealthMetrics, PodResources
+from stowplan.run.clients import Clients
+from stowplan.run.version import KUBERNETES, MINOR
+from stowplan.serving import Pages, SecureServer
+from stowplan.serving.pages import PING, Component, Sources, all_pages, checks
+
+if TYPE_CHECKING:
+    from stowplan.run.process import Process
+
+
+class SecurePort:
+    """The secure port of a process, with all its pages."""
+
+    def __init__(self, process: "Process", clients: Clients) -> None:
+        self._process = process
+        self._clients = clients
+        self._started = process.clock.now()
+        self._health = HealthMetrics(self._started)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Answer for as long as the block takes, if a port is wanted. Raises ServingError and ConfigError."""
+        process, options = self._process, self._process.options
+        if not options.serving.enabled:
+            yield
+            return
+        async with AsyncExitStack() as stack:
+            knowing = self._clients.delegate(options.authentication_kubeconfig)
+            allowing = self._clients.delegate(options.authorization_kubeconfig)
+            for client in (knowing, allowing):
+                if client is not None:
+                    await stack.enter_async_context(client)
+            server = SecureServer(
+                self._pages(),
+                options.serving,
+                options.authentication,
+                options.authorization,
+                authentication_client=knowing,
+                authorization_client=allowing,
+                clock=process.clock,
+                journal=process.journal,
+                observer=process.metrics.access,
+            )
+            async with server:
+                yield
+            process.journal.info(0, "[graceful-termination] secure server has stopped listening")
+        process.journal.info(0, "[graceful-termination] secure server is exiting")
+
+    def _pages(self) -> Pages:
+        process, options = self._process, self._process.options
+        health, ready = checks(
+            electing=None if process.elector is None else process.election_health.problem,
+            stopping=lambda: process.is_stopping,
+            synced=lambda: process.is_synced,
+        )
+        gates = options.loaded.gates
+        minor = ".".join(map(str, MINOR))
+        return all_pages(
+            Sources(
+                component=Component("kube-scheduler", self._started, KUBERNETES, minor),
+                clock=process.clock,
+                journal=process.journal,
+                metrics=process.metrics,
+                slis=self._health,
+                pod_resources=PodResources(self._pods).pieces,
+                leads=lambda: process.is_leading,
+                checked=self._health.checked,
+                config=lambda: process.resolved.built.config,
+                flags=(lambda: options.flag_values) if gates["ComponentFlagz"] else None,
+                healthz=health or (PING,),
+                livez=(PING,),
+                readyz=ready,
+                profiling=options.profiling,
+                statusz=gates["ComponentStatusz"],
+            )
+        )
+
+    def _pods(self) -> Iterable[Pod]:
+        instance = self._process.instance
+        return () if instance is None else instance.scheduler.informers.pods.objects.values()
