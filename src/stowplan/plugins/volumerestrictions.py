@@ -79,6 +79,8 @@ class VolumeRestrictions(Plugin):
     Whether a claim for one pod only is in use is the same for every row, until pods are imagined away.
     """
 
+    needs = frozenset(("persistentvolumeclaims",))
+
     reads = Reads.USAGE
     row_local = False
     signs_volumes = True

@@ -49,6 +49,8 @@ class VolumeZone(Plugin):
     Nodes without any such label are taken for nodes of a cluster without zones and pass.
     """
 
+    needs = frozenset(("persistentvolumes", "persistentvolumeclaims", "storageclasses"))
+
     reads = Reads.NODE
     signs_volumes = True
     constant_pre_filter = True

@@ -90,6 +90,8 @@ class DefaultPreemption(Plugin):
     must give the same results.
     """
 
+    needs = frozenset(("poddisruptionbudgets",))
+
     args_type = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:

@@ -117,6 +117,8 @@ class SelectorSpread(LegacyPlugin):
     Pods with spread constraints of their own get nothing from it.
     """
 
+    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
+
     args_type = SelectorSpreadArgs
     args: SelectorSpreadArgs
     reads = Reads.ANYTHING

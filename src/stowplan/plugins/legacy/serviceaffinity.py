@@ -112,6 +112,8 @@ class _Memo(NamedTuple):
 class ServiceAffinity(LegacyPlugin):
     """Which service is a pod's first is decided by name."""
 
+    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
+
     args_type = ServiceAffinityArgs
     args: ServiceAffinityArgs
     reads = Reads.ANYTHING

@@ -117,6 +117,10 @@ class NodeVolumeLimits(Plugin):
     in use nowhere. One that is in use on a node is attached there already.
     """
 
+    needs = frozenset(
+        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
+    )
+
     reads = Reads.USAGE
     signs_volumes = True
     can_fail = True

@@ -80,6 +80,10 @@ class WantedDisks(NamedTuple):
 class LimitByKind(Plugin):
     """Counts the disks of one kind on each node. The base of a plugin per kind."""
 
+    needs = frozenset(
+        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
+    )
+
     kind: ClassVar[str]
     field: ClassVar[str]
     resource: ClassVar[str]

@@ -133,6 +133,8 @@ class _Memo:
 class PodTopologySpread(Plugin):
     """Counts matching pods per topology domain; the counts are kept, never taken by walking pods."""
 
+    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
+
     args_type = PodTopologySpreadArgs
     reads = Reads.ANYTHING
     row_local = False
@@ -144,6 +146,10 @@ class PodTopologySpread(Plugin):
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
         self._compare = handle.gates["TaintTolerationComparisonOperators"]
         self._label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
+
+    def needed_objects(self) -> frozenset[str]:
+        """Who groups pods matters only to constraints by default."""
+        return self.needs if self._defaults else frozenset()
 
     def sign(self, pod: PodInfo) -> Hashable:
         try:

@@ -121,6 +121,16 @@ class VolumeBinding(Plugin):
     Pods are equivalent if their claims ask for the same, whatever the claims are called.
     """
 
+    needs = frozenset(
+        (
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "storageclasses",
+            "csidrivers",
+            "csistoragecapacities",
+        )
+    )
+
     args_type = VolumeBindingArgs
     reads = Reads.NODE
     row_local = False
