@@ -139,8 +139,8 @@ def test_a_reservation_takes_ten_lines_and_is_given_back_when_the_binding_fails(
         world.add_node("n")
         world.wire.answer("POST pods/p/binding", ApiError(500, "InternalError", "not now"))
         await world.add_pod("p")
-        plugin: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"]
-        held = plugin.holders
+        licences: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"]
+        held = licences.holders
         assert (world.node_of("p"), held) == ("", set())
         made = await world.add_pod("q")
         assert (world.node_of("q"), held) == ("n", {made["metadata"]["uid"]})

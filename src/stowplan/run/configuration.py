@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from stowplan.api.catalogue import CONFIG_MAPS
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import invalid, required
 from stowplan.api.status import ApiError
 from stowplan.client import Client
@@ -32,7 +33,6 @@ from stowplan.config.legacy.load import (
 from stowplan.config.load import ConfigError, check
 from stowplan.config.types import LeaderElection, PluginConfig, Profile, SchedulerConfig
 from stowplan.election import LOCK_KINDS
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.interpodaffinity.plugin import InterPodAffinityArgs
 from stowplan.run.clients import user_agent
