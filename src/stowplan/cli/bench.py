@@ -113,7 +113,7 @@ def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
     They are as large as an API server accepts them. Every pod is tried twice; the first attempt, which can
     reuse nothing, is the one that counts. The garbage collector runs before the clock starts.
     """
-    click.echo(f"{nodes:,} nodes, {count:,} of each; milliseconds of the first attempt and of one more")
+    click.echo(f"{nodes:,} nodes, {count:,} of each; CPU milliseconds of the first attempt and of one more")
     measured = []
     for attempt in hostile_bench.measure(nodes, count, only):
         measured.append(asdict(attempt))

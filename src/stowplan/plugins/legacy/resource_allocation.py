@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.cluster.columns import CPU, MEMORY, Lines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Cycle, FeatureGates, Handle, NodeRows, PodInfo, Reads, Scores
 from stowplan.gocompat.numbers import MAX_INT64

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.framework import (
     MAX_NODE_SCORE,
     SKIP,

@@ -15,8 +15,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.resources import accounted_requests, is_extended, is_scalar, pod_requests
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, Lines, ResourceLines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
 from stowplan.cluster.table import allocatable_amounts
 from stowplan.framework import (
     Action,

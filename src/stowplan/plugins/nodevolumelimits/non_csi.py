@@ -16,7 +16,7 @@ from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
-from stowplan.cluster.attachable import Attachable, Problem, Trouble, needs_of
+from stowplan.cluster.attachments import Attachable, Problem, Trouble, needs_of
 from stowplan.framework import (
     SKIP,
     Action,

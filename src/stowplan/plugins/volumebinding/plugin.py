@@ -10,10 +10,10 @@ from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.quantity import QuantityError
 from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
-from stowplan.cluster.assumptions import AssumeError
-from stowplan.cluster.capacitypools import volume_limit
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
+from stowplan.cluster.storage import AssumeError
+from stowplan.cluster.volumepools import volume_limit
 from stowplan.framework import (
     ALL_ROWS,
     SKIP,
