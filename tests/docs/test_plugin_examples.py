@@ -1,7 +1,9 @@
 """The plugins shown in README.md and docs/plugins.md, loaded as files and set up by configurations."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -36,7 +38,7 @@ def examples(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def decide(folder: Path, **plugins: tuple[int, dict[str, float]]) -> Decision:
+def decide(folder: Path, **plugins: tuple[int, Mapping[str, float]]) -> Decision:
     """A decision with some of the plugins, given as weight and arguments."""
     profile = {
         "schedulerName": "default-scheduler",
@@ -137,7 +139,8 @@ def test_a_reservation_takes_ten_lines_and_is_given_back_when_the_binding_fails(
         world.add_node("n")
         world.wire.answer("POST pods/p/binding", ApiError(500, "InternalError", "not now"))
         await world.add_pod("p")
-        held = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"].holders
+        licences: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"]
+        held = licences.holders
         assert (world.node_of("p"), held) == ("", set())
         made = await world.add_pod("q")
         assert (world.node_of("q"), held) == ("n", {made["metadata"]["uid"]})

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from reuse.picture import picture, usage
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
 from stowplan.testing import Cluster, PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE
+from stowplan.testing.reuse_machine import describe_evaluation, describe_usage
 
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"))]
 
@@ -108,17 +108,17 @@ def test_everything_is_as_before_when_promises_were_tried(fails: bool) -> None:
     world, alone = cluster(nodes=NODES), cluster(nodes=NODES, reuse=False)
     wanting = pod("p").labels(app="x").requests(cpu="2").spread(ZONE, {"app": "x"})
     shy = pod("x").labels(app="x").anti_affinity(ZONE, {"app": "x"}).port(80, host_port=80)
-    before = usage(world.table)
+    before = describe_usage(world.table)
     for _ in range(3):
         ask(world, wanting, shy.requests(cpu="4") if fails else shy)
-        assert usage(world.table) == before
+        assert describe_usage(world.table) == before
         assert seen(world, ask(world, wanting)) == seen(alone, ask(alone, wanting))
 
 
 def seen(world: Cluster, evaluation: Evaluation) -> dict[str, Any]:
     (framework,) = world.frameworks.values()
     assert isinstance(framework, Framework)
-    return picture(framework, evaluation)
+    return describe_evaluation(framework, evaluation)
 
 
 def test_the_node_promised_to_the_pod_is_the_only_one_considered_if_it_fits() -> None:

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from effort import LONG
-from reuse import strategies as some
-from reuse.machine import ReuseMachine, whiches
+from reuse.machine import AllPlugins
 from reuse.profiles import APART, AS_OF_1_9, AS_OF_1_18, TOGETHER
 from reuse.test_reuse_is_exact import FAR, SHORT
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.node import Node
 from stowplan.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from stowplan.api.workloads import Service, ServiceSpec
+from stowplan.testing import cluster_strategies as some
+from stowplan.testing.reuse_machine import whiches
 
 FEWER = settings(SHORT, max_examples=15)
 
@@ -27,7 +28,7 @@ some_of_both = st.sampled_from([APART.scheduler_name, TOGETHER.scheduler_name])
 asked_of = st.tuples(whiches, st.sampled_from([1, 1, 2, 3]))
 
 
-class EarlierReleases(ReuseMachine):
+class EarlierReleases(AllPlugins):
     """The same as for all plugins, but only profiles of earlier releases are asked."""
 
     @initialize(
@@ -50,7 +51,7 @@ class EarlierReleases(ReuseMachine):
         self._begin(templates, asked, nodes, more)
 
 
-class Crowds(ReuseMachine):
+class Crowds(AllPlugins):
     """Many plain pods of one service on nodes with many labels: what is spread, and what is kept together."""
 
     @initialize(
@@ -84,5 +85,5 @@ class Crowds(ReuseMachine):
 
 
 @pytest.mark.parametrize("machine", [EarlierReleases, Crowds])
-def test_kept_results_of_earlier_releases_equal_results_from_scratch(machine: type[ReuseMachine]) -> None:
+def test_kept_results_of_earlier_releases_equal_results_from_scratch(machine: type[AllPlugins]) -> None:
     run_state_machine_as_test(machine, settings=FAR if LONG else FEWER)

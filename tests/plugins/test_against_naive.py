@@ -14,7 +14,6 @@ from plugins.naive.clusters import Surroundings, filling, neighbouring, spreadin
 from plugins.naive.interpod import Neighbourhood
 from plugins.naive.resources import Filling, on_shape, requested
 from reuse.profiles import CURVED, DEFAULT, PACKING, REGISTRY, SPREADING
-from reuse.strategies import FPGA, GPU
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
@@ -22,6 +21,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.plugins.noderesources.resource_allocation import UtilizationShapePoint, utilization_scores
 from stowplan.plugins.podtopologyspread.common import SYSTEM_DEFAULTS
+from stowplan.testing.cluster_strategies import FPGA, GPU
 
 MANY = settings(max_examples=examples(200))
 

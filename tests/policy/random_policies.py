@@ -6,13 +6,14 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reuse import strategies as some
-from reuse.strategies import RACK, ZONE
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 from stowplan.testing import Cluster, cluster
+from stowplan.testing import cluster_strategies as some
+from stowplan.testing.builders import ZONE
+from stowplan.testing.cluster_strategies import RACK
 
 labels = st.sampled_from(["disk", "gen", RACK, ZONE])
 points = st.lists(st.integers(0, 100), min_size=1, max_size=3, unique=True).flatmap(

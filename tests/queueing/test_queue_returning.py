@@ -3,6 +3,7 @@
 import pytest
 
 from queueing.rig import Patient, rig
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodSchedulingGroup
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
@@ -14,7 +15,6 @@ from stowplan.framework.events import (
     Hint,
     Resource,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.testing import node, pod
 

@@ -6,28 +6,27 @@ from typing import Any
 
 import pytest
 
-from reuse.picture import picture
-from reuse.world import World
 from stowplan.api.meta import LabelSelector, Namespace, ObjectMeta
 from stowplan.config import default_profile
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import NodeBuilder, PodBuilder, cluster, node, pod
 from stowplan.testing.builders import HOSTNAME, ZONE
+from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation
 
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "2"))]
 PROD = LabelSelector(match_labels={"env": "prod"})
 
-Step = Callable[[World], Any]
+Step = Callable[[MirroredCluster], Any]
 
 
 def seen(framework: Framework, wanting: PodBuilder) -> dict[str, Any]:
-    return picture(framework, framework.evaluate(framework.table.info(wanting.obj())))
+    return describe_evaluation(framework, framework.evaluate(framework.table.info(wanting.obj())))
 
 
 def holds(wanting: PodBuilder, *steps: Step) -> bool:
     """Is what is kept after each step what is found from scratch? The pod is let go in between."""
-    world = World()
+    world = MirroredCluster()
     kept = Framework(default_profile(), world.table, in_tree_registry())
     agree = True
     for step in (adding(*NODES), *steps):
@@ -39,7 +38,7 @@ def holds(wanting: PodBuilder, *steps: Step) -> bool:
 
 
 def adding(*builders: PodBuilder | NodeBuilder) -> Step:
-    def add(world: World) -> None:
+    def add(world: MirroredCluster) -> None:
         for builder in builders:
             if isinstance(builder, NodeBuilder):
                 world.put_node(builder.obj())
@@ -50,7 +49,7 @@ def adding(*builders: PodBuilder | NodeBuilder) -> Step:
 
 
 def removing(*builders: PodBuilder | NodeBuilder) -> Step:
-    def remove(world: World) -> None:
+    def remove(world: MirroredCluster) -> None:
         for builder in builders:
             if isinstance(builder, NodeBuilder):
                 world.remove_node(builder.obj().name)
@@ -144,7 +143,7 @@ def test_terms_move_with_the_node_their_carrier_stands_on(relabelled: str) -> No
 def binding(builder: PodBuilder, node_name: str) -> Step:
     """A pod is assumed and bound, and gets the label of a zone with that."""
 
-    def bind(world: World) -> None:
+    def bind(world: MirroredCluster) -> None:
         made = builder.obj()
         world.assume(made, node_name)
         world.confirm(made.metadata.uid, None, dying=False, relabelled=True)

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from effort import LONG, examples
-from reuse.machine import ReuseMachine
+from reuse.machine import AllPlugins
 from stowplan.cluster.changes import ChangeLog
 from stowplan.plugins.interpodaffinity import counts
 from stowplan.plugins.podtopologyspread import fewnodes
@@ -22,7 +22,7 @@ FAR = settings(SHORT, max_examples=examples(100), stateful_step_count=80, derand
 
 
 def test_kept_results_equal_results_from_scratch() -> None:
-    run_state_machine_as_test(ReuseMachine, settings=FAR if LONG else SHORT)
+    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else SHORT)
 
 
 def test_so_do_those_of_pods_taken_to_have_very_many_rare_topology_keys(
@@ -30,7 +30,7 @@ def test_so_do_those_of_pods_taken_to_have_very_many_rare_topology_keys(
 ) -> None:
     monkeypatch.setattr(counts, "MANY_RARE_KEYS", 0)
     monkeypatch.setattr(fewnodes, "MANY_CONSTRAINTS", 0)
-    run_state_machine_as_test(ReuseMachine, settings=FAR if LONG else settings(SHORT, max_examples=50))
+    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else settings(SHORT, max_examples=50))
 
 
 def test_a_log_that_loses_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,5 +44,5 @@ def test_a_log_that_loses_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ChangeLog, "append", lossy)
     with pytest.raises(AssertionError, match="instead of"):
         run_state_machine_as_test(
-            ReuseMachine, settings=settings(SHORT, max_examples=20, phases=[Phase.generate])
+            AllPlugins, settings=settings(SHORT, max_examples=20, phases=[Phase.generate])
         )

@@ -27,19 +27,18 @@ from plugins.volumes.objects import (
     volume,
     with_volumes,
 )
-from reuse.picture import picture
-from reuse.world import World
 from stowplan.api.csitranslation import BETA_ZONE, ZONE
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Pod
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, load
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import PluginError, Status
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, node, pod
+from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation
 
 GATES = FeatureGates({"VolumeLimitScaling": True})
 CONFIG = """
@@ -128,7 +127,7 @@ class Storied:
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
-        self.world = World()
+        self.world = MirroredCluster()
         self.kept = Framework(PROFILE, self.world.table, in_tree_registry(), GATES)
         self.world.put_node(node("a").zone("z1").obj())
 
@@ -160,7 +159,7 @@ def outcome(framework: Framework, wanting: Pod) -> Any:
     """All that is said of a pod, or the error; and what is said of nodes as their pods are taken away."""
     try:
         evaluation = framework.evaluate(framework.table.info(wanting))
-        return picture(framework, evaluation), taken_away(framework.table, evaluation)
+        return describe_evaluation(framework, evaluation), taken_away(framework.table, evaluation)
     except PluginError as error:
         return error.message, sorted(error.nodes)
 
@@ -216,7 +215,7 @@ def counted(table: ClusterTable) -> dict[str, Any]:
 
 
 def test_nothing_is_left_behind_when_everything_is_gone() -> None:
-    world = World()
+    world = MirroredCluster()
     objects = [csi_volume("v1"), claim("c1", "v1"), attachment("x", "a", "v1"), csi_node("a", disk=1)]
     for obj in objects:
         world.put(obj)

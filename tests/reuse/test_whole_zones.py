@@ -4,8 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from reuse.picture import picture
-from reuse.world import World
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_profile
 from stowplan.framework.decision import Record
@@ -13,6 +11,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PodBuilder, node, pod
 from stowplan.testing.builders import ZONE
+from stowplan.testing.reuse_machine import MirroredCluster, describe_evaluation
 
 PLAIN = pod("p").labels(app="x").requests(cpu="500m", memory="256Mi").spread(ZONE, max_skew=1)
 WISHES = (
@@ -29,8 +28,8 @@ steps = st.lists(st.tuples(st.sampled_from((True, True, False)), st.integers(0, 
 """Whether a pod is placed (else one leaves), and which of the feasible nodes it gets, or which pod leaves."""
 
 
-def filled(zones: list[tuple[int, int]]) -> World:
-    world = World()
+def filled(zones: list[tuple[int, int]]) -> MirroredCluster:
+    world = MirroredCluster()
     for zone, (size, taints) in enumerate(zones):
         for number in range(size):
             one = node(f"n{zone}-{number}").zone(str(zone)).capacity(cpu="2", memory="4Gi", pods="10")
@@ -48,7 +47,7 @@ def profile_over(table: ClusterTable, *, reuse: bool) -> Framework:
 def everything(framework: Framework, wish: PodBuilder, which: int) -> tuple[object, str | None]:
     """All that is said of a pod, but which of equal nodes come first; and a node that can take it."""
     evaluation = framework.evaluate(framework.table.info(wish.obj()))
-    said = picture(framework, evaluation)
+    said = describe_evaluation(framework, evaluation)
     row, ties = evaluation.choose(lambda best: which % best) if evaluation.feasible_count else (None, 0)
     made = Record(evaluation, row, ties, 5).decision()
     assert all(sum(candidate.scores.values()) == candidate.total for candidate in made.best)

@@ -207,7 +207,7 @@ def test_with_a_file_deprecated_flags_are_ignored(folder: Path) -> None:
     called = call(*arguments("config-and-deprecated-flags", folder))
     assert called.options.client.kubeconfig == str(folder / "sched-direct.kubeconfig")
     assert (called.options.client.qps, called.options.profiling) == (50, True)
-    assert '"--kubeconfig has no effect: with --config the file counts"' in called.messages
+    assert '"--kubeconfig has no effect: --config is set"' in called.messages
 
 
 def test_leader_election_flags_win_over_a_file(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
@@ -16,7 +17,6 @@ from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
 from stowplan.config.migrate import Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.registry import installed_plugins, load_plugin

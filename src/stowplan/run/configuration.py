@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from stowplan.api.catalogue import CONFIG_MAPS
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import invalid, required
 from stowplan.api.status import ApiError
 from stowplan.client import Client
@@ -32,7 +33,6 @@ from stowplan.config.legacy.load import (
 from stowplan.config.load import ConfigError, check
 from stowplan.config.types import LeaderElection, PluginConfig, Profile, SchedulerConfig
 from stowplan.election import LOCK_KINDS
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.interpodaffinity.plugin import InterPodAffinityArgs
 from stowplan.run.clients import user_agent
@@ -123,7 +123,7 @@ def legacy_warnings(parsed: Parsed) -> Iterator[str]:
     if parsed.text("config"):
         for name in _WITHOUT_CONFIG:
             if parsed.given(name):
-                yield f"--{name} has no effect: with --config the file counts"
+                yield f"--{name} has no effect: --config is set"
 
 
 def _is_address(text: str) -> bool:

@@ -162,7 +162,7 @@ def _warnings(parsed: Parsed, gates: ProcessGates) -> Iterator[str]:
     if parsed.text("config"):
         for name in ("kubeconfig", "kube-api-qps", "kube-api-burst", "profiling"):
             if parsed.given(name):
-                yield f"--{name} has no effect: with --config the file counts"
+                yield f"--{name} has no effect: --config is set"
     yield from serving_warnings(parsed)
     yield from legacy_warnings(parsed)
 

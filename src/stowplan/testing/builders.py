@@ -6,11 +6,13 @@
 Builders never change: every method returns a new one.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 from uuid import UUID, uuid5
 
+from msgspec import NODEFAULT, Struct, structs
 from msgspec.structs import replace
 
 from stowplan.api.meta import LabelSelector, ObjectMeta, OwnerReference
@@ -380,3 +382,123 @@ def pod(name: str) -> PodBuilder:
             status=PodStatus(phase="Pending"),
         )
     )
+
+
+# The way back: an object as the builder expression that makes it, for messages
+
+
+def builder_text(obj: Node | Pod) -> str:
+    """An object in one line of builders. What no method makes is shown as `spec(...)` or a comment."""
+    return _node_text(obj) if isinstance(obj, Node) else _pod_text(obj)
+
+
+def _node_text(node: Node) -> str:
+    meta, status = node.metadata, node.status
+    labels = dict(meta.labels)
+    comments = []
+    if labels.get(HOSTNAME) == node.name:
+        del labels[HOSTNAME]
+    elif HOSTNAME not in labels:
+        comments.append("no hostname label")
+    zone = labels.pop(ZONE, None)
+    room = {name: status.allocatable.get(name, 0) for name in {**_ROOM, **status.allocatable}}
+    calls = [
+        f'node("{node.name}")',
+        "" if zone is None else f'zone("{zone}")',
+        _call("labels", labels),
+        _call("annotations", meta.annotations),
+        _call("capacity", {name: value for name, value in room.items() if value != _ROOM.get(name)}),
+        *(f"taint({_arguments(taint.key, taint.value, _effect(taint))})" for taint in node.spec.taints),
+        "unschedulable()" if node.spec.unschedulable else "",
+        *(f"image({_arguments(image.names[0], image.size_bytes)})" for image in status.images),
+        f"features({_arguments(*status.declared_features)})" if status.declared_features else "",
+    ]
+    comments += [f"{condition.type}={condition.status}" for condition in status.conditions]
+    return _joined(calls, comments)
+
+
+_SHOWN = frozenset(("containers", "node_name", "scheduler_name", "node_selector", "tolerations", "priority"))
+"""Fields of a pod's spec that have their own words below."""
+
+
+def _pod_text(pod: Pod) -> str:
+    meta, spec = pod.metadata, pod.spec
+    main = spec.containers[0] if spec.containers else Container(name="main")
+    calls = [
+        f'pod("{meta.name}")',
+        f'namespace("{meta.namespace}")' if meta.namespace not in ("", "default") else "",
+        _call("labels", meta.labels),
+        _call("annotations", meta.annotations),
+        *(f"owned_by({_arguments(owner.kind, owner.name)})" for owner in meta.owner_references),
+        "terminating()" if meta.deletion_timestamp else "",
+        f"priority({spec.priority})" if spec.priority is not None else "",
+        _call("requests", main.resources.requests),
+        _call("limits", main.resources.limits),
+        f'image("{main.image}")' if main.image else "",
+        *(f"port({port.container_port}, host_port={port.host_port})" for port in main.ports),
+        _call("node_selector", spec.node_selector or {}),
+        *(f"tolerates({_arguments(*_toleration(one))})" for one in spec.tolerations),
+        *(
+            f"spec({field.name}={_compact(value)})"
+            for field in structs.fields(spec)
+            if field.name not in _SHOWN and _is_set(value := getattr(spec, field.name), field)
+        ),
+        f'on("{spec.node_name}")' if spec.node_name else "",
+    ]
+    return _joined(calls, ["more containers"] if len(spec.containers) > 1 else [])
+
+
+def _effect(taint: Taint) -> str:
+    return "" if taint.effect == "NoSchedule" else taint.effect
+
+
+def _toleration(toleration: Toleration) -> tuple[str | None, ...]:
+    value = toleration.value if toleration.operator == "Equal" else None
+    return (toleration.key, value, toleration.effect)
+
+
+def _joined(calls: Sequence[str], comments: Sequence[str]) -> str:
+    return ".".join(filter(None, calls)) + (f"  # {', '.join(comments)}" if comments else "")
+
+
+def _arguments(*values: Any) -> str:
+    """Positional arguments without the empty ones at the end."""
+    shown = list(values)
+    while len(shown) > 1 and not shown[-1]:
+        shown.pop()
+    return ", ".join(_literal(value) for value in shown)
+
+
+def _call(method: str, values: Mapping[str, Any]) -> str:
+    """`labels(app="a")`, or with a map where a name is no identifier; "" without values."""
+    if not values:
+        return ""
+    if all(name.isidentifier() for name in values):
+        return f"{method}({', '.join(f'{name}={_literal(value)}' for name, value in values.items())})"
+    entries = ", ".join(f"{_literal(name)}: {_literal(value)}" for name, value in values.items())
+    return f"{method}({{{entries}}})"
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def _compact(value: Any) -> str:
+    """The repr of a value with only those fields of structs that are set."""
+    if isinstance(value, Struct):
+        fields = [field for field in structs.fields(value) if _is_set(getattr(value, field.name), field)]
+        inner = ", ".join(f"{field.name}={_compact(getattr(value, field.name))}" for field in fields)
+        return f"{type(value).__name__}({inner})"
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_compact, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return _literal(value)
+
+
+def _is_set(value: Any, field: structs.FieldInfo) -> bool:
+    """Whether a field says anything: an empty affinity does not."""
+    default = field.default_factory() if field.default_factory is not NODEFAULT else field.default
+    if value == default:
+        return False
+    empty = isinstance(value, Affinity | NodeAffinity | PodAffinity)
+    return not empty or any(_is_set(getattr(value, part.name), part) for part in structs.fields(value))

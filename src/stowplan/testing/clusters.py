@@ -122,12 +122,13 @@ def cluster(
     """
     classes = [load_plugin(plugin) if isinstance(plugin, str) else plugin for plugin in plugins]
     registry = in_tree_registry().with_plugins(classes)
-    made = Cluster(_profiles(config, registry), registry, seed, reuse)
+    made = Cluster(profiles_of(config, registry), registry, seed, reuse)
     made.add(*objects, *nodes, *pods)
     return made
 
 
-def _profiles(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
+def profiles_of(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
+    """The profiles of a configuration; without one, the default profile with the plugins that were added."""
     if isinstance(config, ProfileSpec):
         return (config,)
     if config is None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
-from reuse import strategies as some
 from stowplan.api.meta import LabelSelector, Namespace, Object, ObjectMeta
 from stowplan.api.node import Node, NodeSpec, NodeStatus
 from stowplan.api.pod import (
@@ -22,6 +21,7 @@ from stowplan.api.pod import (
     WeightedPodAffinityTerm,
 )
 from stowplan.api.workloads import ReplicaSet, Service
+from stowplan.testing import cluster_strategies as some
 
 NAMES = some.NODE_NAMES[:6]
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "100"}

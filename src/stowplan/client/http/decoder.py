@@ -119,7 +119,7 @@ class Decoding(Generic[T]):
             return None
         head, text = text[: first.start(1)], text[first.start(1) :]
         kind = _kind_of_head(head)
-        if kind is None:
+        if kind is None or not (kind or self._resource.kind):
             return None
         items: list[T] = []
         unreadable: list[Unreadable] = []

@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
@@ -37,7 +38,6 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.interpodaffinity.counts import (
     OwnTerms,

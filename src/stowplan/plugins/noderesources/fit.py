@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.devices import DeviceClass
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
@@ -35,7 +36,6 @@ from stowplan.framework import (
     Status,
     queue_if,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,

@@ -12,6 +12,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from stowplan.api.csitranslation import AWS_EBS, AZURE_DISK, GCE_PD
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
@@ -34,7 +35,6 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.events import NODE_ADD
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodevolumelimits.csi import REASON
 

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import EnumText, Path, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.labels import SelectorError
 from stowplan.api.names import label_key_problems
@@ -38,7 +39,6 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodeaffinity import node_demands
 from stowplan.plugins.podtopologyspread import filtering, scoring

@@ -6,6 +6,7 @@ from typing import Final, Self
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.quantity import QuantityError
 from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
@@ -39,7 +40,6 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.events import HintFunction
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     MAX_SHAPE_SCORE,

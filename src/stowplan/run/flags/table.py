@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stowplan.framework.feature_gates import GATES
+from stowplan.api.feature_gates import GATES
 from stowplan.gocompat.durations import Duration
 from stowplan.run.flags.parser import Flag, Group, Kind, Value
 from stowplan.run.flags.values import (

@@ -224,23 +224,19 @@ ports = st.builds(
 )
 
 
-few = {"min_size": 1, "max_size": 2}
-
-
-def tuples(strategy: SearchStrategy, **sizes: int) -> SearchStrategy:
-    limits: Any = sizes or few
-    return st.lists(strategy, **limits).map(tuple)
+def tuples(strategy: SearchStrategy, min_size: int = 1, max_size: int = 2) -> SearchStrategy:
+    return st.lists(strategy, min_size=min_size, max_size=max_size).map(tuple)
 
 
 # What a pod can ask for, one thing at a time. Affinities are put together below.
 FEATURES: dict[str, SearchStrategy] = {
-    "topology_spread_constraints": tuples(spread_constraints, min_size=1, max_size=3),
+    "topology_spread_constraints": tuples(spread_constraints, max_size=3),
     "required_affinity": tuples(affinity_terms),
     "required_anti_affinity": tuples(affinity_terms),
     "preferred_affinity": tuples(weighted_terms),
     "preferred_anti_affinity": tuples(weighted_terms),
-    "required_node_terms": tuples(node_terms, max_size=2),
-    "preferred_node_terms": tuples(weighted_node_terms, max_size=2),
+    "required_node_terms": tuples(node_terms, min_size=0),
+    "preferred_node_terms": tuples(weighted_node_terms, min_size=0),
     "node_selector": st.sampled_from([{"disk": "ssd"}, {ZONE: "za"}, {}]),
     "tolerations": some_of(*TOLERATIONS),
     "ports": tuples(ports),
