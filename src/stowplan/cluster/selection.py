@@ -303,7 +303,9 @@ class _Search:
 
     def _is_bound(self, term: Term) -> bool:
         """Whether a term is but one such comparison."""
-        return len(term.expressions) == 1 and not term.fields and self._compares(term.expressions[0])
+        if len(term.expressions) != 1 or term.fields or term.errors:
+            return False
+        return self._compares(term.expressions[0])
 
 
 _COMPARING: Final = (GREATER_THAN, LESS_THAN)
