@@ -18,7 +18,7 @@ TOGETHER = "tests/run/test_recorded_"
 """Tests of these files look at the same processes, which start and end once for all of them."""
 
 
-class OneByOne(LoadScopeScheduling):
+class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
     """Gives workers one test at a time, but those that share processes to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:

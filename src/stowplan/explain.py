@@ -14,15 +14,15 @@ from stowplan.framework.events import Action, ClusterEvent
 from stowplan.plugins.legacy.names import old_points
 
 QUEUES: Final = {
-    "active": "It is ready to be tried.",
-    "backoff": "It waits out a backoff after a failed attempt.",
-    "unschedulable": "It waits for something to happen that may help it.",
-    "gated": "It is held back and not tried at all.",
-    "in flight": "It is being tried right now.",
-    "waiting": "Its node is held for it, but it waits for leave to go there.",
-    "binding": "It is being bound to its node.",
-    "bound": "It is on its node.",
-    "unknown": "The scheduler does not know it.",
+    "active": "It is in activeQ and will be tried.",
+    "backoff": "It is in backoffQ after a failed attempt.",
+    "unschedulable": "It is in unschedulablePods until an event may make it schedulable.",
+    "gated": "A PreEnqueue plugin keeps it out of the queue.",
+    "in flight": "It is in its scheduling cycle.",
+    "waiting": "Its node is reserved, and it waits at Permit.",
+    "binding": "It is in its binding cycle.",
+    "bound": "It is bound to its node.",
+    "unknown": "The scheduler does not know this pod.",
 }
 """The states of a pod, and what they mean."""
 
@@ -57,11 +57,11 @@ def explain(decision: Decision) -> str:
     """The decision as text for people."""
     lines = [_headline(decision)]
     if decision.nominated:
-        lines += ["", "The node was promised to the pod before, so no other was looked at."]
+        lines += ["", "The pod was nominated to this node, so no other node was evaluated."]
     if decision.funnel:
-        lines += ["", "Filters: which nodes can take it", "", *indented(_funnel(decision))]
+        lines += ["", "Filter: which nodes are feasible", "", *indented(_funnel(decision))]
     elif decision.scheduled and not decision.nominated and decision.feasible == decision.nodes:
-        lines += ["", f"Filters: every node can take it ({decision.nodes})"]
+        lines += ["", _all_feasible(decision.nodes)]
     if decision.best:
         lines += ["", _scores_heading(decision), "", *indented(_scores(decision))]
     if decision.scheduled:
@@ -69,9 +69,13 @@ def explain(decision: Decision) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _all_feasible(nodes: int) -> str:
+    return "Filter: the only node is feasible" if nodes == 1 else f"Filter: all {nodes} nodes are feasible"
+
+
 def _headline(decision: Decision) -> str:
     if decision.node is None:
-        return f"Pod {decision.pod}: no node found\n\n{decision.message}"
+        return f"Pod {decision.pod}: no node fits\n\n{decision.message}"
     return f"Pod {decision.pod}: goes to {decision.node}"
 
 
@@ -82,8 +86,8 @@ def _funnel(decision: Decision) -> list[str]:
         rows.append((f"- {rejection.nodes}", rejection.plugin or "(several)", reasons))
         if rejection.examples:
             rows.append(("", "", f"  {_examples(rejection)}"))
-    rows.append((f"= {decision.feasible}", "can take it", ""))
-    return table(("", "ruled out by", "because"), rows, numeric=(0,))
+    rows.append((f"= {decision.feasible}", "feasible", ""))
+    return table(("", "rejected by", "reason"), rows, numeric=(0,))
 
 
 def _examples(rejection: Rejection) -> str:
@@ -93,11 +97,8 @@ def _examples(rejection: Rejection) -> str:
     near = rejection.near_misses
     if not near:
         return names
-    if near == rejection.nodes:
-        against = "it" if near == 1 else "them"
-    else:
-        against = f"{near} of them"
-    return f"{names} (nothing else stands against {against})"
+    where = "" if near == rejection.nodes else f" on {near} of them"
+    return f"{names} (only blocker{where})"
 
 
 def _scores_heading(decision: Decision) -> str:
@@ -105,8 +106,8 @@ def _scores_heading(decision: Decision) -> str:
     which = f"all {shown}" if shown == decision.feasible else f"the best {shown} of {decision.feasible}"
     points = "points are score times weight"
     if decision.old_names:
-        points += "; in brackets the score from 0 to 10"
-    return f"Scores: how good they are ({which}; {points})"
+        points += ", in brackets the score from 0 to 10"
+    return f"Score: {which} feasible nodes ({points})"
 
 
 def _scores(decision: Decision) -> list[str]:
@@ -149,15 +150,13 @@ def _name(candidate: Candidate, decision: Decision) -> str:
 
 def _verdict(decision: Decision) -> str:
     if decision.ties > 1:
-        others = decision.ties - 1
-        equal = "one other node is" if others == 1 else f"{others} others are"
-        return f"{decision.node} was chosen by lot: {equal} just as good."
+        return f"{decision.node} was chosen by random tie-break among {decision.ties} equal nodes."
     if decision.margin is not None:
         ahead = decision.best[0].total - decision.margin
         points = "point" if decision.margin == 1 else "points"
         return f"{decision.node} wins by {decision.margin} {points} ({decision.best[0].total} to {ahead})."
     if decision.feasible == 1 and not decision.nominated:
-        return f"{decision.node} is the only node that can take it, so nothing was scored."
+        return f"{decision.node} is the only feasible node, so nothing was scored."
     return decision.message + "."
 
 
@@ -259,7 +258,7 @@ class Explanation:
         """The explanation for people."""
         lines = [*_now(self.pod, self.whereabouts)]
         if self.attempt is None:
-            lines += ["", "No attempt to place it is remembered."]
+            lines += ["", "No scheduling attempt is recorded."]
         else:
             lines += ["", *_attempt(self.attempt)]
         return "\n".join(lines) + "\n"
@@ -272,11 +271,11 @@ def _now(pod: str, now: Whereabouts) -> list[str]:
     if now.rejected_by:
         lines.append(f"Rejected by: {', '.join(now.rejected_by)}")
     if now.until is not None:
-        lines.append(f"Tried again at {_time(now.until)} at the latest.")
+        lines.append(f"Retried at {_time(now.until)} at the latest.")
     if now.wakers:
         rows = [(one.resource, ", ".join(one.actions), one.plugin) for one in now.wakers]
-        shown = table(("object", "what happens to it", "may help with"), rows)
-        lines += ["", "What would have it tried again:", "", *indented(shown)]
+        shown = table(("resource", "event", "plugin"), rows)
+        lines += ["", "Events that may requeue it:", "", *indented(shown)]
     return lines
 
 
@@ -289,8 +288,9 @@ def _attempt(attempt: Attempted) -> list[str]:
     made = attempt.preemption
     if made is not None and made["node"]:
         victims = ", ".join(made["victims"])
-        choice = f"{made['candidates']} nodes to choose from"
-        lines += ["", f"Preemption: {victims} must go from {made['node']} ({choice})."]
+        count = made["candidates"]
+        candidates = "1 candidate node" if count == 1 else f"{count} candidate nodes"
+        lines += ["", f"Preemption: victims on {made['node']}: {victims} ({candidates})."]
     elif made is not None:
         lines += ["", f"Preemption: {made['message']}"]
     return lines

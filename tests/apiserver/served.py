@@ -6,10 +6,12 @@ import json
 import random
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from stowplan.api import catalogue as c
+from stowplan.api.requests import Json
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
@@ -68,7 +70,10 @@ class Served:
         is_json = response.headers.get("Content-Type", "").startswith("application/json")
         return Answer(response.status, json.loads(text) if is_json and text else text, response.headers)
 
-    def watch(self, path: str) -> Iterator[Any]:
+    def create_pod(self, body: Json) -> None:
+        self.run(lambda store: store.create(c.PODS, body, "default"))
+
+    def watch(self, path: str) -> Generator[Any, None, None]:
         """The events of a watch, until the server ends it."""
         connection = self.connection()
         connection.request("GET", path, headers=self.headers())

@@ -130,7 +130,7 @@ def test_who_does_not_read_is_cut_off_and_the_others_are_not() -> None:
         big = {"note": "x" * 100_000}
         for number in range(120):
             body = pod(f"big-{number}", annotations=big)
-            api.run(lambda store, body=body: store.create(c.PODS, body, "default"))
+            api.create_pod(body)
             assert short(quick, 1) == [f"ADDED big-{number}"]
         assert watchers(api) == 1
         slow.close()

@@ -13,7 +13,6 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod as LightPod
 
 from apiserver.served import Served, pod, serving
-from stowplan.api import catalogue as c
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def test_the_official_clients_watch_survives_a_relist(core: Any, api: Served) ->
     listed = core.list_namespaced_pod("default")
     for number in range(40):
         body = pod(f"r{number}")
-        api.run(lambda store, body=body: store.create(c.PODS, body, "default"))
+        api.create_pod(body)
     seen = []
     watching = watch.Watch()
     stream = watching.stream(core.list_namespaced_pod, "default", timeout_seconds=20)

@@ -1,6 +1,7 @@
 """Months in minutes: nothing a scheduler keeps grows beyond what the living objects need."""
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,7 @@ SMALL = GrowthRun(pods=3000, weeks=5, nodes=20, population=100)
 
 
 def test_no_container_outgrows_the_living_objects() -> None:
-    weeks = []
+    weeks: list[Any] = []
     figures = measure(SMALL, weeks.append)
     assert figures.grown == {}
     assert [week.number for week in weeks] == [1, 2, 3, 4, 5]

@@ -7,11 +7,11 @@ from time import perf_counter
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.bench.metrics import ClientMetrics, client_counter, record_pod, stowplan_counter
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.bench import bench
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.queued_pod import QueuedPod
 

@@ -1,5 +1,6 @@
 """Real processes through kills, pauses and outages: pods are bound once, and somebody leads."""
 
+import asyncio
 import json
 import re
 import signal
@@ -31,7 +32,7 @@ async def _sabotage(running: Any, rng: Random) -> None:
     leader = await running.leader()
     for one in running.schedulers:
         one.signal(signal.SIGSTOP)
-    await campaign.asyncio.sleep(LEADER_WITHIN + 1)
+    await asyncio.sleep(LEADER_WITHIN + 1)
     for number in range(PODS - PODS_PER_NODE - 1, PODS):
         name = f"r{running._result.number}-{number}"
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node-0"}}
@@ -43,7 +44,7 @@ async def _sabotage(running: Any, rng: Random) -> None:
 
 
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FAULTS, "sabotage", _sabotage)  # type: ignore[arg-type]
+    monkeypatch.setitem(FAULTS, "sabotage", _sabotage)
     (one,) = run_campaign(["1"], faults=["sabotage"]).rounds
     found = "\n".join(one.findings)
     assert re.search(rf"node-0 has \d+ pods, and room for {PODS_PER_NODE}", found)

@@ -1,5 +1,9 @@
 """The command `stowplan` as a whole: its parts, its version, its way of saying no."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -22,6 +26,45 @@ def test_help_names_every_command() -> None:
     for name, command in stowplan.commands.items():
         assert f"  {name} " in help_text
         assert command.help
+
+
+def groups(command: click.Command = stowplan, name: str = "stowplan") -> Iterator[tuple[str, click.Group]]:
+    """The group of all commands, and every group in it."""
+    if isinstance(command, click.Group):
+        yield name, command
+        for inner in command.commands:
+            yield from groups(command.commands[inner], f"{name} {inner}")
+
+
+def options() -> Iterator[tuple[str, click.Option]]:
+    """Every option of every command, but for those of `run`, which has its own help."""
+    for name, group in groups():
+        for inner, command in group.commands.items():
+            for parameter in command.params:
+                if isinstance(parameter, click.Option):
+                    yield f"{name} {inner} {parameter.opts[0]}", parameter
+
+
+@pytest.mark.parametrize(
+    ("name", "group"), list(groups()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_no_line_of_a_list_of_commands_is_cut_short(name: str, group: click.Group) -> None:
+    help_text = CliRunner().invoke(group, ["--help"]).stdout
+    assert "..." not in help_text.partition("Commands:")[2], name
+    for inner, command in group.commands.items():
+        assert command.help
+        assert command.help.split("\n")[0].endswith("."), inner
+
+
+def test_every_option_says_what_it_does() -> None:
+    assert [name for name, option in options() if not (option.help or "").endswith((".", "]."))] == []
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "stowplan", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"stowplan {__version__}\n", "")
 
 
 @pytest.mark.parametrize(

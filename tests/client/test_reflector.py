@@ -313,7 +313,7 @@ def test_trouble_is_not_taken_for_a_refusal() -> None:
     in_world(main, without="nothing is bound")
 
 
-def test_what_changes_while_the_first_state_is_streamed_is_taken_in() -> None:
+def test_what_changes_while_the_first_state_is_streamed_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def event(type_: str, name: str, version: str, **more: Any) -> WatchEvent[Pod]:
         shown = Pod(metadata=ObjectMeta(name=name, uid=name, resource_version=version)) if name else None
         return WatchEvent(type_, name, version, shown, **more)
@@ -329,7 +329,7 @@ def test_what_changes_while_the_first_state_is_streamed_is_taken_in() -> None:
             await asyncio.sleep(1000)
 
     async def main(world: World) -> None:
-        world.reflector._reader = Server()
+        monkeypatch.setattr(world.reflector, "_reader", Server())
         async with running(world):
             await asyncio.sleep(1)
             assert world.handler.told == ["+b"]
@@ -413,12 +413,12 @@ def test_an_object_that_becomes_unreadable_keeps_its_last_readable_state() -> No
     in_world(main)
 
 
-def test_a_handler_that_fails_ends_the_reflector_for_all_to_see() -> None:
+def test_a_handler_that_fails_ends_the_reflector_for_all_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(world: World) -> None:
         def fails(new: object) -> None:
             raise RuntimeError("a bug in the handler")
 
-        world.handler.added = fails
+        monkeypatch.setattr(world.handler, "added", fails)
         world.store.create(c.PODS, pod("p"))
         with pytest.raises(RuntimeError, match="a bug in the handler"):
             await world.reflector.run()

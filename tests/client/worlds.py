@@ -73,7 +73,7 @@ class Moody(InProcessClient):
         self._note(f"list {options['not_older_than']}".strip())
         return await super().list(resource, cls, **options)
 
-    def watch(self, resource: c.Resource, cls: type[Any], **options: Any) -> GeneratorWatch[Any]:
+    def watch(self, resource: c.Resource, cls: type[Any], **options: Any) -> GeneratorWatch[Any]:  # type: ignore[override]
         return GeneratorWatch(self._events(resource, cls, **options))
 
     async def _events(  # a generator, so that a refusal shows when the first event is asked for

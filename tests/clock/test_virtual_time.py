@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,8 @@ def test_a_run_is_the_same_every_time() -> None:
 
 def test_timers_of_one_moment_fire_in_the_order_they_were_set() -> None:
     async def main(clock: VirtualClock) -> list[int]:
-        loop, fired = asyncio.get_running_loop(), []
+        loop = asyncio.get_running_loop()
+        fired: list[int] = []
         for number in range(20):
             loop.call_later(5, fired.append, number)
         await asyncio.sleep(6)
@@ -91,7 +93,9 @@ def test_a_timeout_is_kept_to_without_waiting_for_it() -> None:
 
 def test_tasks_that_wait_for_each_other_are_told_instead_of_hanging() -> None:
     async def main(clock: VirtualClock) -> None:
-        asyncio.current_task().set_name("patience")
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name("patience")
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(VirtualTimeError, match=r"nothing will ever happen: .* 1 task\(s\) wait \(patience\)"):
@@ -169,7 +173,7 @@ async def _infinity() -> None:
         (_infinity, "a timer cannot be set for second inf"),
     ],
 )
-def test_what_lives_in_real_time_is_refused(ask, answer: str) -> None:
+def test_what_lives_in_real_time_is_refused(ask: Callable[[], Awaitable[None]], answer: str) -> None:
     async def main(clock: VirtualClock) -> None:
         await ask()
 

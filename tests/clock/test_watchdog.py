@@ -81,7 +81,7 @@ def test_reports_are_not_repeated_within_seconds_but_holds_are_counted() -> None
 
 def test_the_time_of_the_garbage_collector_is_told_apart() -> None:
     async def story() -> None:
-        heap = [[] for _ in range(300_000)]
+        heap: list[list[int]] = [[] for _ in range(300_000)]
         await asyncio.sleep(0)
         busy(LIMIT)
         gc.collect()

@@ -11,14 +11,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from documents import HEADER, with_args, with_profile
 
+from config.documents import HEADER, with_args, with_profile
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.config import ConfigError, build, default_config, default_profile, load
 from stowplan.config.dump import dump, dump_yaml
 from stowplan.config.load import check
 from stowplan.config.types import ExtenderTLS, SchedulerConfig
 from stowplan.extenders.transport import ClientTls
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Point
 from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
 from stowplan.plugins.registry import CATALOG, IN_TREE_POINTS, default_plugins

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from documents import HEADER
 
+from config.documents import HEADER
 from stowplan.cli.config import config_group
 
 Write = Callable[[str], str]

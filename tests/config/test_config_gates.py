@@ -2,9 +2,9 @@
 
 import pytest
 
+from stowplan.api.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 from stowplan.config import ConfigError
 from stowplan.config.featuregates import parse_feature_gates
-from stowplan.framework.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Documents that are refused while they are read, and the texts they are refused with."""
 
 import pytest
-from documents import HEADER, with_args, with_profile
 
+from config.documents import HEADER, with_args, with_profile
 from stowplan.config import ConfigError, load
 
 JSON_HEADER = '{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration"'

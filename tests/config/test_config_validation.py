@@ -1,10 +1,10 @@
 """Values that are refused, with the field and what was expected."""
 
 import pytest
-from documents import HEADER, with_args, with_profile
 
+from config.documents import HEADER, with_args, with_profile
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.config import ConfigError, load
-from stowplan.framework.feature_gates import FeatureGates
 
 
 def refusal(document: str, gates: FeatureGates | None = None) -> str:

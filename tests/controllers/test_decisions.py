@@ -202,7 +202,9 @@ def test_only_so_many_daemons_are_renewed_at_a_time() -> None:
 
 
 def test_a_daemons_pod_is_pinned_and_tolerates_what_daemons_do() -> None:
-    other = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+    other: dict[str, Any] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    }
     pinned = affinity_for({"affinity": other}, "n")["nodeAffinity"]
     assert pinned["requiredDuringSchedulingIgnoredDuringExecution"] == {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]

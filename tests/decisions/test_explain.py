@@ -43,18 +43,18 @@ def test_a_placed_pod_reads_from_funnel_to_winner() -> None:
     assert explain(decision) == (
         "Pod shop/cart-0: goes to n6\n"
         "\n"
-        "Filters: which nodes can take it\n"
+        "Filter: which nodes are feasible\n"
         "\n"
-        "       ruled out by      because\n"
-        "  ---  ----------------  -------------------------------------------------------\n"
+        "       rejected by       reason\n"
+        "  ---  ----------------  -------------------------------------------\n"
         "    8  nodes\n"
         "  - 4  TaintToleration   node(s) had untolerated taint(s)\n"
-        "                           n1, n2, n3, … (nothing else stands against 2 of them)\n"
+        "                           n1, n2, n3, … (only blocker on 2 of them)\n"
         "  - 1  NodeResourcesFit  Insufficient cpu, Insufficient memory\n"
-        "                           n5 (nothing else stands against it)\n"
-        "  = 3  can take it\n"
+        "                           n5 (only blocker)\n"
+        "  = 3  feasible\n"
         "\n"
-        "Scores: how good they are (the best 2 of 3; points are score times weight)\n"
+        "Score: the best 2 of 3 feasible nodes (points are score times weight)\n"
         "\n"
         "  plugin           weight  > n6   n8\n"
         "  ---------------  ------  ----  ---\n"
@@ -69,9 +69,9 @@ def test_a_placed_pod_reads_from_funnel_to_winner() -> None:
 def test_a_pod_without_a_node_reads_as_message_and_funnel() -> None:
     decision = Decision(pod="a/p", node=None, nodes=1, feasible=0, message="0/1 nodes …", funnel=(SMALL,))
     text = explain(decision)
-    assert text.startswith("Pod a/p: no node found\n\n0/1 nodes …\n\nFilters")
-    assert text.endswith("= 0  can take it\n")
-    assert "Scores" not in text
+    assert text.startswith("Pod a/p: no node fits\n\n0/1 nodes …\n\nFilter")
+    assert text.endswith("= 0  feasible\n")
+    assert "Score" not in text
 
 
 @pytest.mark.parametrize(
@@ -79,37 +79,37 @@ def test_a_pod_without_a_node_reads_as_message_and_funnel() -> None:
     [
         pytest.param(
             lambda: cluster(nodes=[node("a"), node("b")]).decide(pod("p")),
-            "was chosen by lot: one other node is just as good.",
+            "was chosen by random tie-break among 2 equal nodes.",
             id="a tie of two",
         ),
         pytest.param(
             lambda: cluster(nodes=[node("a"), node("b"), node("c")]).decide(pod("p")),
-            "was chosen by lot: 2 others are just as good.",
+            "was chosen by random tie-break among 3 equal nodes.",
             id="a tie of three",
         ),
         pytest.param(
             lambda: cluster(nodes=[node("a")]).decide(pod("p")),
-            "a is the only node that can take it, so nothing was scored.",
+            "a is the only feasible node, so nothing was scored.",
             id="a single node",
         ),
         pytest.param(
             lambda: cluster(nodes=[node("a"), node("b")]).decide(pod("p")),
-            "Filters: every node can take it (2)",
+            "Filter: all 2 nodes are feasible",
             id="nothing ruled out",
         ),
         pytest.param(
             lambda: cluster(nodes=[node("a"), node("b")]).decide(pod("p").nominated("a")),
-            "The node was promised to the pod before, so no other was looked at.",
+            "The pod was nominated to this node, so no other node was evaluated.",
             id="a nominated node",
         ),
         pytest.param(
             lambda: cluster(nodes=[node(n).taint("x") for n in "ab"]).decide(pod("p")),
-            "a, b (nothing else stands against them)",
+            "a, b (only blocker)",
             id="near misses",
         ),
         pytest.param(
             lambda: cluster(nodes=[node("a"), node("b")]).decide(pod("p"), top=0),
-            "was chosen by lot",
+            "was chosen by random tie-break",
             id="a short record",
         ),
     ],

@@ -62,7 +62,7 @@ def test_a_pod_that_found_no_node_is_explained_by_its_message() -> None:
             if attempt["assigned"] is None and attempt["rejected"]:
                 arguments = ("--pod", attempt["pod"], "--scenario", scenario["name"])
                 output = run("--file", RECORDINGS / f"{family}.jsonl.gz", *arguments).output
-                assert f"Pod {attempt['pod']}: no node found" in output
+                assert f"Pod {attempt['pod']}: no node fits" in output
                 assert "nodes are available" in output
                 return
     raise AssertionError("no such pod in the recordings")

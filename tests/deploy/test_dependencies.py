@@ -16,7 +16,9 @@ def declared() -> dict[str, str]:
     """Version ranges by the name of the module."""
     found = {}
     for text in PROJECT["dependencies"]:
-        name, versions = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", text).groups()
+        parts = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", text)
+        assert parts is not None, text
+        name, versions = parts.groups()
         found[MODULES.get(name, name)] = versions
     return found
 

@@ -1,14 +1,20 @@
-"""Reading what documentation pages promise: their code blocks, commands and files."""
+"""Reading documentation pages: their code blocks, commands, files and links."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "examples" / "README.md",
+]
 
 _BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?(stowplan [^`]+)`")
+_LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
 
 
@@ -39,6 +45,22 @@ def commands(page: Path) -> list[str]:
         if line.startswith("$ ")
     ]
     return list(dict.fromkeys((*shown, *_INLINE.findall(_BLOCK.sub("", page.read_text())))))
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """Where a page links to in the repository: files, and headings in them."""
+    found = _LINK.findall(_BLOCK.sub("", page.read_text()))
+    return [
+        (page.parent / path if path else page, anchor)
+        for path, anchor in found
+        if not path.startswith(("http://", "https://"))
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = _HEADING.findall(_BLOCK.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def write_files(page: Path, folder: Path) -> None:

@@ -1,36 +1,36 @@
-"""Every command line in README.md and docs/ runs, and every file shown there is used by one."""
+"""Every command line in the documentation runs, blocks are what they say, and links lead somewhere."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from docs.pages import PAGES, ROOT, blocks, commands, write_files
+from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, write_files
 
 LASTING = ("stowplan run", "stowplan up", "stowplan apiserver", "stowplan kubelets", "stowplan controllers")
+INSTALLING = ("pip install",)
+TESTING = "pytest "
 LANGUAGES = {"console", "python", "yaml", "text"}
 RUNS = [
-    pytest.param(page, command, id=f"{page.stem}: {command}") for page in PAGES for command in commands(page)
+    pytest.param(page, command, id=f"{page.relative_to(ROOT)}: {command}")
+    for page in PAGES
+    for command in commands(page)
 ]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder that looks like the repository as far as commands of the pages care."""
-    for name in ("tests", "Makefile", "pyproject.toml"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    return tmp_path
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command line as a reader would.
 
-    Of `make` it is only asked what it would do, and of what runs until Ctrl-C whether it knows its options.
+    What runs until Ctrl-C or installs something is run with `--help`, which still refuses unknown options.
+    `make` only prints what it would do, and pytest what it would test.
     """
-    if command.startswith(LASTING):
+    if command.startswith((*LASTING, *INSTALLING)):
         command = f"{command} --help"
+    if command.startswith(TESTING):
+        command = f"python -m {command} --collect-only -q -p no:cacheprovider"
     if command.startswith("make "):
         command = f"make --dry-run {command.removeprefix('make ')}"
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -65,5 +65,20 @@ def test_blocks_say_what_they_are_and_code_is_in_files_that_can_be_run(page: Pat
             assert block.text.startswith("$ ")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for target, anchor in links(page):
+        assert target.exists(), target
+        assert not anchor or anchor in anchors(target), (target, anchor)
+
+
 def test_the_two_commands_of_the_readme_are_shown() -> None:
     assert {"make up", "make test"} <= set(commands(ROOT / "README.md"))
+
+
+def test_modules_that_a_page_names_exist() -> None:
+    sources = ROOT / "src" / "stowplan"
+    for page in PAGES:
+        named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())) - {"path/to/file.py"}
+        gone = {path for path in named if not (sources / path).exists() and not (ROOT / path).exists()}
+        assert not gone, (page.name, gone)

@@ -2,12 +2,14 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from docs.pages import PAGES, blocks, write_files
+from docs.pages import PAGES, ROOT, blocks, write_files
 from scheduler.worlds import World, live
 from stowplan.api.status import ApiError
 from stowplan.config import load_file
@@ -17,19 +19,28 @@ from stowplan.framework.status import ProfileError
 from stowplan.testing import PluginCheckError, check_plugin, cluster, node, pod
 from stowplan.testing.plugin_answers import CHECKS
 
-SHOWN = [page for page in PAGES if any(block.file == "price.py" for block in blocks(page))]
+PRICED = [page for page in PAGES if any(block.file == "price.py" for block in blocks(page))]
+PLUGINS_PAGE = ROOT / "docs" / "plugins.md"
 
 NODES = [node("cheap").labels(price="1"), node("dear").labels(price="3"), node("gold").labels(price="9")]
 BUSY = [pod(f"old-{n}").on("cheap") for n in range(5)]
 
 
-@pytest.fixture(params=SHOWN, ids=lambda page: page.name)
-def examples(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(params=PRICED, ids=lambda page: page.name)
+def priced(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The files of a page that shows the plugin by node."""
     write_files(request.param, tmp_path)
     return tmp_path
 
 
-def decide(folder: Path, **plugins: tuple[int, dict[str, float]]) -> Decision:
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """The files of the page that shows both plugins."""
+    write_files(PLUGINS_PAGE, tmp_path)
+    return tmp_path
+
+
+def decide(folder: Path, **plugins: tuple[int, Mapping[str, float]]) -> Decision:
     """A decision with some of the plugins, given as weight and arguments."""
     profile = {
         "schedulerName": "default-scheduler",
@@ -50,8 +61,8 @@ def decide(folder: Path, **plugins: tuple[int, dict[str, float]]) -> Decision:
     return c.schedule(pod("p").requests(cpu="100m"))
 
 
-def test_they_are_shown_in_the_readme_and_on_their_own_page() -> None:
-    assert [page.name for page in SHOWN] == ["README.md", "plugins.md"]
+def test_the_plugin_by_node_is_shown_in_the_readme_and_on_the_page_about_plugins() -> None:
+    assert [page.name for page in PRICED] == ["README.md", "plugins.md"]
 
 
 def test_the_weight_of_a_plugin_decides(examples: Path) -> None:
@@ -63,9 +74,9 @@ def test_the_weight_of_a_plugin_decides(examples: Path) -> None:
     assert by_quiet.best[0].scores["Quiet"] == 10 * 100
 
 
-def test_the_arguments_of_a_plugin_decide(examples: Path) -> None:
-    reject = decide(examples, Price=(1, {"highest": 4.0}))
-    accept = decide(examples, Price=(1, {"highest": 9.0}))
+def test_the_arguments_of_a_plugin_decide(priced: Path) -> None:
+    reject = decide(priced, Price=(1, {"highest": 4.0}))
+    accept = decide(priced, Price=(1, {"highest": 9.0}))
     assert [(r.plugin, r.reasons, r.examples) for r in reject.funnel] == [
         ("Price", ("node(s) cost too much",), ("gold",))
     ]
@@ -105,9 +116,8 @@ def test_reuse_and_no_reuse_come_to_the_same(examples: Path) -> None:
 
 
 def test_the_report_of_a_failed_check_is_the_one_shown(tmp_path: Path) -> None:
-    [page] = [page for page in SHOWN if page.name == "plugins.md"]
-    [shown] = [block.text for block in blocks(page) if block.text.startswith("Quiet fails the check")]
-    write_files(page, tmp_path)
+    [shown] = [block.text for block in blocks(PLUGINS_PAGE) if block.text.startswith("Quiet fails the check")]
+    write_files(PLUGINS_PAGE, tmp_path)
     file = tmp_path / "quiet.py"
     file.write_text(file.read_text().replace("Reads.USAGE", "Reads.NODE"))
     with pytest.raises(PluginCheckError) as found:
@@ -116,14 +126,13 @@ def test_the_report_of_a_failed_check_is_the_one_shown(tmp_path: Path) -> None:
 
 
 def test_the_checks_shown_are_those_there_are() -> None:
-    [page] = [page for page in SHOWN if page.name == "plugins.md"]
-    rows = page.read_text().split("| check | holds if |\n")[1].split("\n\n")[0].splitlines()
+    rows = PLUGINS_PAGE.read_text().split("| check | holds if |\n")[1].split("\n\n")[0].splitlines()
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
     assert named == CHECKS.keys()
 
 
 def test_typed_arguments_are_checked(tmp_path: Path) -> None:
-    write_files(SHOWN[-1], tmp_path)
+    write_files(PLUGINS_PAGE, tmp_path)
     reference = f"{tmp_path}/team.py:Team"
     c = cluster(nodes=[node("a").labels(team="red"), node("b")], plugins=[reference])
     assert c.decide(pod("p").labels(team="red")).node == "a"
@@ -141,14 +150,15 @@ def test_typed_arguments_are_checked(tmp_path: Path) -> None:
 
 
 def test_a_reservation_takes_ten_lines_and_is_given_back_when_the_binding_fails(tmp_path: Path) -> None:
-    write_files(SHOWN[-1], tmp_path)
+    write_files(PLUGINS_PAGE, tmp_path)
     licences = load_plugin(f"{tmp_path}/licences.py:Licences")
 
     async def story(world: World) -> None:
         world.add_node("n")
         world.wire.answer("POST pods/p/binding", ApiError(500, "InternalError", "not now"))
         await world.add_pod("p")
-        held = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"].holders
+        licences: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins["Licences"]
+        held = licences.holders
         assert (world.node_of("p"), held) == ("", set())
         made = await world.add_pod("q")
         assert (world.node_of("q"), held) == ("n", {made["metadata"]["uid"]})

@@ -10,7 +10,7 @@ from stowplan.api.catalogue import LEASES
 from stowplan.api.meta import micro_timestamp
 from stowplan.api.requests import Json
 from stowplan.clock import VirtualClock, run
-from stowplan.election import LEASE_CANDIDATES, Candidate, Elector, Offer
+from stowplan.election import LEASE_CANDIDATES, Candidate, CandidateInfo, Elector
 from stowplan.embedded.client import InProcessClient
 
 ME = "vm_1"
@@ -20,8 +20,8 @@ def world_of(clock: VirtualClock) -> tuple[World, InProcessClient, Candidate]:
     world = World(clock)
     world.store.catalogue.register(LEASE_CANDIDATES)
     client = InProcessClient(world.store)
-    offer = Offer(NAMESPACE, ME, NAME, "1.36.4", "1.36.0")
-    return world, client, Candidate(client, offer, clock=clock, rng=random.Random(1), journal=world.journal())
+    info = CandidateInfo(NAMESPACE, ME, NAME, "1.36.4", "1.36.0")
+    return world, client, Candidate(client, info, clock=clock, rng=random.Random(1), journal=world.journal())
 
 
 async def put_in(client: InProcessClient, elector: Elector, **more: str) -> None:

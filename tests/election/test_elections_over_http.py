@@ -31,7 +31,7 @@ def test_a_lease_is_taken_held_and_handed_over(tmp_path: Path, kind: str) -> Non
         ):
             first, second = elector_of(one, times, 1, kind), elector_of(two, times, 2, kind)
             await first.acquire()
-            holding = asyncio.create_task(first.hold())
+            holding = asyncio.create_task(first.renew())
             waiting = asyncio.create_task(second.acquire())
             await asyncio.sleep(0.5)
             assert (first.is_leader, second.is_leader) == (True, False)
@@ -93,7 +93,7 @@ def test_requests_say_how_long_they_are_of_use_and_a_mute_server_costs_the_lease
             await elector.acquire()
             began = asyncio.get_running_loop().time()
             with pytest.raises(LeaseLostError):
-                await elector.hold()
+                await elector.renew()
             assert asyncio.get_running_loop().time() - began == pytest.approx(1.5, abs=0.7)
             assert not elector.is_leader
         server.close()

@@ -11,7 +11,7 @@ from stowplan.api.catalogue import CONFIG_MAPS, CORE_EVENTS, ENDPOINTS, LEASES
 from stowplan.api.requests import Json
 from stowplan.clock import VirtualClock, run
 from stowplan.election import lock_for
-from stowplan.election.multilock import UNKNOWN_LEADER, MultiLock
+from stowplan.election.locks import UNKNOWN_LEADER, MultiLock
 from stowplan.election.record import ANNOTATION, Record
 from stowplan.embedded.client import InProcessClient
 
@@ -80,7 +80,7 @@ def test_an_annotation_that_cannot_be_read_is_named_and_left_alone(text: str) ->
 def test_a_pair_of_locks_is_written_and_read_as_old_clients_do() -> None:
     async def main(clock: VirtualClock) -> None:
         world = World(clock)
-        world.start(lead(world.elector(kind="endpointsleases", announcer=None)))
+        world.start(lead(world.elector(kind="endpointsleases", events=None)))
         await asyncio.sleep(3)
         kinds = [(r.method, r.url.rsplit("/", 2)[-2 if r.method != "POST" else -1]) for r in world.wire]
         assert kinds == [

@@ -101,7 +101,7 @@ class Plan(NamedTuple):
 def plans(draw: st.DrawFn) -> Plan:
     count = draw(st.integers(2, 4))
     who, when = st.integers(0, count - 1), st.floats(0, TROUBLE)
-    many = {"min_size": count, "max_size": count}
+    many: dict[str, Any] = {"min_size": count, "max_size": count}
     return Plan(
         seed=draw(st.integers(0, 2**32)),
         kinds=draw(st.lists(st.sampled_from(draw(st.sampled_from(COMPATIBLE))), **many)),
@@ -160,15 +160,15 @@ async def _live(clock: VirtualClock, plan: Plan) -> None:
         def make() -> Elector:
             client = Distant(world, faults, random.Random(rng.random()), far)
             own = Skewed(clock, plan.skews[number])
-            return world.elector(client, kind=plan.kinds[number], clock=own, announcer=None)
+            return world.elector(client, kind=plan.kinds[number], clock=own, events=None)
 
         return Process(make, plan.starts[number])
 
     processes = [process(number) for number in range(len(plan.kinds))]
     for who, when, seconds in plan.pauses:
-        loop.call_at(when, lambda who=who, until=when + seconds: _pause(processes[who], until))
+        loop.call_at(when, _pause, processes[who], when + seconds)
     for who, when in plan.kills:
-        loop.call_at(when, lambda who=who: processes[who].kill())
+        loop.call_at(when, processes[who].kill)
     await _watch_over(processes, TROUBLE)
     faults.stop()
     far.seconds = 0.01

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -30,13 +31,16 @@ class Names:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
+    def _renamed(self, kind: str, found: re.Match[str]) -> str:
+        return self._named(kind, found.group())
+
     def of(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {key: self.of(value[key]) for key in sorted(value) if key != "managedFields"}
         if not isinstance(value, str):
             return value
         for kind, pattern in _NEUTRAL:
-            value = pattern.sub(lambda found, kind=kind: self._named(kind, found.group()), value)
+            value = pattern.sub(partial(self._renamed, kind), value)
         return value
 
     def _named(self, kind: str, text: str) -> str:

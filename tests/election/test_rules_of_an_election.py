@@ -15,8 +15,8 @@ from stowplan.api.status import ApiError, unreachable
 from stowplan.clock import VirtualClock, run
 from stowplan.config.types import LeaderElection
 from stowplan.election import (
-    Announcer,
     ElectionError,
+    ElectionEvents,
     ElectionHealth,
     Elector,
     LeaseLostError,
@@ -168,7 +168,7 @@ def test_a_hanging_server_costs_the_lease_in_time(times: tuple[str, str, str], a
         client = world.client()
         elector = world.elector(client, timing=timing(*times))
         await elector.acquire()
-        holding = asyncio.create_task(elector.hold())
+        holding = asyncio.create_task(elector.renew())
         await asyncio.sleep(0.01)
         renewed = clock.now()
         client.hangs = True
@@ -364,18 +364,18 @@ def test_an_event_waits_for_a_server_that_cannot_be_reached_but_not_at_the_end()
     async def main(clock: VirtualClock) -> None:
         world = World(clock)
         client = world.client()
-        announcer = Announcer(client, "me", clock=clock, rng=random.Random(1), journal=world.journal())
+        events = ElectionEvents(client, "me", clock=clock, rng=random.Random(1), journal=world.journal())
         subject = {"kind": "Lease", "namespace": NAMESPACE, "name": NAME}
         client.failure = unreachable("no")
-        announcer.announce(subject, "a")
+        events.record(subject, "a")
         await asyncio.sleep(25)
         client.failure = None
         await asyncio.sleep(13)
         assert [event["message"] for event in world.store.list(CORE_EVENTS, NAMESPACE).items] == ["a"]
         client.hangs = True
-        announcer.announce(subject, "b")
+        events.record(subject, "b")
         before = clock.now()
-        await announcer.drain(2)
+        await events.drain(2)
         assert clock.now() - before == pytest.approx(2)
 
     run(main)

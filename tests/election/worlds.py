@@ -12,7 +12,7 @@ from stowplan.api.status import ApiError
 from stowplan.client.http.requests import collection_path, object_path
 from stowplan.client.interface import Body
 from stowplan.clock import Clock, VirtualClock
-from stowplan.election import Announcer, Elector, LeaseLostError, Timing, identity, lock_for
+from stowplan.election import ElectionEvents, Elector, LeaseLostError, Timing, identity, lock_for
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.gocompat.durations import Duration
@@ -112,7 +112,7 @@ class World:
             "clock": self.clock,
             "rng": rng,
             "journal": self.journal(),
-            "announcer": Announcer(
+            "events": ElectionEvents(
                 client, "default-scheduler", clock=self.clock, rng=rng, journal=self.journal()
             ),
         }
@@ -141,7 +141,7 @@ async def lead(elector: Elector) -> None:
     """A process that leads whenever it can, and ends when it loses the lease."""
     await elector.acquire()
     try:
-        await elector.hold()
+        await elector.renew()
     except LeaseLostError:
         await elector.release()
 

@@ -115,7 +115,7 @@ class Price(Plugin):
 
 
 class Plain(Price):
-    args_type = None
+    args_type = None  # type: ignore[assignment]
 
 
 class Fragile(Plain):

@@ -1,5 +1,6 @@
 """A plugin that misbehaves fails one attempt, by name, and nothing else."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class Moody(Plugin):
 
 class ByColumn(Moody):
     def filter(self, cycle: Any, pod: Any, nodes: Any) -> Any:
-        answers = {
+        answers: dict[str, Callable[[], Any]] = {
             "raise": lambda: 1 / 0,
             "short": lambda: np.zeros(1, dtype=np.int64),
             "floats": lambda: np.zeros(len(nodes)),
@@ -45,19 +46,24 @@ class ByNode(Moody):
 
 class ScoreByColumn(Moody):
     def score(self, cycle: Any, pod: Any, nodes: Any) -> Any:
-        answers = {
+        answers: dict[str, Callable[[], Any]] = {
             "raise": lambda: 1 / 0,
             "short": lambda: np.zeros(1, dtype=np.int64),
             "floats": lambda: np.ones(len(nodes)),
             "high": lambda: np.full(len(nodes), 101),
             "low": lambda: np.full(len(nodes), -1),
+            "good": lambda: np.full(len(nodes), 100),
         }
-        return answers.get(self.sign(pod), lambda: np.full(len(nodes), 100))()
+        return answers[self.sign(pod)]()
 
 
 class ScoreByNode(Moody):
     def score_node(self, cycle: Any, pod: Any, node: Any) -> Any:
-        answers = {"raise": lambda: 1 / 0, "text": lambda: "high", "high": lambda: 101}
+        answers: dict[str, Callable[[], Any]] = {
+            "raise": lambda: 1 / 0,
+            "text": lambda: "high",
+            "high": lambda: 101,
+        }
         return answers.get(self.sign(pod), lambda: 7)()
 
 
@@ -66,7 +72,11 @@ class Normalizing(Moody):
         return np.arange(len(nodes))
 
     def normalize(self, cycle: Any, pod: Any, scores: Any, extremes: Any) -> Any:
-        answers = {"raise": lambda: 1 / 0, "short": lambda: scores[:1], "high": lambda: scores + 200}
+        answers: dict[str, Callable[[], Any]] = {
+            "raise": lambda: 1 / 0,
+            "short": lambda: scores[:1],
+            "high": lambda: scores + 200,
+        }
         return answers.get(self.sign(pod), lambda: scores)()
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import run_post_filters
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Handle, Plugin, PostFilterResult
 from stowplan.framework.status import SUCCESS, PluginError, Status, error, unresolvable, unschedulable
 from stowplan.testing import pod

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import (
     Action,
     ClusterEvent,
@@ -16,7 +17,6 @@ from stowplan.framework.events import (
     Resource,
     build_hint_map,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Plugin
 from stowplan.testing import cluster
 

@@ -6,8 +6,8 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nastyserver import OK, NastyServer, answer
 
+from httpclient.nastyserver import OK, NastyServer, answer
 from stowplan.api.catalogue import NODES
 from stowplan.api.status import ApiError
 from stowplan.client.http import AccessError, Address, HttpClient, Secret, Server, Trust

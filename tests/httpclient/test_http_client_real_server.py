@@ -3,11 +3,12 @@
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from httpworlds import client_of, node, pod, serving
 
+from httpclient.httpworlds import client_of, node, pod, serving
 from stowplan.api.catalogue import CONFIG_MAPS, NODES, PODS
 from stowplan.api.meta import AnyObject
 from stowplan.api.pod import Pod
@@ -190,7 +191,9 @@ def test_a_reflector_that_is_cut_off_again_and_again_misses_nothing(
         ({"cluster": {"server": "http://127.0.0.1:{port}"}}, 0, "EOF|reset|malformed"),
     ],
 )
-def test_who_is_trusted_and_who_gets_in(tmp_path: Path, change: dict, code: int | None, problem: str) -> None:
+def test_who_is_trusted_and_who_gets_in(
+    tmp_path: Path, change: dict[str, Any], code: int | None, problem: str
+) -> None:
     async def run() -> None:
         async with serving(tmp_path) as (_, server, kubeconfig):
             data = yaml.safe_load(kubeconfig.read_text().replace("{port}", str(server.port)))

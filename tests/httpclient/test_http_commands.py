@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from httpworlds import client_of, serving
 
+from httpclient.httpworlds import client_of, serving
 from stowplan.api.catalogue import DEPLOYMENTS, NODES, PODS
 from stowplan.cli.components import _run_controllers as run_controllers
 from stowplan.cli.components import _run_kubelets as run_kubelets

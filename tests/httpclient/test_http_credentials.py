@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from nastyserver import OK, NastyServer, answer, bit_by_bit
 
+from httpclient.nastyserver import OK, NastyServer, answer, bit_by_bit
 from stowplan.api.catalogue import NODES
 from stowplan.api.meta import timestamp
 from stowplan.api.status import ApiError
@@ -285,7 +285,8 @@ def test_a_replaced_certificate_is_noticed_by_its_size_alone(tmp_path: Path) -> 
         for file, text in zip(files, bad, strict=True):
             file.write_bytes(text)
         before = [file.stat() for file in files]
-        trust = Trust(Secret(own.certificate), *(Secret(file=str(file)) for file in files))
+        certificate, key = (Secret(file=str(file)) for file in files)
+        trust = Trust(Secret(own.certificate), certificate, key)
         async with (
             NastyServer(OK, tls=tls) as server,
             made(Server(Address.parse(server.url), trust)) as client,

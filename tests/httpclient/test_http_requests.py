@@ -5,8 +5,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from nastyserver import CREATED, OK, NastyServer, answer, bit_by_bit, chunked, drop, silence, then_drop
 
+from httpclient.nastyserver import (
+    CREATED,
+    OK,
+    NastyServer,
+    answer,
+    bit_by_bit,
+    chunked,
+    drop,
+    silence,
+    then_drop,
+)
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.node import Node

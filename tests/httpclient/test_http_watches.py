@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from nastyserver import NastyServer, answer, bit_by_bit, chunked, then_drop
 
+from httpclient.nastyserver import NastyServer, answer, bit_by_bit, chunked, then_drop
 from stowplan.api.catalogue import NODES
 from stowplan.api.meta import AnyObject
 from stowplan.api.node import Node

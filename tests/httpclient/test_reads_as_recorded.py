@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from nastyserver import Act, ChoosingServer, NastyServer, answer, chunked, drop, silence
 
+from httpclient.nastyserver import Act, ChoosingServer, NastyServer, answer, chunked, drop, silence
 from observed.files import recorded
 from stowplan.api.catalogue import PODS
 from stowplan.api.pod import Pod

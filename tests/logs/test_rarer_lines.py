@@ -32,7 +32,9 @@ def messages(world: World, name: str) -> list[str]:
     return [message for _, message, _ in about(world, name)]
 
 
-def day(happens: Callable[[World], None], verbosity: int = 2, seconds: float = 0.5, **options: Any) -> World:
+def day(
+    happens: Callable[[World], object], verbosity: int = 2, seconds: float = 0.5, **options: Any
+) -> World:
     """A world with a node in which something happens."""
 
     async def story(world: World) -> None:

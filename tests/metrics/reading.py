@@ -5,8 +5,8 @@ from random import Random
 from prometheus_client.parser import text_string_to_metric_families
 
 from queueing.rig import Patient, rig
+from stowplan.api.feature_gates import GATES, FeatureGates
 from stowplan.framework.events import NODE_ADD
-from stowplan.framework.feature_gates import GATES, FeatureGates
 from stowplan.metrics import SchedulerMetrics
 from stowplan.testing import node, pod
 

@@ -8,7 +8,7 @@ import pytest
 from metrics.reading import Timer
 from metrics.recorded import Recorded
 from observed.files import recorded
-from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.metrics import ProcessMetrics, SchedulerMetrics
 
 NO_AUDIT = "the secure port has no audit log"

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from metrics.reading import Timer
-from stowplan.framework.feature_gates import DEFAULT_GATES
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.metrics import MetricsOptions, ProcessMetrics, SchedulerMetrics
 
 KEYS = (

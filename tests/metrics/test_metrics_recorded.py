@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from metrics.reading import ALL_GATES, made, touch_everything
 from metrics.recorded import Recorded, recorded
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS
 
 ATTEMPT = (*(f"{0.001 * 2**power:g}" for power in range(15)), "+Inf")

@@ -8,10 +8,10 @@ import pytest
 from httpclient.nastyserver import NastyServer, answer, drop
 from metrics.reading import Timer
 from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.meta import AnyObject
 from stowplan.api.status import ApiError
 from stowplan.client.http import HttpClient
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.metrics import ProcessMetrics
 
 OK = answer("200 OK", b'{"a":1}')

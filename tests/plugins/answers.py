@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.config import default_profile
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.plugins.registry import in_tree_registry

@@ -1,5 +1,10 @@
 """The engine says what a reading of the rules says that walks every pod on every node."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -73,10 +78,25 @@ def with_hopelessness(reasons: dict[str, str], hopeless: str) -> dict[str, tuple
     return {name: (reason, reason == hopeless) for name, reason in reasons.items()}
 
 
+USUALLY = pytest.mark.parametrize("many", [64, 0], ids=["as usual", "as for thousands of rare keys"])
+
+
+@contextmanager
+def taken_for_many(many: int) -> Iterator[None]:
+    """More terms and constraints than this with rare keys are taken for very many."""
+    with (
+        patch("stowplan.plugins.interpodaffinity.counts.MANY_RARE_KEYS", many),
+        patch("stowplan.plugins.podtopologyspread.fewnodes.MANY_CONSTRAINTS", many),
+    ):
+        yield
+
+
+@USUALLY
 @MANY
-@given(spreading(own=True))
-def test_spread_constraints_of_the_pod(cluster: Surroundings) -> None:
-    answers = Answers(DEFAULT, cluster)
+@given(cluster=spreading(own=True))
+def test_spread_constraints_of_the_pod(cluster: Surroundings, many: int) -> None:
+    with taken_for_many(many):
+        answers = Answers(DEFAULT, cluster)
     walked, pod = spread.Cluster(cluster.nodes, cluster.pods), cluster.pod
     expected = spread.verdicts(walked, pod, spread.rules_of(pod, "DoNotSchedule"))
     assert answers.rejected_by("PodTopologySpread") == with_hopelessness(expected, spread.NO_LABEL)
@@ -104,10 +124,12 @@ def test_spread_constraints_of_the_profile(cluster: Surroundings, profile: Profi
         assert answers.scored_by("PodTopologySpread") == scores
 
 
+@USUALLY
 @MANY
-@given(neighbouring(), st.sampled_from([DEFAULT, PACKING, SPREADING, CURVED]))
-def test_affinity_between_pods(cluster: Surroundings, profile: ProfileSpec) -> None:
-    answers = Answers(profile, cluster)
+@given(cluster=neighbouring(), profile=st.sampled_from([DEFAULT, PACKING, SPREADING, CURVED]))
+def test_affinity_between_pods(cluster: Surroundings, profile: ProfileSpec, many: int) -> None:
+    with taken_for_many(many):
+        answers = Answers(profile, cluster)
     walked = Neighbourhood(cluster.nodes, cluster.pods, cluster.namespaces, cluster.pod)
     expected = with_hopelessness(walked.verdicts(), "node(s) didn't match pod affinity rules")
     assert answers.rejected_by("InterPodAffinity") == expected

@@ -12,7 +12,8 @@ from stowplan.api.pod import Pod
 from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, OldName
 from stowplan.testing import Cluster, cluster
 from stowplan.testing import cluster_strategies as some
-from stowplan.testing.cluster_strategies import RACK, ZONE
+from stowplan.testing.builders import ZONE
+from stowplan.testing.cluster_strategies import RACK
 
 labels = st.sampled_from(["disk", "gen", RACK, ZONE])
 points = st.lists(st.integers(0, 100), min_size=1, max_size=3, unique=True).flatmap(
@@ -44,7 +45,7 @@ def exact(known: dict[str, OldName], release: str) -> list[str]:
 
 
 @st.composite
-def entries(draw: st.DrawFn, known: dict[str, OldName], release: str, **more: Any) -> dict[str, Any]:
+def entries(draw: st.DrawFn, /, known: dict[str, OldName], release: str, **more: Any) -> dict[str, Any]:
     entry = known[draw(st.sampled_from(exact(known, release)))]
     made: dict[str, Any] = {"name": entry.name, **{name: draw(value) for name, value in more.items()}}
     if entry.argument:

@@ -25,7 +25,7 @@ OWNED = {
 WEB = {"labels": {"app": "web"}}
 DOWN = {"conditions": [{"type": "Ready", "status": "False"}]}
 SHORT_OF_MEMORY = {"conditions": [{"type": "MemoryPressure", "status": "True"}]}
-BEST_EFFORT = {"containers": [{"name": "c", "image": "i"}]}
+BEST_EFFORT: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
 
 
 def gpus(count: int) -> dict[str, Any]:

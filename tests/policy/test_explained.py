@@ -27,10 +27,9 @@ def test_scores_have_the_names_and_the_scale_of_that_time() -> None:
     assert text == (
         "Pod default/p: goes to a\n"
         "\n"
-        "Filters: every node can take it (2)\n"
+        "Filter: all 2 nodes are feasible\n"
         "\n"
-        "Scores: how good they are (all 2; points are score times weight; in brackets the score from 0 to "
-        "10)\n"
+        "Score: all 2 feasible nodes (points are score times weight, in brackets the score from 0 to 10)\n"
         "\n"
         "  priority                plugin            weight        > a          b\n"
         "  ----------------------  ----------------  ------  ---------  ---------\n"

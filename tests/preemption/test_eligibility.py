@@ -13,9 +13,9 @@ from preemption.preempting import (
     small,
     with_status,
 )
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodSchedulingGroup
 from stowplan.framework.extension_points import run_to_end
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Handle, PostFilterResult
 from stowplan.framework.status import unresolvable, unschedulable
 from stowplan.plugins.defaultpreemption import DefaultPreemption

@@ -65,12 +65,12 @@ class Side:
 
     def happens(self, news: Happening) -> None:
         """Something changes between two attempts: a pod goes, or a budget is put or is gone."""
-        for kind, what in news:
-            if kind == "gone" and what in self.table.pods:
+        for label_set, what in news:
+            if label_set == "gone" and what in self.table.pods:
                 self.table.remove_pod(what)
-            elif kind == "put":
+            elif label_set == "put":
                 self.table.budgets.put(what)
-            elif kind == "no budget":
+            elif label_set == "no budget":
                 self.table.budgets.remove(what)
 
     def preempt(self, evaluation: Evaluation, seed: int) -> PostFilterResult:
@@ -102,14 +102,16 @@ class Side:
 def picture(table: ClusterTable) -> object:
     """Everything about pods that trying must leave as it was, the order of pods on nodes included."""
     pods = table.pods.values()
-    kinds = {info.template.kind for info in pods}
+    label_sets = {info.template.label_set for info in pods}
     return (
         [list(here) for here in table.pods_on],
         [(info.uid, info.row) for info in pods],
         table.requested.tolist(),
         table.non_zero.tolist(),
         table.pod_count.tolist(),
-        sorted((sorted(k.labels.items()), sorted(k.live.items()), sorted(k.dying.items())) for k in kinds),
+        sorted(
+            (sorted(k.labels.items()), sorted(k.live.items()), sorted(k.dying.items())) for k in label_sets
+        ),
         [sorted(table.host_ports.conflicting_rows(info.template.ports)) for info in pods],
     )
 

@@ -34,7 +34,7 @@ class Record:
         failures = self.errors or self.rejections
         if not failures:
             return None
-        return floor(self.timestamp + min(2 ** (failures - 1), 10))
+        return floor(self.timestamp + min(1 << (failures - 1), 10))
 
     def helped(self, gives: str) -> str | None:
         """Where the pod goes if an event helps it. Nothing given helps nobody."""

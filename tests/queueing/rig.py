@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import Status, unresolvable
 from stowplan.queue.queued_pod import QueuedPod
@@ -77,6 +77,10 @@ class Rig:
     def __init__(self, queue: SchedulingQueue, clock: StoppedClock) -> None:
         self.queue = queue
         self.clock = clock
+
+    def recorded_events(self) -> list[ClusterEvent]:
+        """The events that are kept for pods in flight."""
+        return [happened.event for happened in self.queue.in_flight.events]
 
     def add(self, *pods: PodBuilder) -> None:
         for pod in pods:

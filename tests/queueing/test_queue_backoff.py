@@ -5,8 +5,8 @@ from math import floor
 import pytest
 
 from queueing.rig import START, Rig, rig
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import NODE_ADD
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import PodBuilder, node, pod
 

@@ -75,7 +75,7 @@ def test_a_flush_counts_as_an_event_for_pods_in_flight() -> None:
     assert r.queue.in_flight.events == ()
     r.clock.pass_seconds(101)
     r.queue.flush_unschedulable()
-    assert [happened.event for happened in r.queue.in_flight.events] == [UNSCHEDULABLE_TIMEOUT]
+    assert r.recorded_events() == [UNSCHEDULABLE_TIMEOUT]
     r.reject(flying, "NodeName")
     assert r.place("flying") == "backoff"
 

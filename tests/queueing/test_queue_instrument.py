@@ -122,7 +122,7 @@ def test_events_kept_for_pods_in_flight_are_counted_until_they_are_forgotten() -
 
 def test_hints_are_told_with_their_answers() -> None:
     r, meters = metered()
-    answers = {"p": Hint.QUEUE, "q": Hint.SKIP, "r": ValueError("no idea")}
+    answers: dict[str, Hint | Exception] = {"p": Hint.QUEUE, "q": Hint.SKIP, "r": ValueError("no idea")}
     for name, answer in answers.items():
         r.waiting(pod(name), "Patient")
         Patient.answers[name] = answer

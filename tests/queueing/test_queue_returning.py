@@ -3,6 +3,7 @@
 import pytest
 
 from queueing.rig import Patient, rig
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodSchedulingGroup
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
@@ -14,7 +15,6 @@ from stowplan.framework.events import (
     Hint,
     Resource,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.testing import node, pod
 
@@ -96,7 +96,7 @@ def test_an_event_that_no_plugin_registered_for_is_not_kept() -> None:
     r.queue.move_all(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_CONDITION), NEW_NODE, NEW_NODE)
     assert r.queue.in_flight.events == ()
     r.queue.move_all(NODE_ADD, None, NEW_NODE)
-    assert [happened.event for happened in r.queue.in_flight.events] == [NODE_ADD]
+    assert r.recorded_events() == [NODE_ADD]
 
 
 def test_events_are_kept_only_while_somebody_is_in_flight() -> None:
@@ -162,7 +162,8 @@ def test_failures_are_counted_and_the_clock_starts_anew() -> None:
     r.reject(queued, "Patient")
     assert (queued.unschedulable_count, queued.consecutive_errors) == (1, 0)
     assert queued.timestamp == r.clock.now()
-    assert (queued.flushed, queued.flushed_at) == (False, None)
+    assert not queued.flushed
+    assert queued.flushed_at is None
 
 
 @pytest.mark.parametrize(

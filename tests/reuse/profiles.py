@@ -31,7 +31,8 @@ from stowplan.plugins.noderesources.resource_allocation import (
 )
 from stowplan.plugins.podtopologyspread.plugin import PodTopologySpreadArgs
 from stowplan.plugins.registry import IN_TREE_POINTS, LEGACY, default_plugins, in_tree_registry
-from stowplan.testing.cluster_strategies import GPU, HOSTNAME, RACK, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
+from stowplan.testing.cluster_strategies import GPU, RACK
 
 
 class SameRack(Plugin):

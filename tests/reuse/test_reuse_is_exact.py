@@ -7,6 +7,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from effort import LONG, examples
 from reuse.machine import AllPlugins
 from stowplan.cluster.changes import ChangeLog
+from stowplan.plugins.interpodaffinity import counts
+from stowplan.plugins.podtopologyspread import fewnodes
 
 SHORT = settings(
     max_examples=100,
@@ -21,6 +23,14 @@ FAR = settings(SHORT, max_examples=examples(100), stateful_step_count=80, derand
 
 def test_kept_results_equal_results_from_scratch() -> None:
     run_state_machine_as_test(AllPlugins, settings=FAR if LONG else SHORT)
+
+
+def test_so_do_those_of_pods_taken_to_have_very_many_rare_topology_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counts, "MANY_RARE_KEYS", 0)
+    monkeypatch.setattr(fewnodes, "MANY_CONSTRAINTS", 0)
+    run_state_machine_as_test(AllPlugins, settings=FAR if LONG else settings(SHORT, max_examples=50))
 
 
 def test_a_log_that_loses_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

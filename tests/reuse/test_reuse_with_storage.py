@@ -28,12 +28,12 @@ from plugins.volumes.objects import (
     with_volumes,
 )
 from stowplan.api.csitranslation import BETA_ZONE, ZONE
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import AWSElasticBlockStore, Pod
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, load
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import PluginError, Status
 from stowplan.plugins.registry import in_tree_registry

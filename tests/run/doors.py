@@ -123,6 +123,7 @@ async def guarded_cluster(folder: Path) -> AsyncIterator[GuardedCluster]:
     store = Store(RealClock(), random.Random(1), admission=ClusterAdmission())
     create_bootstrap_objects(store)
     async with WatchedServer(store, Listening()) as server:
+        assert isinstance(server, WatchedServer)
         place = GuardedCluster(store, server, folder)
         try:
             yield place

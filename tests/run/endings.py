@@ -156,7 +156,7 @@ async def all_endings(folder: Path) -> dict[str, Outcome]:
     turns = asyncio.Semaphore(AT_ONCE)
     slow_first = sorted(PLAYS, key=lambda name: not name.startswith("lease-lost"))
     async with guarded_cluster(folder) as place:
-        prepare(place)
+        resolve_config(place)
 
         async def one(name: str) -> Outcome:
             async with turns:
@@ -165,7 +165,7 @@ async def all_endings(folder: Path) -> dict[str, Outcome]:
         return dict(zip(slow_first, await asyncio.gather(*map(one, slow_first)), strict=True))
 
 
-def prepare(place: GuardedCluster) -> None:
+def resolve_config(place: GuardedCluster) -> None:
     """Files with the recorded names, and a lease that somebody else holds."""
     for name in ("sched.kubeconfig", "sched-direct.kubeconfig"):
         place.kubeconfig(name)

@@ -86,9 +86,11 @@ async def leader_and_standby(folder: Path) -> Lives:
         quiet = await ask_all(other, CODES, ["system:masters"])
         standby.signal(signal.SIGUSR2)
         await standby.says("Dump of scheduling queue")
-        ends = [await ended(standby, quiet), await ended(leader, answers)]
+        ended_standby = await ended(standby, quiet)
+        ended_leader = await ended(leader, answers)
         asked = place.door.asked
-        return Lives(*reversed(ends), at_start, asked, {space: _writes(space, asked) for space in SCENARIOS})
+        writes = {space: _writes(space, asked) for space in SCENARIOS}
+        return Lives(ended_leader, ended_standby, at_start, asked, writes)
 
 
 def _first_renewal(place: GuardedCluster) -> int:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,10 @@ class Cluster:
     async def bound(self, *names: str) -> None:
         """Wait until pods have a node."""
         for name in names:
-            await until(lambda name=name: bool(self.node_of(name)), lambda name=name: self._why(name))
+            await until(partial(self.is_bound, name), partial(self._why, name))
+
+    def is_bound(self, name: str) -> bool:
+        return bool(self.node_of(name))
 
     async def told_once(self, *names: str) -> None:
         """Wait until there is an event for each pod's assignment, and see that there is one each."""

@@ -97,9 +97,9 @@ async def _schedule(self):
 Process._schedule = _schedule
 """
 RELOADING_FAILS = """
-async def _reload_now(self):
+async def _reload_configuration(self):
     raise ZeroDivisionError("nobody expected this")
-Process._reload_now = _reload_now
+Process._reload_configuration = _reload_configuration
 """
 CORRUPTED = """
 from stowplan.scheduler import CacheCorruptedError

@@ -6,7 +6,7 @@ from io import StringIO
 
 from stowplan.run.command import main
 from stowplan.run.options import Options
-from stowplan.run.starting import Launch
+from stowplan.run.startup import StartupPlan
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -27,12 +27,12 @@ class Called:
     code: int
     stdout: str
     stderr: str
-    launches: list[Launch] = field(default_factory=list)
+    plans: list[StartupPlan] = field(default_factory=list)
 
     @property
     def options(self) -> Options:
-        (launch,) = self.launches
-        return launch.options
+        (plan,) = self.plans
+        return plan.options
 
     @property
     def messages(self) -> list[str]:
@@ -42,11 +42,11 @@ class Called:
 
 def call(*arguments: str, environ: Mapping[str, str] | None = None) -> Called:
     stdout, stderr = StringIO(), StringIO()
-    launches: list[Launch] = []
+    plans: list[StartupPlan] = []
 
-    def run(launch: Launch) -> int:
-        launches.append(launch)
+    def run(plan: StartupPlan) -> int:
+        plans.append(plan)
         return 0
 
     code = main(arguments, run, environ=environ or {}, stdout=stdout, stderr=stderr)
-    return Called(code, stdout.getvalue(), stderr.getvalue(), launches)
+    return Called(code, stdout.getvalue(), stderr.getvalue(), plans)

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from commands import call
 
 from observed.files import recorded
+from run_flags.commands import call
 from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import HEADER, Called, call
 
+from run_flags.commands import HEADER, Called, call
 from stowplan.config import ConfigError
 from stowplan.election import LOCK_KINDS
 from stowplan.framework.interface import Point
@@ -33,8 +33,8 @@ def policy_file(tmp_path: Path) -> Path:
 
 
 def filters(called: Called) -> list[str]:
-    (launch,) = called.launches
-    (profile,) = launch.prepared.built.profiles
+    (plan,) = called.plans
+    (profile,) = plan.resolved.built.profiles
     return list(profile.names(Point.FILTER))
 
 
@@ -221,7 +221,7 @@ def test_with_a_file_the_file_counts(tmp_path: Path) -> None:
     config.write_text(HEADER)
     called = call(MASTER, f"--config={config}", *WITHOUT_CONFIG)
     names = [flag.partition("=")[0] for flag in WITHOUT_CONFIG]
-    assert called.messages == [f'"{name} has no effect: with --config the file counts"' for name in names]
+    assert called.messages == [f'"{name} has no effect: --config is set"' for name in names]
     assert only_profile(called) == ("default-scheduler", 1)
     assert called.options.election.resource_name == "kube-scheduler"
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import HEADER, KUBECONFIG, Called, call
 
+from run_flags.commands import HEADER, KUBECONFIG, Called, call
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
 from stowplan.run.gates import OTHER_GATES
@@ -168,16 +168,15 @@ def test_what_is_wrong_is_told_by_the_flag(arguments: str, error: str) -> None:
         ("--disable-http2-serving", "--disable-http2-serving has no effect: the port speaks HTTP/1.1 only"),
         (
             "--emulated-version=1.35",
-            "--emulated-version has no effect: there is one behaviour, that of 1.36; switch single"
-            " gates instead",
+            "--emulated-version has no effect: only 1.36 is implemented; set feature gates instead",
         ),
         (
             "--feature-gates=NodeSwap=true",
-            "--feature-gates: NodeSwap has no effect: it does not concern scheduling",
+            "--feature-gates: NodeSwap has no effect: it is not a gate of the scheduler",
         ),
         (
             "--kube-api-content-type=application/cbor",
-            "--kube-api-content-type has no effect: JSON is what is spoken with the API server",
+            "--kube-api-content-type has no effect: the client sends JSON",
         ),
         (
             "--requestheader-username-headers=x-user",
@@ -273,14 +272,14 @@ def test_a_limit_of_zero_is_that_of_kubernetes_clients_and_a_negative_one_is_non
 
 class TestFindingTheServer:
     def test_an_address_is_enough(self) -> None:
-        (launch,) = call(MASTER).launches
-        assert str(launch.server.address) == "http://127.0.0.1:1"
+        (plan,) = call(MASTER).plans
+        assert str(plan.server.address) == "http://127.0.0.1:1"
 
     def test_an_address_overrules_the_one_in_a_kubeconfig(self, tmp_path: Path) -> None:
         (tmp_path / "kc").write_text(KUBECONFIG)
-        (launch,) = call("--kubeconfig", str(tmp_path / "kc"), "--master=https://other:7").launches
-        assert str(launch.server.address) == "https://other:7"
-        assert launch.server.identity.token == "secret"
+        (plan,) = call("--kubeconfig", str(tmp_path / "kc"), "--master=https://other:7").plans
+        assert str(plan.server.address) == "https://other:7"
+        assert plan.server.identity.token == "secret"
 
     def test_a_pod_knows_its_server(self) -> None:
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}

@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.run.command import usage_text
-from stowplan.run.flags.gotext import read_float32, read_list, show_float32, write_list
 from stowplan.run.flags.parser import Flag, FlagError, Group, parse
 from stowplan.run.flags.table import GROUPS
-from stowplan.run.flags.values import INT, ModuleLevel, NamedPair
+from stowplan.run.flags.values import (
+    INT,
+    ModuleLevel,
+    NamedPair,
+    read_float32,
+    read_list,
+    show_float32,
+    write_list,
+)
 
 _ODD_QUOTE = 'extraneous or missing " in quoted field'
 

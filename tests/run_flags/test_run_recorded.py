@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import HEADER, KUBECONFIG, call
 
 from observed.files import recorded
+from run_flags.commands import HEADER, KUBECONFIG, call
 from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
 from stowplan.run.version import VERSION
@@ -176,7 +176,7 @@ def test_what_cannot_start_says_why_in_the_log(name: str, folder: Path) -> None:
     called = call(*arguments(name, folder))
     assert (called.code, called.stdout) == (CASES[name]["rc"], "")
     assert failure(called.stderr) == failure(CASES[name]["stderr"]).replace("$DIR", str(folder))
-    assert not called.launches
+    assert not called.plans
 
 
 @pytest.mark.parametrize("name", ["no-kubeconfig-no-args", "write-config-bare-no-kubeconfig"])
@@ -200,14 +200,14 @@ def test_the_configuration_is_written_as_recorded(name: str, folder: Path) -> No
 @pytest.mark.parametrize("name", STARTING)
 def test_what_could_start_gets_as_far_as_starting(name: str, folder: Path) -> None:
     called = call(*arguments(name, folder))
-    assert len(called.launches) == 1, called.stderr
+    assert len(called.plans) == 1, called.stderr
 
 
 def test_with_a_file_deprecated_flags_are_ignored(folder: Path) -> None:
     called = call(*arguments("config-and-deprecated-flags", folder))
     assert called.options.client.kubeconfig == str(folder / "sched-direct.kubeconfig")
     assert (called.options.client.qps, called.options.profiling) == (50, True)
-    assert '"--kubeconfig has no effect: with --config the file counts"' in called.messages
+    assert '"--kubeconfig has no effect: --config is set"' in called.messages
 
 
 def test_leader_election_flags_win_over_a_file(folder: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_log_that_cannot_be_kept_is_told_in_plain_text() -> None:
 
 def test_a_file_of_an_earlier_version_is_read_unless_there_never_was_such_a_version(folder: Path) -> None:
     given = arguments("config-old-version", folder)
-    assert len(call("--master=http://127.0.0.1:1", *given).launches) == 1
+    assert len(call("--master=http://127.0.0.1:1", *given).plans) == 1
     file = folder / "oldver.yaml"
     file.write_text(file.read_text().replace("v1beta3", "v1beta9"))
     refused = failure(CASES["config-old-version"]["stderr"]).replace("v1beta3", "v1beta9")

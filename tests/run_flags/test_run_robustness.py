@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from run_flags.commands import call
 from stowplan.run.flags.table import GROUPS
 
 _NAMES = [
@@ -65,7 +65,7 @@ def test_any_arguments_give_a_clean_exit_code(arguments: list[str]) -> None:
         last = called.stderr.rstrip("\n").splitlines()[-1]
         assert last.startswith(("Error: ", "E", "{", " >")) or ": " in last
     else:
-        assert called.stdout or called.launches
+        assert called.stdout or called.plans
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,74 +4,76 @@ Every pod labelled `ticket` needs a Ticket object of that name. It is let into t
 so on by a plugin that writes down what it was asked.
 """
 
-from stowplan.framework.events import Action, ClusterEvent, EventRegistration, queue_if
+from typing import Any
+
+from stowplan.framework.events import Action, ClusterEvent, EventRegistration, Hint, queue_if
 from stowplan.framework.interface import Plugin, PostFilterResult
-from stowplan.framework.status import SKIP, unschedulable
+from stowplan.framework.status import SKIP, Status, unschedulable
 
 TICKETS = "tickets.v1.example.com"
 
 
 class Everywhere(Plugin):
-    def __init__(self, args, handle):
+    def __init__(self, args: Any, handle: Any) -> None:
         super().__init__(args, handle)
-        self.log = []
+        self.log: list[str] = []
         self.closed = False
 
-    def events(self):
+    def events(self) -> list[EventRegistration]:
         return [EventRegistration(ClusterEvent(TICKETS, Action.ADD), self.after_ticket)]
 
-    def after_ticket(self, pod, old, new):
+    def after_ticket(self, pod: Any, old: Any, new: Any) -> Hint:
         return queue_if(new.metadata.name == pod.labels.get("ticket"))
 
-    def pre_enqueue(self, pod):
+    def pre_enqueue(self, pod: Any) -> Status | None:
         self.log.append("pre_enqueue")
         return unschedulable("locked out") if pod.labels.get("locked") == "yes" else None
 
-    def sort_key(self, queued):
+    def sort_key(self, queued: Any) -> tuple[str]:
         return (queued.pod.name,)
 
-    def pre_filter(self, cycle, pod):
+    def pre_filter(self, cycle: Any, pod: Any) -> None:
         self.log.append("pre_filter")
         cycle.write(self, {"prefiltered": pod.name})
 
-    def filter_node(self, cycle, pod, node):
+    def filter_node(self, cycle: Any, pod: Any, node: Any) -> Status | None:
         self.log.append(f"filter_node {node.name}")
         assert cycle.read(self) == {"prefiltered": pod.name}
         wanted = pod.labels.get("ticket")
         return unschedulable("no ticket") if wanted and wanted not in self.args["valid"] else None
 
-    def post_filter(self, cycle, pod):
+    def post_filter(self, cycle: Any, pod: Any) -> PostFilterResult:
         self.log.append("post_filter")
         return PostFilterResult(unschedulable("nothing to be done"))
 
-    def pre_score(self, cycle, pod):
+    def pre_score(self, cycle: Any, pod: Any) -> None:
         self.log.append("pre_score")
 
-    def score_node(self, cycle, pod, node):
+    def score_node(self, cycle: Any, pod: Any, node: Any) -> int:
         self.log.append(f"score_node {node.name}")
         return 100 if node.name == "favourite" else 0
 
-    def reserve(self, cycle, pod, node):
+    def reserve(self, cycle: Any, pod: Any, node: str) -> None:
         self.log.append(f"reserve {node}")
 
-    def unreserve(self, cycle, pod, node):
+    def unreserve(self, cycle: Any, pod: Any, node: str) -> None:
         self.log.append(f"unreserve {node}")
 
-    def permit(self, cycle, pod, node):
+    def permit(self, cycle: Any, pod: Any, node: str) -> None:
         self.log.append(f"permit {node}")
 
-    def pre_bind_pre_flight(self, cycle, pod, node):
+    def pre_bind_pre_flight(self, cycle: Any, pod: Any, node: str) -> None:
         self.log.append(f"pre_bind_pre_flight {node}")
 
-    async def pre_bind(self, cycle, pod, node):
+    async def pre_bind(self, cycle: Any, pod: Any, node: str) -> None:
         self.log.append(f"pre_bind {node}")
 
-    async def bind(self, cycle, pod, node):
+    async def bind(self, cycle: Any, pod: Any, node: str) -> Status | None:
         self.log.append(f"bind {node}")
         return SKIP
 
-    def post_bind(self, cycle, pod, node):
+    def post_bind(self, cycle: Any, pod: Any, node: str) -> None:
         self.log.append(f"post_bind {node}")
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def _nothing_held() -> None:
 
 
 def end(
-    story: Callable[[World], Awaitable[None]], *, grace: float = GRACE, **options: object
+    story: Callable[[World], Awaitable[None]], *, grace: float = GRACE, **options: Any
 ) -> tuple[World, Unbound, float]:
     """Let a scheduler run, then end it. Returns the world, whom it let go, and how long that took."""
 

@@ -1,6 +1,5 @@
 """What a watch event means for the cache and the queue."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,10 +43,10 @@ class Notebook:
     def assumed_pod(self, pod: Pod) -> Pod | None:
         return self._assumed.get(pod.metadata.uid)
 
-    def __getattr__(self, call: str) -> Callable[..., None]:
+    def __getattr__(self, call: str) -> Any:
         return lambda *args: self.noted.append((call, *args))
 
-    def move_all(self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None) -> None:
+    def move_all(self, event: ClusterEvent, old: Any, new: Any, at_most_priority: int | None = None) -> None:
         limit = () if at_most_priority is None else (at_most_priority,)
         self.noted.append(("move_all", event, old, new, *limit))
 

@@ -91,7 +91,7 @@ def test_what_preemption_does_is_told() -> None:
             "candidates": 1,
             "message": "",
         }
-        assert "Preemption: d/low must go from n (1 nodes to choose from)." in found.text()
+        assert "Preemption: victims on n: d/low (1 candidate node)." in found.text()
 
     live(story)
 
@@ -123,7 +123,7 @@ def test_a_gated_pod_says_who_holds_it_back() -> None:
         assert found.whereabouts.held_by == {"SchedulingGates": "waiting for scheduling gates: [later]"}
         assert [one.actions for one in found.whereabouts.wakers] == [("UpdatePodSchedulingGatesEliminated",)]
         assert found.attempt is None
-        assert "No attempt to place it is remembered." in found.text()
+        assert "No scheduling attempt is recorded." in found.text()
 
     live(story)
 

@@ -210,11 +210,12 @@ def test_a_hint_that_fails_tries_the_pod_to_be_on_the_safe_side() -> None:
 
     tried: list[str] = []
     registered = [EventRegistration(ClusterEvent(Kind.NODE, Action.ADD), broken)]
-    picky = plugin(
-        "Picky",
-        filter_node=lambda self, cycle, pod, node: tried.append(node.name) or unschedulable("no"),
-        events=lambda self: registered,
-    )
+
+    def filter_node(self: Any, cycle: Any, pod: Any, node: Any) -> Any:
+        tried.append(node.name)
+        return unschedulable("no")
+
+    picky = plugin("Picky", filter_node=filter_node, events=lambda self: registered)
 
     async def story(world: World) -> None:
         world.add_node("n")

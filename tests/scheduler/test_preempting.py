@@ -62,7 +62,9 @@ def test_while_victims_are_being_told_the_pod_stays_out_of_the_queue() -> None:
         await _full(world, "a", "b", "c", "e", cpu="1")
         world.wire.seconds = 4.0
         await world.add_pod("high", cpu="4", priority=10)
-        gate = world.scheduler.context.profiles["default-scheduler"].framework.plugins["DefaultPreemption"]
+        gate: Any = world.scheduler.context.profiles["default-scheduler"].framework.plugins[
+            "DefaultPreemption"
+        ]
         assert list(gate.under_way.values()) == [None]
         await world.settle(1)
         world.add_node("m")

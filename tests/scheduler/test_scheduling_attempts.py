@@ -222,7 +222,12 @@ def test_room_that_is_promised_is_not_given_to_less_important_pods() -> None:
 
 def test_a_single_node_that_can_take_the_pod_is_not_scored() -> None:
     asked: list[str] = []
-    nosy = plugin("Nosy", score_node=lambda self, cycle, pod, node: asked.append(node.name) or 0)
+
+    def score_node(self: Any, cycle: Any, pod: Any, node: Any) -> int:
+        asked.append(node.name)
+        return 0
+
+    nosy = plugin("Nosy", score_node=score_node)
 
     async def story(world: World) -> None:
         world.add_node("a", cpu="1")

@@ -62,14 +62,18 @@ class Wire(InProcessClient):
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
         path = _path(resource, namespace)
-        return await self._sent("POST", path, "", body, lambda: self._store.create(resource, body, namespace))
+        made: Json = await self._sent(
+            "POST", path, "", body, lambda: self._store.create(resource, body, namespace)
+        )
+        return made
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         data: Any = msgspec.to_builtins(body)
         path = _path(resource, data["metadata"].get("namespace", ""), data["metadata"]["name"], subresource)
-        return await self._sent(
+        made: Json = await self._sent(
             "PUT", path, "", body, lambda: self._store.update(resource, body, subresource=subresource)
         )
+        return made
 
     async def patch(
         self,
@@ -84,9 +88,10 @@ class Wire(InProcessClient):
         def act() -> Json:
             return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource)
 
-        return await self._sent(
+        made: Json = await self._sent(
             "PATCH", _path(resource, namespace, name, subresource), kind.value, patch, act
         )
+        return made
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION

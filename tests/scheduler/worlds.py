@@ -17,12 +17,12 @@ from typing import Any
 
 from scheduler.wires import Wire
 from stowplan.api.catalogue import EVENTS, NODES, PODS, Catalogue
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import DEFAULT_START, Clock, VirtualClock, run
 from stowplan.config import LoadedConfig, load
 from stowplan.embedded.store import Store
 from stowplan.extenders import Extender
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Plugin
 from stowplan.logs import PROBLEM, Journal
 from stowplan.scheduler import Scheduler, Settings

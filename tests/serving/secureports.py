@@ -67,14 +67,14 @@ class RecordedApi(InProcessClient):
         super().__init__(self.store)
         self.reviews: list[Json] = []
         self.failures: list[Exception] = []
-        self.pause = 0.0
+        self.latency = 0.0
 
     async def create(self, resource: Resource, body: Any, *, namespace: str = "") -> Json:
         if "reviews" not in resource.plural:
             return await super().create(resource, body, namespace=namespace)
         self.reviews.append(body)
-        if self.pause:
-            await asyncio.sleep(self.pause)
+        if self.latency:
+            await asyncio.sleep(self.latency)
         if self.failures:
             raise self.failures.pop(0)
         return {**body, "status": self.answer(body)}
@@ -116,7 +116,8 @@ def recorded_pages() -> Pages:
 
 @functools.cache
 def _server_pair() -> tuple[bytes, bytes]:
-    return tuple(self_signed("test", ["localhost", "127.0.0.1"], RealClock().now()))
+    pair = self_signed("test", ["localhost", "127.0.0.1"], RealClock().now())
+    return pair.certificate, pair.key
 
 
 def certificate_files(folder: Path, name: str = "server") -> dict[str, str]:

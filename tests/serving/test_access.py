@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from secureports import (
+
+from observed.files import recorded
+from serving.secureports import (
     CODES,
     TOKENS,
     AllowingApi,
@@ -19,8 +21,6 @@ from secureports import (
     port,
     recorded_pages,
 )
-
-from observed.files import recorded
 from stowplan.api.status import ApiError
 from stowplan.logs import Journal
 from stowplan.serving import AuthenticationSettings, AuthorizationSettings, Limits, SecureServer, ServingError
@@ -184,7 +184,7 @@ def test_with_no_time_to_keep_answers_every_request_asks(tmp_path: Path) -> None
 
 def test_who_asks_the_same_at_the_same_time_shares_one_review(tmp_path: Path) -> None:
     api = AllowingApi()
-    api.pause = 0.1
+    api.latency = 0.1
 
     async def steps(caller: Caller) -> None:
         answers = await asyncio.gather(*(caller.get("/metrics") for _ in range(10)))
@@ -224,7 +224,7 @@ def test_an_api_server_that_refuses_to_review_lets_nobody_in(tmp_path: Path) -> 
 
 def test_a_flood_is_told_to_come_back_and_health_is_still_answered(tmp_path: Path) -> None:
     api = AllowingApi()
-    api.pause = 0.3
+    api.latency = 0.3
 
     async def run() -> None:
         async with delegating(tmp_path, api, limits=Limits(requests=2)) as server:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from secureports import (
+
+from serving.secureports import (
     AllowingApi,
     Authority,
     Caller,
@@ -17,7 +18,6 @@ from secureports import (
     eventually,
     port,
 )
-
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.logs import Journal

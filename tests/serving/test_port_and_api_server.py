@@ -4,8 +4,7 @@ import asyncio
 import random
 from pathlib import Path
 
-from secureports import Authority, Caller, authentication_settings_in, port
-
+from serving.secureports import Authority, Caller, authentication_settings_in, port
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.apiserver import ApiServer

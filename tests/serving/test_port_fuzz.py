@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from secureports import AllowingApi, page, port, trusting_all
 
 from effort import examples
+from serving.secureports import AllowingApi, page, port, trusting_all
 from stowplan.serving import Pages
 
 OPEN = ("/healthz", "/livez", "/readyz")

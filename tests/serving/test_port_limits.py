@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from secureports import Caller, eventually, page, port, trusting_all
 
+from serving.secureports import Caller, eventually, page, port, trusting_all
 from stowplan.serving import AuthorizationSettings, Limits, SecureServer, connections
 
 OPEN = AuthorizationSettings(always_allow_paths=("*",))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from secureports import Caller, certificate_files, eventually, port, trusting_all
 
+from serving.secureports import Caller, certificate_files, eventually, port, trusting_all
 from stowplan.clock import RealClock
 from stowplan.logs import Journal
 from stowplan.serving import ServingError, ServingSettings, SniCertificate
@@ -126,8 +126,10 @@ def test_a_server_name_chooses_a_certificate(tmp_path: Path) -> None:
     own = write_pair(tmp_path, "own", "a.example", "*.own.example")
     explicit = write_pair(tmp_path, "explicit", "b.example")
     sni = (
-        SniCertificate(*own.values()),
-        SniCertificate(*explicit.values(), ("*.example", "a.example", "127.0.0.1")),
+        SniCertificate(own["certificate_file"], own["key_file"]),
+        SniCertificate(
+            explicit["certificate_file"], explicit["key_file"], ("*.example", "a.example", "127.0.0.1")
+        ),
     )
     expected = {
         "a.example": "explicit",
@@ -152,7 +154,7 @@ def test_only_the_asked_for_suites_and_versions_are_spoken(tmp_path: Path) -> No
     async def run() -> None:
         suites = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)
         async with port(tmp_path, serving={"cipher_suites": suites}) as server:
-            twelve = {"maximum_version": ssl.TLSVersion.TLSv1_2}
+            twelve: dict[str, Any] = {"maximum_version": ssl.TLSVersion.TLSv1_2}
             _, connection = await shown_by(server.port, **twelve)
             assert connection.cipher() == ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLSv1.2", 256)
         for serving in ({"min_version": "VersionTLS13"}, {"cipher_suites": ("TLS_AES_128_GCM_SHA256",)}):

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from secureports import Clock
 
+from serving.secureports import Clock
 from stowplan.serving.reviews import ReviewCache
 
 

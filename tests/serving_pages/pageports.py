@@ -13,10 +13,10 @@ from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 from yarl import URL
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.pod import Pod
 from stowplan.config import default_config
 from stowplan.config.types import ClientConnection, SchedulerConfig
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.logs import Journal
 from stowplan.metrics import HealthMetrics, PodResources, ProcessMetrics, SchedulerMetrics
 from stowplan.serving.filters import Pages, Router, set_common_headers

@@ -16,7 +16,7 @@ from serving_pages.pageports import Answer, Port, World, open_port
 from stowplan.testing import pod
 from stowplan.testing.builders import PodBuilder
 
-WORLDS = {
+WORLDS: dict[str, dict[str, Any]] = {
     "leader": {},
     "absent": {},
     "standby": {"leading": False},

@@ -64,7 +64,7 @@ def test_a_body_that_is_handed_over_is_not_changed_by_the_store(more: Json) -> N
 
 
 def test_what_is_the_servers_to_say_is_not_taken_from_the_creator() -> None:
-    said = {
+    said: Json = {
         "uid": "mine",
         "resourceVersion": "77",
         "generation": 9,

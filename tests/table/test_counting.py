@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from stowplan.api.pod import HostPort, conflicts
 from stowplan.cluster.changes import ChangeLog
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import DENSE_FROM, Counts
-from stowplan.cluster.hostports import HostPortIndex
+from stowplan.cluster.columns import DENSE_FROM, Counts
+from stowplan.cluster.nodecontents import HostPortIndex
+from stowplan.cluster.nodelabels import LabelColumn
 
 # Counts by index
 

@@ -98,7 +98,7 @@ def test_the_table_grows_with_its_nodes_and_keeps_what_it_had() -> None:
     disk = table.labels.acquire("disk")
     for number in range(300):
         table.put_node(node(f"n{number}").labels(disk=f"d{number % 3}").capacity(cpu=str(number)).obj())
-    cpus = [int(table.allocatable[0, table.row_of(f"n{number}")]) for number in range(300)]  # type: ignore[index]
+    cpus = [int(table.allocatable[0, table.row_of(f"n{number}")]) for number in range(300)]
     assert cpus == [1000 * number for number in range(300)]
     assert len(disk.ids) == table.capacity
     assert disk.populations[1:] == [100, 100, 100]

@@ -243,7 +243,7 @@ class ReasonIsSuccess(Good):
 
 class LabelsThePod(Good):
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
-        pod.pod.metadata.labels["seen"] = "yes"  # type: ignore[index]
+        pod.pod.metadata.labels["seen"] = "yes"
         return super().filter_row(cycle, pod, row)
 
 

@@ -100,7 +100,7 @@ def test_one_changed_fact_is_one_difference(
 
 
 def about_device_claims(case: Case) -> bool:
-    return case["kind"] == "hint" and case["event"]["resource"] == "resource.k8s.io/ResourceClaim"
+    return bool(case["kind"] == "hint" and case["event"]["resource"] == "resource.k8s.io/ResourceClaim")
 
 
 def test_plugins_that_are_not_built_are_counted_apart(tmp_path: Path) -> None:

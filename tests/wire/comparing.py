@@ -81,7 +81,7 @@ class _Names:
         about = body.get("regarding") or (body.get("metadata") if write.path.endswith("/binding") else None)
         if about:
             self._name(self._uids, about["uid"], f"uid of {about['name']}")
-        if "regarding" in body:
+        if about and "regarding" in body:
             key = (about["name"], about["resourceVersion"])
             numbers = [one for one in self._versions if one[0] == about["name"]]
             self._versions.setdefault(key, f"version {len(numbers) + 1}")

@@ -1,6 +1,7 @@
 """When pods are tried again, and when their events are written: against times that were recorded."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def _tried_at(
     *,
     cpu: str = "1",
     error: ApiError | None = None,
-    **options: object,
+    **options: Any,
 ) -> list[float]:
     """When a pod is tried that arrives at a second of the world, in seconds from its arrival."""
 

@@ -24,7 +24,11 @@ def _storage_class(world: World, name: str, mode: str, provisioner: str = "examp
 
 
 def _claim(world: World, name: str, storage_class: str, **about: Any) -> None:
-    metadata = {"name": name, "namespace": world.namespace, "finalizers": ["kubernetes.io/pvc-protection"]}
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": world.namespace,
+        "finalizers": ["kubernetes.io/pvc-protection"],
+    }
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},

@@ -4,7 +4,6 @@ Selectors are compiled once, matched often, and compare equal when they make the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from stowplan.api import fielderrors
 from stowplan.api.fielderrors import aggregate
 from stowplan.api.meta import LabelSelector
-from stowplan.api.names import label_key_problems, label_value_problems
+from stowplan.api.names import is_label_key, label_key_problems, label_value_problems
 from stowplan.gocompat.numbers import parse_int64
 from stowplan.gocompat.quoting import quote
 
@@ -71,6 +70,8 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     def without_spelling(self) -> "Requirement":
         """The same requirement in its one preferred spelling: `a=b`, `a==b` and `a in (b)` mean the same."""
         operator = IN if self.operator in ONE_OF else NOT_IN if self.operator in NONE_OF else self.operator
+        if len(self.values) <= 1:
+            return self if operator == self.operator else Requirement(self.key, operator, self.values)
         return Requirement(self.key, operator, tuple(dict.fromkeys(self.values)))
 
     def __str__(self) -> str:
@@ -92,7 +93,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def sorted_requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
-    return Requirement(key, operator, tuple(sorted(values)))
+    return Requirement(key, operator, tuple(values if len(values) < 2 else sorted(values)))
 
 
 def requirement_errors(key: str, operator: str, values: Sequence[str], path: str = "") -> list[str]:
@@ -117,7 +118,11 @@ def is_usable(key: str, operator: str, values: Sequence[str]) -> bool:
         wrong = bool(values)
     else:
         wrong = len(values) != 1 or (operator in (GREATER_THAN, LESS_THAN) and parse_int64(values[0]) is None)
-    return not wrong and not label_key_problems(key) and not any(map(label_value_problems, values))
+    if wrong or not is_label_key(key):
+        return False
+    return not (
+        label_value_problems(values[0]) if len(values) == 1 else any(map(label_value_problems, values))
+    )
 
 
 def key_field_errors(key: str, path: str) -> list[str]:
@@ -146,22 +151,35 @@ def _values_errors(operator: str, values: Sequence[str], path: str) -> list[str]
     return errors
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Selector:
-    """Requirements that are ANDed, ordered by key; or nothing at all.
+    """Requirements that are ANDed, ordered by key; or nothing at all. Never changed once it is made.
 
     Two selectors are equal when they make the same demands, however those were ordered or spelled.
     """
 
-    requirements: tuple[Requirement, ...] = ()
-    nothing: bool = False
-    _identity: frozenset[Requirement] | None = field(init=False, repr=False)
-    _index: "_Index | None" = field(init=False, repr=False)
+    __slots__ = ("_hash", "_identity", "_index", "nothing", "requirements")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_index", None)
-        identity = None if self.nothing else frozenset(r.without_spelling() for r in self.requirements)
-        object.__setattr__(self, "_identity", identity)
+    def __init__(self, requirements: tuple[Requirement, ...] = (), nothing: bool = False) -> None:
+        self.requirements = requirements
+        self.nothing = nothing
+        self._identity: frozenset[Requirement] | Requirement | None = None
+        self._hash: int | None = None
+        self._index: _Index | None = None
+
+    def __repr__(self) -> str:
+        return f"Selector({self.requirements!r}, nothing={self.nothing})"
+
+    def _demands(self) -> frozenset[Requirement] | Requirement:
+        """What is compared: the one demand there is, or the set of all of them."""
+        identity = self._identity
+        if identity is None:
+            if len(self.requirements) == 1:
+                identity = self.requirements[0].without_spelling()
+            else:
+                found = frozenset(demand.without_spelling() for demand in self.requirements)
+                identity = next(iter(found)) if len(found) == 1 else found
+            self._identity = identity
+        return identity
 
     @property
     def is_empty(self) -> bool:
@@ -173,8 +191,7 @@ class Selector:
             return False
         if len(self.requirements) > _MANY:
             if self._index is None:
-                object.__setattr__(self, "_index", _Index(self.requirements))
-            assert self._index is not None
+                self._index = _Index(self.requirements)
             return self._index.matches(labels)
         for demand in self.requirements:  # noqa: SIM110 - a plain loop is twice as fast here
             if not demand.matches_value(labels.get(demand.key)):
@@ -188,10 +205,17 @@ class Selector:
         return _by_key([*self.requirements, *other.requirements])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Selector) and self._identity == other._identity
+        if self is other:
+            return True
+        if not isinstance(other, Selector) or self.nothing != other.nothing:
+            return False
+        return self.nothing or self._demands() == other._demands()
 
     def __hash__(self) -> int:
-        return hash(self._identity)
+        known = self._hash
+        if known is None:
+            known = self._hash = hash((self.nothing, None if self.nothing else self._demands()))
+        return known
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -229,9 +253,11 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
     """Compile a selector from an object: absent selects nothing, empty everything. Raises `SelectorError`."""
     if selector is None:
         return NOTHING
-    found = [
-        _checked_requirement(key, EQUALS, (value,)) for key, value in sorted(selector.match_labels.items())
-    ]
+    labels = selector.match_labels
+    if len(labels) == 1 and not selector.match_expressions:
+        ((key, value),) = labels.items()
+        return Selector((_equality(key, value),))
+    found = [_equality(key, value) for key, value in sorted(labels.items())]
     for expression in selector.match_expressions:
         if expression.operator not in _SELECTOR_OPERATORS:
             raise SelectorError(f"{quote(expression.operator)} is not a valid label selector operator")
@@ -247,6 +273,12 @@ def selector_from_labels(labels: Mapping[str, str]) -> Selector:
 def parse_selector(text: str) -> Selector:
     """Compile a selector written as text, such as `app=web,tier in (a,b)`. Raises `SelectorError`."""
     return _by_key(parse_requirements(text))
+
+
+def _equality(key: str, value: str) -> Requirement:
+    if not is_label_key(key) or label_value_problems(value):
+        return _checked_requirement(key, EQUALS, (value,))
+    return Requirement(key, EQUALS, (value,))
 
 
 def _checked_requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:

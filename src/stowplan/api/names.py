@@ -1,6 +1,7 @@
 """The syntax of names: label keys and values, resource names. Each check gives the problems it finds."""
 
 import re
+from functools import lru_cache
 
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -44,9 +45,15 @@ _PLAIN_KEY = re.compile(rf"(?:(?={_SUBDOMAIN}/)[^/]{{1,253}}/)?(?=.{{1,63}}$){_N
 _PLAIN_VALUE = re.compile(_VALUE, re.ASCII)
 
 
+@lru_cache(maxsize=4096)
+def is_label_key(key: str) -> bool:
+    """Whether nothing is wrong with a label key."""
+    return _PLAIN_KEY.fullmatch(key) is not None
+
+
 def label_key_problems(key: str) -> list[str]:
     """What is wrong with a label key (`name` or `prefix/name`); also the syntax of resource names."""
-    if _PLAIN_KEY.fullmatch(key):
+    if is_label_key(key):
         return []
     prefix, slash, name = key.partition("/")
     if "/" in name:

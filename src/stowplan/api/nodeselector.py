@@ -155,10 +155,25 @@ def compile_preferred(terms: Sequence[PreferredSchedulingTerm]) -> PreferredTerm
 
 
 def compile_term(term: NodeSelectorTerm, path: str = "") -> Term:
+    if not term.match_fields:
+        usable = _usable_expressions(term.match_expressions)
+        if usable is not None:
+            return Term(usable)
     expressions, errors = _compile_expressions(term.match_expressions, child(path, "matchExpressions"))
     fields, field_errors = _compile_fields(term.match_fields, child(path, "matchFields"))
     errors += field_errors
     return Term((), (), tuple(map(str, errors))) if errors else Term(tuple(expressions), tuple(fields))
+
+
+def _usable_expressions(expressions: Sequence[NodeSelectorRequirement]) -> tuple[Requirement, ...] | None:
+    """The requirements of a term, the usual case; None if something is wrong with one of them."""
+    found: list[Requirement] = []
+    for expression in expressions:
+        key, operator, values = expression.key, expression.operator, expression.values
+        if operator not in _LABEL_OPERATORS or not is_usable(key, operator, values):
+            return None
+        found.append(sorted_requirement(key, operator, values))
+    return tuple(found)
 
 
 def _compile_expressions(

@@ -7,7 +7,7 @@ meanwhile. Every case is a pod of a class of its own, so nothing that was worked
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What was measured of one case, in milliseconds: the first attempt, and one more like it."""
+    """What was measured of one case, in CPU milliseconds: the first attempt, and one more like it."""
 
     case: str
     first_ms: float
@@ -59,13 +59,13 @@ def measure(nodes: int, count: int, only: str = "") -> Iterator[Attempt]:
 def _attempt(framework: Framework, case: str, pod: Pod) -> Attempt:
     gc.collect()
     gc.freeze()
-    began = perf_counter()
+    began = thread_time()
     info = framework.table.info(pod)
     evaluation = framework.evaluate(info)
     row = evaluation.choose(lambda ties: 0)[0] if evaluation.feasible_count else None
-    first = perf_counter()
+    first = thread_time()
     framework.evaluate(framework.table.info(pod))
-    again = perf_counter()
+    again = thread_time()
     gc.unfreeze()
     node = None if row is None else framework.table.name_of(row)
     return Attempt(case, round((first - began) * 1000, 1), round((again - first) * 1000, 1), node)

@@ -16,10 +16,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription

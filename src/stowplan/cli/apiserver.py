@@ -18,19 +18,21 @@ from stowplan.embedded.store import Store
 
 
 @click.command("apiserver")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any free one")
-@click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--token", help="What clients have to know; made up if not given.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, show_default="a free port", help="Port to listen on."
+)
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--token", help="Bearer token of clients; generated if not set.")
 @click.option(
     "--kubeconfig-out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the kubeconfig there; to a new file in the temporary folder if not given.",
+    help="Where to write the kubeconfig; a temporary file if not set.",
 )
-@click.option("--insecure-http", is_flag=True, help="No TLS. The token is asked for all the same.")
+@click.option("--insecure-http", is_flag=True, help="Serve plain HTTP. Clients still need the token.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep everything in this folder, and go on from what is kept there.",
+    help="Persist all objects in this directory and load them at the start.",
 )
 def apiserver(
     port: int,
@@ -40,10 +42,11 @@ def apiserver(
     insecure_http: bool,
     data_dir: Path | None,
 ) -> None:
-    """A Kubernetes API on loopback, in memory unless `--data-dir` says otherwise. It ends with Ctrl-C.
+    """Run a Kubernetes API server.
 
-    Nothing runs behind it: objects are kept and watched, and that is all. It listens on loopback only unless
-    `--bind` says otherwise, and nobody gets in without the token.
+    It stores objects and serves watches, until Ctrl-C. It has no scheduler, controllers or kubelets: start
+    those separately, or use `stowplan up`. Objects are in memory unless `--data-dir` is set. It listens
+    on loopback unless `--bind` is set, and every request needs the token.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise click.BadParameter("expected printable characters without blanks", param_hint="--token")

@@ -33,9 +33,11 @@ from stowplan.clock.watchdog import LIMIT
 AT_LEAST_ONE: Final = AtLeast(1)
 NOT_NEGATIVE: Final = AtLeast(0)
 JSON: Final = click.option(
-    "--json", "as_json", is_flag=True, help="End with one line that holds one JSON object."
+    "--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line."
 )
-_SEED = click.option("--seed", type=NOT_NEGATIVE, default=0, show_default=True, help="For all chance.")
+_SEED = click.option(
+    "--seed", type=NOT_NEGATIVE, default=0, show_default=True, help="Seed of every random choice."
+)
 
 
 def echo_json(values: dict[str, Any]) -> None:
@@ -49,35 +51,35 @@ def bench() -> None:
 
 
 @bench.command("engine")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True)
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True)
-@click.option("--pods", type=AT_LEAST_ONE, default=2000, show_default=True, help="Pods to place.")
+@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option(
-    "--seed", type=NOT_NEGATIVE, default=0, show_default=True, help="For the choice among equal nodes."
+    "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
 )
-@click.option("--no-reuse", is_flag=True, help="Compute every answer from scratch, for comparison.")
+@click.option("--pods", type=AT_LEAST_ONE, default=2000, show_default=True, help="Pods to place.")
+@click.option("--seed", type=NOT_NEGATIVE, default=0, show_default=True, help="Seed of the tie-break.")
+@click.option("--no-reuse", is_flag=True, help="Do not reuse results between pods, for comparison.")
 @JSON
 def engine_command(
     workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, no_reuse: bool, as_json: bool
 ) -> None:
-    """Place pods one after the other on a cluster in memory, every node filtered and scored.
+    """Measure scheduling decisions in memory.
 
-    The time of a pod is that of working out its template, filtering, scoring, choosing, assuming and
-    confirming it; decoding it is left out. Nodes have 32 CPU, 256Gi, room for 110 pods, a hostname and one of
-    three zones; pods ask for 100m and 500Mi. The workloads:
+    Pods are placed one at a time, with every node filtered and scored. The time of a pod covers its template,
+    Filter, Score, the choice, assuming and confirming it, but not decoding it. Nodes have 32 CPU, 256Gi, 110
+    pods, a hostname and one of three zones; pods request 100m and 500Mi. The workloads:
 
     \b
-    basic               no wishes
-    spread              zones, maxSkew 5, DoNotSchedule
-    anti-affinity       groups of 100 pods that keep off each other's nodes
-    preferred-affinity  likes the nodes of its own kind
-    node-affinity       two of the three zones
-    volumes             a claim of its own that takes a free volume, which is in one of the zones
-    mixed               these five in turn
-    many-classes        the five in turn, every pod with a label, selector and request of its own,
-                        so that no result of another pod can be reused
-    csi-limits          a volume of its own, bound; nodes attach 39 at most
+    basic               no constraints
+    spread              topology spread over zones, maxSkew 5, DoNotSchedule
+    anti-affinity       groups of 100 pods with required anti-affinity by hostname
+    preferred-affinity  preferred affinity to pods of the same labels
+    node-affinity       required node affinity to two of the three zones
+    volumes             one claim each, to be bound to a free volume of one zone
+    mixed               basic to node-affinity in turn
+    many-classes        the same, every pod with its own label, selector and request,
+                        so that no result can be reused
+    csi-limits          one bound volume each; nodes attach at most 39
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
     figures = engine_bench.measure(run)
@@ -95,17 +97,23 @@ def engine_command(
 
 
 @bench.command("hostile")
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--count", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Keys, terms and so on.")
-@click.option("--only", default="", help="Only cases with this text in their name.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option(
+    "--count",
+    type=AT_LEAST_ONE,
+    default=10_000,
+    show_default=True,
+    help="Keys, terms and other entries of a pod.",
+)
+@click.option("--only", default="", help="Run only cases whose name contains this.")
 @JSON
 def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
-    """Try pods as large as an API server accepts them: thousands of keys, terms, containers, resources.
+    """Measure pods with thousands of keys, terms or ports.
 
-    Every pod is tried twice: what counts is the first attempt, in which nothing can be reused. Garbage is
-    collected before the clock starts, and what is alive is frozen.
+    They are as large as an API server accepts them. Every pod is tried twice; the first attempt, which can
+    reuse nothing, is the one that counts. The garbage collector runs before the clock starts.
     """
-    click.echo(f"{nodes:,} nodes, {count:,} of each; milliseconds of the first attempt and of one more")
+    click.echo(f"{nodes:,} nodes, {count:,} of each; CPU milliseconds of the first attempt and of one more")
     measured = []
     for attempt in hostile_bench.measure(nodes, count, only):
         measured.append(asdict(attempt))
@@ -115,15 +123,15 @@ def hostile_command(nodes: int, count: int, only: str, as_json: bool) -> None:
 
 
 @bench.command("table")
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--pods-per-node", type=NOT_NEGATIVE, default=10, show_default=True)
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--pods-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods on each node.")
 @JSON
 def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
-    """Build the cluster table from decoded objects: how long, and how much memory on top of them.
+    """Measure time and memory of the cluster table.
 
-    Nodes and pods are those of `stowplan bench engine --workload mixed`. Memory is counted exactly, by
-    tracing every allocation while objects are decoded and put into a table a second time, and divided by the
-    number of nodes or pods. Columns grow by doubling, so the bytes of a node depend on their number.
+    Nodes and pods are those of `stowplan bench engine --workload mixed`, decoded beforehand. Memory is exact:
+    every allocation is traced while the objects are decoded and put into a table a second time. Columns grow
+    by doubling, so the bytes per node depend on the number of nodes.
     """
     run = TableRun(nodes, pods_per_node)
     figures = table_bench.measure(run)
@@ -147,11 +155,10 @@ def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
 @click.option("--pods", type=AT_LEAST_ONE, default=20_000, show_default=True, help="Pods in each round.")
 @JSON
 def metrics_command(pods: int, as_json: bool) -> None:
-    """Count and time everything that is counted and timed for a pod placed at the first attempt.
+    """Measure what metrics cost per pod.
 
-    Nothing is scheduled: only the metrics are touched, as often as kube-scheduler touches them for a pod
-    without wishes. The same is done with the classes of prometheus_client, for comparison. The figures
-    are those of the best of five rounds.
+    Nothing is scheduled: every metric is updated as often as for a pod that is placed at its first attempt,
+    once with our classes and once with those of prometheus_client. Best of five rounds.
     """
     figures = measure_metrics(pods)
     click.echo(f"{pods:,} pods")
@@ -162,20 +169,22 @@ def metrics_command(pods: int, as_json: bool) -> None:
 
 
 @bench.command("loop")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True)
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True)
+@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option(
+    "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
+)
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
 @_SEED
 @JSON
 def loop_command(
     workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, as_json: bool
 ) -> None:
-    """Create pods and have the whole scheduler bind them, through an API server's store in this process.
+    """Measure the whole scheduler in this process.
 
-    Watches, queue, attempts, bindings, events, metrics and the records for explanations are all on, and
-    what it costs to create the pods and to store everything is part of the figures. The workloads are
-    those of `stowplan bench engine`.
+    Pods are created in an in-process store and bound by a scheduler with watches, queue, events, metrics and
+    explanations on. Creating and storing the pods is part of the figures. The workloads are those of
+    `stowplan bench engine`.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed)
     figures = loop_bench.measure(run)
@@ -187,19 +196,21 @@ def loop_command(
 
 
 @bench.command("churn")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True)
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True)
+@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option(
+    "--existing-per-node", type=NOT_NEGATIVE, default=10, show_default=True, help="Pods already on each node."
+)
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
 @_SEED
 @JSON
 def churn_command(
     workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, as_json: bool
 ) -> None:
-    """The same as `loop` on a restless cluster: one pod in ten fits nowhere, nodes change all the time.
+    """Like `loop`, while nodes change.
 
-    With every hundred pods twenty nodes get a label or another amount of memory, which may wake the pods
-    that wait. The rate counts the pods that are bound.
+    One pod in ten fits no node, and with every hundred pods twenty nodes get a label or another amount of
+    memory, which may requeue unschedulable pods. The rate counts bound pods only.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed, churn=True)
     figures = loop_bench.measure(run)
@@ -213,23 +224,31 @@ def churn_command(
 
 
 @bench.command("preemption")
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
-@click.option("--existing-per-node", type=AT_LEAST_ONE, default=10, show_default=True)
-@click.option("--preemptors", type=AT_LEAST_ONE, default=500, show_default=True, help="Pods that push in.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option(
-    "--budgets", type=NOT_NEGATIVE, default=0, show_default=True, help="Disruption budgets over the others."
+    "--existing-per-node", type=AT_LEAST_ONE, default=10, show_default=True, help="Pods already on each node."
+)
+@click.option(
+    "--preemptors", type=AT_LEAST_ONE, default=500, show_default=True, help="Pods of high priority."
+)
+@click.option(
+    "--budgets",
+    type=NOT_NEGATIVE,
+    default=0,
+    show_default=True,
+    help="PodDisruptionBudgets that cover the victims.",
 )
 @_SEED
 @JSON
 def preemption_command(
     nodes: int, existing_per_node: int, preemptors: int, budgets: int, seed: int, as_json: bool
 ) -> None:
-    """Let important pods push in on a cluster whose nodes are full of unimportant ones.
+    """Measure preemption on full nodes.
 
-    Each node is filled by pods of five low priorities that share its CPU evenly; a preemptor asks for one
-    and a half times what one of them has. Measured is first the decision alone: filtering all nodes, choosing
-    a node and victims. Then the whole way through the scheduler: victims are marked, deleted, told of and
-    gone, and the preemptor is bound in their place.
+    Each node is full of pods of five low priorities that share its CPU evenly; a preemptor requests one and a
+    half times as much as one of them. Measured are the decision alone (filtering, choosing a node and its
+    victims), then the whole scheduler: victims get their condition and event and are deleted, and the
+    preemptor is bound.
     """
     run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
     decision = measure_decisions(run)
@@ -251,16 +270,17 @@ def preemption_command(
 
 
 @bench.command("soak")
-@click.option("--pods", type=AT_LEAST_ONE, default=1_000_000, show_default=True, help="Pods in all.")
+@click.option("--pods", type=AT_LEAST_ONE, default=1_000_000, show_default=True, help="Pods in total.")
 @click.option("--population", type=AT_LEAST_ONE, default=5_000, show_default=True, help="Pods at a time.")
-@click.option("--nodes", type=AT_LEAST_ONE, default=500, show_default=True)
-@click.option("--workload", type=OneOf(WORKLOADS), default="mixed", show_default=True)
+@click.option("--nodes", type=AT_LEAST_ONE, default=500, show_default=True, help="Number of nodes.")
+@click.option("--workload", type=OneOf(WORKLOADS), default="mixed", show_default=True, help="Kind of pods.")
 @_SEED
 @JSON
 def soak_command(pods: int, population: int, nodes: int, workload: str, seed: int, as_json: bool) -> None:
-    """Let pods come and go for a long time at a steady number, and look at the memory of the process.
+    """Measure memory over a million pods.
 
-    Every pod is created, scheduled and deleted; a tenth fits nowhere and is deleted while it waits.
+    Pods are created, scheduled and deleted at a constant number. A tenth of them fits no node and is deleted
+    while pending.
     """
     run = SoakRun(pods, population, nodes, workload, seed=seed)
     click.echo(f"{workload}: {pods:,} pods in all, {population:,} at a time, on {nodes:,} nodes")
@@ -291,19 +311,19 @@ def _echo_loop_figures(figures: LoopFigures) -> None:
 
 
 @bench.command("growth")
-@click.option("--pods", type=AT_LEAST_ONE, default=50_000, show_default=True, help="Pods created in all.")
+@click.option("--pods", type=AT_LEAST_ONE, default=50_000, show_default=True, help="Pods created in total.")
 @click.option("--weeks", type=AT_LEAST_ONE, default=26, show_default=True, help="Simulated weeks.")
-@click.option("--nodes", type=AT_LEAST_ONE, default=50, show_default=True)
+@click.option("--nodes", type=AT_LEAST_ONE, default=50, show_default=True, help="Number of nodes.")
 @click.option("--population", type=AT_LEAST_ONE, default=500, show_default=True, help="Pods at a time.")
 @_SEED
 @JSON
 def growth_command(pods: int, weeks: int, nodes: int, population: int, seed: int, as_json: bool) -> None:
-    """Simulate months in which everything changes, and see what the scheduler keeps of it.
+    """Look for leaks over simulated months.
 
     Nodes are replaced all the time; labels, taints, images, resource names, namespaces, services, budgets and
-    volumes are new every day. After every simulated week the size of every table is shown. At the end every
-    container of the scheduler is compared with what a fresh scheduler needs for the living objects. Exits
-    with 1 if one is larger than they explain.
+    volumes are new every day. The size of every table is printed after every simulated week. At the end every
+    container in the scheduler is compared with that of a new scheduler which lists the same objects. Exits
+    with 1 if one is larger.
     """
     run = GrowthRun(pods, weeks, nodes, population, seed)
     figures = growth.measure(run, _show_week)
@@ -326,14 +346,16 @@ def _show_week(week: Week) -> None:
 
 @bench.command("apiserver")
 @click.option("--pods", type=AT_LEAST_ONE, default=5000, show_default=True, help="Pods to create and bind.")
-@click.option("--watchers", type=NOT_NEGATIVE, default=10, show_default=True)
-@click.option("--connections", type=AT_LEAST_ONE, default=16, show_default=True, help="That write.")
+@click.option("--watchers", type=NOT_NEGATIVE, default=10, show_default=True, help="Clients that watch pods.")
+@click.option(
+    "--connections", type=AT_LEAST_ONE, default=16, show_default=True, help="Connections that write."
+)
 @JSON
 def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool) -> None:
-    """Create and bind pods over loopback HTTPS while watchers follow.
+    """Measure the API server over HTTPS.
 
-    The server runs in a process of its own; this one plays all clients. Every watcher has to see every change
-    in order, or there are no figures.
+    The server runs in its own process, this process runs all clients. Pods are created and bound; every
+    watcher must receive every change in order, or the benchmark fails.
     """
     run = ServerRun(pods, watchers, connections)
     figures = apiserver_bench.measure(run)
@@ -354,18 +376,18 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
 
 
 @bench.command("http")
-@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True)
-@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True)
+@click.option("--workload", type=OneOf(WORKLOADS), default="basic", show_default=True, help="Kind of pods.")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
-@click.option("--kubeconfig", default="", help="An API server to use; else one of ours is started.")
+@click.option("--kubeconfig", default="", help="API server to use; by default our own is started.")
 @click.option(
-    "--command", default="", help="Another scheduler to measure, such as 'kube-scheduler --config {config}'."
+    "--command", default="", help="Scheduler to measure instead, such as 'kube-scheduler --config {config}'."
 )
 @JSON
 def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command: str, as_json: bool) -> None:
-    """Have `stowplan run` bind pods over HTTPS, and measure what that costs its process.
+    """Measure `stowplan run` over HTTPS.
 
-    The API server runs in a process of its own, and this one plays the users. On a server that is given the
+    API server and scheduler run in their own processes, this process creates the pods. With `--kubeconfig`,
     nodes and pods are deleted afterwards.
     """
     run = HttpRun(workload, nodes, pods, kubeconfig, command)
@@ -385,16 +407,14 @@ def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command:
 
 @bench.command("http-client")
 @click.option("--pods", type=AT_LEAST_ONE, default=3000, show_default=True, help="Pods to create and bind.")
-@click.option(
-    "--at-once", type=AT_LEAST_ONE, default=16, show_default=True, help="Requests at the same time."
-)
+@click.option("--at-once", type=AT_LEAST_ONE, default=16, show_default=True, help="Concurrent requests.")
 @JSON
 def http_client_command(pods: int, at_once: int, as_json: bool) -> None:
-    """Measure what a request costs the client over HTTPS: ours, and aiohttp for comparison.
+    """Compare our HTTP client with aiohttp.
 
-    The API server runs in a process of its own, so what is counted is the CPU of the client: building the
-    request, TLS, the event loop, reading the answer. Both clients encode and decode with the same code; ours
-    limits rates and sends again besides.
+    The API server runs in its own process, so the figures are the CPU time of the client: building the
+    request, TLS, event loop, reading the response. Both clients encode and decode with the same code; ours
+    also limits rates and retries.
     """
     run = ClientRun(pods, at_once)
     found = httpclient.measure(run)
@@ -410,20 +430,27 @@ def http_client_command(pods: int, at_once: int, as_json: bool) -> None:
 
 
 @bench.command("durable")
-@click.option("--pods", type=AT_LEAST_ONE, default=5000, show_default=True, help="Pods to create each time.")
 @click.option(
-    "--connections", type=AT_LEAST_ONE, default=16, show_default=True, help="That write over HTTPS."
+    "--pods", type=AT_LEAST_ONE, default=5000, show_default=True, help="Pods to create in each run."
+)
+@click.option(
+    "--connections",
+    type=AT_LEAST_ONE,
+    default=16,
+    show_default=True,
+    help="Connections that write over HTTPS.",
 )
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False),
-    help="Where the data directories are made, to choose the disk [default: where temporary files go].",
+    help="Parent of the data directories, which decides the disk [default: the temporary directory].",
 )
 @JSON
 def durable_command(pods: int, connections: int, folder: str | None, as_json: bool) -> None:
-    """Create pods in memory and with a data directory: in this process, and over loopback HTTPS.
+    """Measure the API server's data directory.
 
-    Everything counts as done when it is on the disk. What is made is deleted again.
+    Pods are created in memory and with a data directory, in this process and over HTTPS. A write counts when
+    it is on the disk. The data directories are deleted afterwards.
     """
     run = DurableRun(pods, connections, folder)
     figures = durable_bench.measure(run)

@@ -27,15 +27,19 @@ _WITH_PROCESSES = ("rounds", "schedulers", "fault")
 
 
 @click.command("chaos")
-@click.option("--seeds", type=AtLeast(1), default=100, show_default=True, help="How many seeds to run.")
-@click.option("--from", "first", type=AtLeast(0), default=0, show_default=True, help="The first of them.")
-@click.option("--seed", type=AtLeast(0), help="Run this seed only; with --processes, the first round's seed.")
-@click.option("--processes", is_flag=True, help="Run real processes through kills, pauses and outages.")
-@click.option("--rounds", type=AtLeast(1), default=20, show_default=True, help="Rounds with --processes.")
-@click.option("--schedulers", type=AtLeast(2), default=2, show_default=True, help="Scheduler processes.")
-@click.option("--fault", type=OneOf(FAULTS), help="The only fault of all rounds with --processes.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
-@click.option("--verbose", is_flag=True, help="Show the plan of every run and all that happened in it.")
+@click.option("--seeds", type=AtLeast(1), default=100, show_default=True, help="Number of seeds to run.")
+@click.option("--from", "first", type=AtLeast(0), default=0, show_default=True, help="First seed.")
+@click.option(
+    "--seed", type=AtLeast(0), help="Run only this seed; with --processes, seed of the first round."
+)
+@click.option("--processes", is_flag=True, help="Test real processes with kills, pauses and outages.")
+@click.option("--rounds", type=AtLeast(1), default=20, show_default=True, help="Rounds of --processes.")
+@click.option(
+    "--schedulers", type=AtLeast(2), default=2, show_default=True, help="Scheduler processes of --processes."
+)
+@click.option("--fault", type=OneOf(FAULTS), help="Fault of every round of --processes; by default random.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
+@click.option("--verbose", is_flag=True, help="Print the plan and the history of every run.")
 @click.pass_context
 def chaos(
     ctx: click.Context,
@@ -49,19 +53,19 @@ def chaos(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Run the scheduler through random clusters, users and faults, and check what must always hold.
+    """Test the scheduler under random faults.
 
-    Each seed is one small cluster and some minutes of virtual time: pods and nodes come, change and go, the
-    API server refuses, forgets, is slow and cuts off, plugins and extenders fail, others bind pods behind
-    the scheduler's back, the scheduler itself is restarted. In some runs pods race for few volumes, and the
-    volume controllers are slow and fail. The same seed always gives the same run.
+    Each seed is a small cluster and a few minutes of virtual time: pods and nodes are created, changed and
+    deleted, API requests fail, are slow or lose their response, watches are cut, plugins and extenders fail,
+    other schedulers bind pods, the scheduler restarts. In some runs pods compete for few volumes while volume
+    controllers are slow or fail. Invariants are checked throughout. A seed always gives the same run.
 
-    With --processes, real `stowplan run` processes with leader election work on an API server process while
-    one of them is killed, paused, cut off, reloaded or given another time, or the API server is restarted:
-    one fault a round. Every pod is bound once and never moved, no node is overcommitted, there is a leader
-    within the time the lease allows, and no process ends that should not.
+    With --processes, real `stowplan run` processes with leader election use an API server process. Each round
+    has one fault: a process is killed, paused, disconnected, reloaded or given another time, or the server
+    restarts. Every pod must be bound once and stay there, no node may be overcommitted, a leader must be
+    elected within the time the lease allows, and no process may exit without cause.
 
-    Exits with 1 if anything is wrong.
+    Exits with 1 if an invariant is violated.
     """
     _refuse_unused(ctx, _IN_PROCESS if processes else _WITH_PROCESSES, processes)
     if processes:

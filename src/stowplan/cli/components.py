@@ -27,19 +27,22 @@ def _kubeconfig_options(command: _Command) -> _Command:
         "--kubeconfig",
         required=True,
         type=click.Path(path_type=Path),
-        help="Where the server is and how to get in.",
+        help="Kubeconfig of the API server.",
     )
-    context = click.option("--context", default="", help="A context of it; its current one if not given.")
+    context = click.option(
+        "--context", default="", help="Context in the kubeconfig; the current one if not set."
+    )
     return kubeconfig(context(command))
 
 
 @click.command("controllers")
 @_kubeconfig_options
-@click.option("--seed", type=int, help="The same seed makes the same choices.")
+@click.option("--seed", type=int, help="Seed of every random choice.")
 def controllers(kubeconfig: Path, context: str, seed: int | None) -> None:
-    """Deployments, jobs, volumes and whatever else needs a control loop, on any API server, until Ctrl-C.
+    """Run controllers against an API server.
 
-    Meant for a server that has none, such as `stowplan apiserver`: two of them would work against each other.
+    Deployments, jobs, volumes and the other control loops of kube-controller-manager, until Ctrl-C. Use it
+    with a server that has none, such as `stowplan apiserver`: two sets of controllers would interfere.
     """
     _run_until_stopped(_run_controllers(_server_of(kubeconfig, context), random.Random(seed)))
 
@@ -97,24 +100,26 @@ async def _run_controllers(server: Server, rng: random.Random) -> None:
 
 @click.command("kubelets")
 @_kubeconfig_options
-@click.option("--nodes", type=AtLeast(0), help="So many nodes of 8 CPU and 32Gi in three zones [default: 3].")
+@click.option(
+    "--nodes", type=AtLeast(0), help="Number of nodes with 8 CPU and 32Gi, in three zones [default: 3]."
+)
 @click.option(
     "--shapes",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Nodes as a file says: counts, sizes, labels, taints, devices.",
+    help="YAML file of node pools: count, size, labels, taints, devices.",
 )
-@click.option("--adopt", is_flag=True, help="Also be the kubelet of nodes that others created.")
-@click.option("--seed", type=int, help="The same seed makes the same choices.")
+@click.option("--adopt", is_flag=True, help="Also act as kubelet of existing nodes.")
+@click.option("--seed", type=int, help="Seed of every random choice.")
 def kubelets(
     kubeconfig: Path, context: str, nodes: int | None, shapes: Path | None, adopt: bool, seed: int | None
 ) -> None:
-    """Nodes that pretend to run pods, on any API server, until Ctrl-C.
+    """Run simulated kubelets against an API server.
 
-    They register, renew their leases and report what becomes of their pods, but nothing is started anywhere.
-    When it ends the nodes stay and fall silent.
+    They register nodes, renew node leases and report pod statuses, until Ctrl-C. No container is started.
+    When the command ends the nodes remain, without a kubelet.
     """
     if nodes is not None and shapes is not None:
-        raise click.UsageError("--nodes and --shapes both say which nodes there are: give one of them")
+        raise click.UsageError("--nodes and --shapes exclude each other")
     server = _server_of(kubeconfig, context)
     try:
         wanted = _shapes(nodes, shapes, adopt=adopt)

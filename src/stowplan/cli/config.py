@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
@@ -16,7 +17,6 @@ from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
 from stowplan.config.migrate import Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.registry import installed_plugins, load_plugin
@@ -35,7 +35,7 @@ def feature_gates_option(command: _Command) -> _Command:
         "--feature-gates",
         metavar="GATE=BOOL,…",
         multiple=True,
-        help="Feature gates to switch, such as GenericWorkload=true. Can be repeated.",
+        help="Feature gates, such as GenericWorkload=true. Can be repeated.",
     )
     return option(command)
 
@@ -47,20 +47,20 @@ def plugins_option(command: _Command) -> _Command:
         "plugins",
         metavar="MODULE:CLASS",
         multiple=True,
-        help="A plugin of your own that FILE uses, as module:Class or file.py:Class. Can be repeated.",
+        help="Out-of-tree plugin, as module:Class or file.py:Class. Can be repeated.",
     )
     return option(command)
 
 
 @click.group("config")
 def config_group() -> None:
-    """Look at, check and migrate scheduler configurations."""
+    """Show, validate and migrate configurations."""
 
 
 @config_group.command("defaults")
 @feature_gates_option
 def defaults_command(feature_gates: tuple[str, ...]) -> None:
-    """Print the configuration that holds when there is no file, as YAML."""
+    """Print the default configuration."""
     with one_line_errors():
         gates = parse_feature_gates(feature_gates)
         click.echo(dump_yaml(build(default_config(gates)).config), nl=False)
@@ -71,7 +71,7 @@ def defaults_command(feature_gates: tuple[str, ...]) -> None:
 @feature_gates_option
 @plugins_option
 def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
-    """Check FILE as thoroughly as a scheduler that starts with it.
+    """Validate FILE as a starting scheduler would.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
@@ -87,7 +87,9 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
 @feature_gates_option
 @plugins_option
 def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
-    """Show what FILE amounts to: the plugins that run at each point, and the completed configuration.
+    """Show FILE with plugins and defaults resolved.
+
+    Prints the plugins of every extension point in order, then the configuration with all defaults.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
@@ -104,24 +106,24 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
     "--algorithm-provider",
     "provider",
     metavar="NAME",
-    help="A provider instead of FILE: DefaultProvider or ClusterAutoscalerProvider, as of 1.18; or as of 1.9 "
-    "with @1.9 after the name.",
+    help="Algorithm provider to convert instead of FILE: DefaultProvider or ClusterAutoscalerProvider, as of "
+    "1.18; with @1.9 appended, as of 1.9.",
 )
 @click.option(
     "--release",
     type=click.Choice(RELEASES),
     default=LATEST_POLICY_RELEASE,
     show_default=True,
-    help="The release whose meaning of predicates and priorities counts in a Policy.",
+    help="Release that defines the predicates and priorities of a Policy.",
 )
 @feature_gates_option
 def migrate_command(
     file: str | None, provider: str | None, release: str, feature_gates: tuple[str, ...]
 ) -> None:
-    """Turn FILE into a KubeSchedulerConfiguration v1 and print that.
+    """Convert FILE to KubeSchedulerConfiguration v1.
 
-    FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. What has no exact equivalent is
-    named on stderr, with what was done instead.
+    FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. The result goes to
+    stdout. What has no exact equivalent is listed on stderr, with its replacement.
     """
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")

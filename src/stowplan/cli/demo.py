@@ -62,14 +62,19 @@ class _Seen:
 
 @click.command("demo")
 @click.option(
-    "--file", "files", type=Path, multiple=True, metavar="FILE", help="A recording to replay instead."
+    "--file",
+    "files",
+    type=Path,
+    multiple=True,
+    metavar="FILE",
+    help="Recording to replay instead. Can be repeated.",
 )
-@click.option("--pod", metavar="NS/NAME", help="The pod whose decision is explained (else: a telling one).")
-@click.option("--scenario", metavar="NAME", help="The scenario that --pod is in (else: the first with it).")
+@click.option("--pod", metavar="NS/NAME", help="Pod whose decision is explained.")
+@click.option("--scenario", metavar="NAME", help="Scenario of --pod; by default the first that has it.")
 def demo(files: tuple[Path, ...], pod: str | None, scenario: str | None) -> None:
-    """Replay decisions recorded from kube-scheduler, then explain one of them.
+    """Replay kube-scheduler's decisions and explain one.
 
-    Exits with 1 if anything comes out differently than recorded.
+    The recordings ship with stowplan. Exits with 1 if a decision differs from the recorded one.
     """
     try:
         seen = _replayed(files or (RECORDINGS,), pod, scenario)

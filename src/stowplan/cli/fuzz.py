@@ -13,14 +13,22 @@ _SLOWEST = 5
 
 
 @click.command("fuzz")
-@click.option("--seeds", type=AtLeast(0), default=100, show_default=True, help="How many random cases.")
-@click.option("--from", "first", type=AtLeast(0), default=0, show_default=True, help="The first seed.")
-@click.option("--case", "name", help="Run one case only: a seed, or (a part of) the name of a corpus case.")
-@click.option("--nodes", type=AtLeast(10), default=100, show_default=True, help="Nodes of the cluster.")
-@click.option("--size", type=AtLeast(10), default=10_000, show_default=True, help="Entries of long lists.")
-@click.option("--limit", type=AtLeast(1), default=100, show_default=True, help="Milliseconds of CPU time.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
-@click.option("--verbose", is_flag=True, help="Show each case with its writes, and refused writes.")
+@click.option("--seeds", type=AtLeast(0), default=100, show_default=True, help="Number of random cases.")
+@click.option("--from", "first", type=AtLeast(0), default=0, show_default=True, help="First seed.")
+@click.option("--case", "name", help="Run only this case: a seed, or part of the name of a corpus case.")
+@click.option("--nodes", type=AtLeast(10), default=100, show_default=True, help="Number of nodes.")
+@click.option(
+    "--size", type=AtLeast(10), default=10_000, show_default=True, help="Entries of long lists and maps."
+)
+@click.option(
+    "--limit",
+    type=AtLeast(1),
+    default=100,
+    show_default=True,
+    help="CPU milliseconds the event loop may be blocked.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
+@click.option("--verbose", is_flag=True, help="Print the writes of every case.")
 def fuzz(
     seeds: int,
     first: int,
@@ -31,13 +39,14 @@ def fuzz(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Feed the scheduler hostile objects that an API server accepts, and check what must hold.
+    """Test the scheduler with hostile objects.
 
-    Each case writes pods, nodes, storage and other objects with fields at their extremes to a cluster in this
-    process: thousands of selector keys, terms, ports, resources, amounts whose sums wrap, names and uids that
-    come back. No pod may be bound to a node that the rules of Kubernetes forbid, no attempt may fail or hold
-    the event loop for longer than --limit, and memory is given back when the objects go. The corpus of known
-    cases always runs first. Exits with 1 if anything is wrong.
+    Each case writes pods, nodes, volumes and other objects to a cluster in this process, with fields at the
+    extremes that API validation accepts: thousands of selector keys, terms, ports and resources, quantities
+    whose sums overflow, names and uids that are used again. No pod may be bound to a node that Kubernetes'
+    rules exclude, no attempt may fail or block the event loop for longer than --limit, and memory must be
+    freed when the objects are deleted. The corpus of known cases always runs first. Exits with 1 if a check
+    fails.
     """
     cases = list(_chosen(name, range(first, first + seeds), size, nodes))
     done = 0

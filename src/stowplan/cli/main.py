@@ -86,7 +86,7 @@ def _user_errors() -> tuple[type[ValueError], ...]:
 )
 @click.version_option(__version__, package_name="stowplan", message="stowplan %(version)s")
 def stowplan() -> None:
-    """A Kubernetes scheduler: a drop-in, a cluster in one process, and a simulator on one engine."""
+    """A Kubernetes scheduler, and a cluster in one process."""
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import click
 from stowplan.run.command import main
 
 if TYPE_CHECKING:
-    from stowplan.run.starting import Launch
+    from stowplan.run.startup import StartupPlan
 
 
 class OwnArguments(click.Command):
@@ -21,11 +21,11 @@ class OwnArguments(click.Command):
 @click.command("run", cls=OwnArguments, add_help_option=False)
 @click.pass_context
 def run(ctx: click.Context) -> None:
-    """Schedule the pods of a cluster, in kube-scheduler's place: same flags, same configuration file."""
+    """Run the scheduler in place of kube-scheduler."""
     ctx.exit(main(ctx.args, _run))
 
 
-def _run(launch: "Launch") -> int:
+def _run(plan: "StartupPlan") -> int:
     from stowplan.run.process import run_process
 
-    return run_process(launch)
+    return run_process(plan)

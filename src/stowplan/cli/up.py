@@ -38,23 +38,31 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("up")
-@click.option("--nodes", type=AtLeast(0), help="So many nodes of 8 CPU and 32Gi in three zones [default: 3].")
-@click.option("--shapes", type=_FILE, help="Nodes as a file says: counts, sizes, labels, taints, devices.")
-@click.option("--load", "files", type=_FILE, multiple=True, help="Begin with a manifest. Can be repeated.")
-@click.option("--config", type=_FILE, help="A KubeSchedulerConfiguration for the scheduler.")
+@click.option(
+    "--nodes", type=AtLeast(0), help="Number of nodes with 8 CPU and 32Gi, in three zones [default: 3]."
+)
+@click.option("--shapes", type=_FILE, help="YAML file of node pools: count, size, labels, taints, devices.")
+@click.option(
+    "--load", "files", type=_FILE, multiple=True, help="Manifest to load at the start. Can be repeated."
+)
+@click.option("--config", type=_FILE, help="KubeSchedulerConfiguration of the scheduler.")
 @feature_gates_option
 @plugins_option
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="any free one")
-@click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Write it there.")
-@click.option("--seed", type=int, help="The same seed makes the same choices.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, show_default="a free port", help="Port to listen on."
+)
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
+)
+@click.option("--seed", type=int, help="Seed of every random choice.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep everything in this folder, and go on from what is kept there.",
+    help="Persist all objects in this directory and load them at the start.",
 )
-@click.option("--demo", is_flag=True, help="Apply a small varied workload and tell what becomes of it.")
-@click.option("--until-done", is_flag=True, help="With --demo: end when the story does.")
+@click.option("--demo", is_flag=True, help="Apply a small workload and explain what happens to it.")
+@click.option("--until-done", is_flag=True, help="With --demo: exit when it is done.")
 def up(
     nodes: int | None,
     shapes: Path | None,
@@ -70,14 +78,14 @@ def up(
     demo: bool,
     until_done: bool,
 ) -> None:
-    """A Kubernetes cluster in this process: API server, scheduler, controllers and pretend kubelets.
+    """Run a Kubernetes cluster in this process.
 
-    kubectl and every other client can talk to it. Pods seem to run, but nothing is started on this machine.
-    Everything is in memory and gone when it ends, with Ctrl-C, unless there is a `--data-dir`. It listens on
-    loopback only unless `--bind` says otherwise, and asks for a token that the kubeconfig holds.
+    API server, scheduler, controllers and simulated kubelets, until Ctrl-C. kubectl and every other client
+    can use it; pods become Running, but no container is started. Objects are in memory unless `--data-dir` is
+    set. It listens on loopback unless `--bind` is set, and clients need the token in the kubeconfig.
     """
     if nodes is not None and shapes is not None:
-        raise click.UsageError("--nodes and --shapes both say which nodes there are: give one of them")
+        raise click.UsageError("--nodes and --shapes exclude each other")
     if until_done and not demo:
         raise click.UsageError("--until-done needs --demo")
     with one_line_errors():

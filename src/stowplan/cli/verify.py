@@ -22,22 +22,22 @@ class _Unreadable(click.ClickException):
 
 @click.command("verify")
 @click.argument("files", metavar="FILES…", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="End with one line that holds one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line.")
 @click.option(
     "--limit",
     metavar="N",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How many differences to show in full.",
+    help="Number of differences to print in full.",
 )
 @click.pass_context
 def verify_command(context: click.Context, files: tuple[str, ...], as_json: bool, limit: int) -> None:
-    """Compare with recorded facts of kube-scheduler.
+    """Compare decisions with recorded ones.
 
-    FILES are recordings (JSON lines, *.jsonl or *.jsonl.gz) or directories of such. The table counts, per
-    recording and subject, the facts that were compared, came out equal, came out different, and those about
-    something that is not built yet. Exit code 1: something is different; 2: a recording cannot be read.
+    FILES are recordings of kube-scheduler (JSON lines, *.jsonl or *.jsonl.gz) or directories of them. The
+    table counts, per recording and subject, the facts compared, equal, different, and those about features
+    that are not built yet. Exit code 1: there are differences; 2: a recording cannot be read.
     """
     report = Report(keep=max(limit, 1))
     try:

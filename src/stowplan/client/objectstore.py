@@ -6,7 +6,7 @@ number of times, then `deleted`; together they add up to what the store holds.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from stowplan.api.meta import Object
 from stowplan.client.interface import Unreadable
@@ -23,6 +23,10 @@ class Handler(Protocol[T_contra]):
     def updated(self, old: T_contra, new: T_contra, /) -> None: ...
 
     def deleted(self, last: T_contra, /) -> None: ...
+
+
+_KEYS: Final = 50
+"""Making so many keys takes about as long as passing one object on."""
 
 
 class ObjectStore(Generic[T]):
@@ -84,18 +88,25 @@ class ObjectStore(Generic[T]):
             self._report(unreadable)
 
     def replace(self, items: Iterable[T], unreadable: Iterable[Unreadable] = ()) -> Iterator[None]:
-        """Make this all there is, step by step: the caller may pause between the steps but must take all."""
+        """Make this all there is, step by step: the caller may pause between the steps but must take all.
+
+        Objects that nobody needs are let go one at a time: freeing tens of thousands at once takes long.
+        """
         present: set[str] = set()
         for skipped in unreadable:
             present.add(skipped.key)
             self.skip(skipped)
             yield
-        wanted = [(obj.key, obj) for obj in items]
-        present.update(key for key, _ in wanted)
+        wanted: dict[str, T] = {}
+        for obj in items:
+            wanted[obj.key] = obj
+            if not len(wanted) % _KEYS:
+                yield
+        present.update(wanted)
         for key in [key for key in self._objects if key not in present]:
             self.remove(key)
             yield
         self._unreadable &= present
-        for key, obj in wanted:
-            self.put(key, obj)
+        for key in list(wanted):
+            self.put(key, wanted.pop(key))
             yield

@@ -141,7 +141,7 @@ class Reflector(Generic[T]):
         self._is_streaming = not (self._is_current or listed)
         if not self._is_current and listed:
             await self._list()
-        initial: list[WatchEvent[T]] | None = None if self._is_current else []
+        initial: dict[str, WatchEvent[T]] | None = None if self._is_current else {}
         watch = self._reader.watch(
             self._resource,
             self._cls,
@@ -160,8 +160,10 @@ class Reflector(Generic[T]):
                 elif event.synced:
                     await self._adopt(initial, event.resource_version)
                     initial = None
-                else:
-                    initial.append(event)
+                elif event.type == DELETED:
+                    initial.pop(event.key, None)
+                elif event.type != BOOKMARK:
+                    initial[event.key] = event
                 await self._breathe()
         if initial is not None:
             raise status.unreachable("the watch ended before it had shown everything that exists")
@@ -195,19 +197,14 @@ class Reflector(Generic[T]):
             selection=self._selection,
             not_older_than="" if self._is_latest_wanted else self._version or ANY_VERSION,
         )
-        await self._show(self._store.replace(listing.items, listing.unreadable), listing.resource_version)
-
-    async def _adopt(self, initial: list[WatchEvent[T]], version: str) -> None:
-        """Take what a watch showed first for everything there is."""
-        last: dict[str, WatchEvent[T]] = {}
-        for event in initial:
-            if event.type == DELETED:
-                last.pop(event.key, None)
-            elif event.type != BOOKMARK:
-                last[event.key] = event
-        items = [event.object for event in last.values() if event.object is not None]
-        unreadable = [Unreadable(event.key, event.problem) for event in last.values() if event.problem]
+        items, unreadable, version = iter(listing.items), listing.unreadable, listing.resource_version
+        del listing
         await self._show(self._store.replace(items, unreadable), version)
+
+    async def _adopt(self, initial: dict[str, WatchEvent[T]], version: str) -> None:
+        """Take the initial events of a watch for everything that exists."""
+        unreadable = [Unreadable(event.key, event.problem) for event in initial.values() if event.problem]
+        await self._show(self._store.replace(_objects_taken_from(initial), unreadable), version)
 
     async def _show(self, steps: Iterator[None], version: str) -> None:
         for _ in steps:
@@ -276,6 +273,13 @@ class Reflector(Generic[T]):
 
     def _report_unreadable(self, unreadable: Unreadable) -> None:
         self._report(f"{self._resource.qualified} {unreadable.key}: skipped: {unreadable.problem}")
+
+
+def _objects_taken_from(events: dict[str, WatchEvent[T]]) -> Iterator[T]:
+    for key in list(events):
+        obj = events.pop(key).object
+        if obj is not None:
+            yield obj
 
 
 _REFUSALS: Final = (403, 404, 405)

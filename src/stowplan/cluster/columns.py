@@ -1,4 +1,4 @@
-"""Columns of the table: resource amounts as numbers, label values as small ids."""
+"""What columns are made of: lines of resources, values as small ids, counts by row or by domain."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import heappop, heappush
@@ -7,15 +7,135 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.cluster.changes import NO_ROWS, ChangeLog, Rows
-from stowplan.gocompat.numbers import parse_int64
+from stowplan.cluster.changes import ChangeLog, Rows
+
+IntArray = npt.NDArray[np.int64]
+
+# Past this many non-zero entries the array is both smaller and faster.
+DENSE_FROM = 48
+
+
+# How many changes are remembered one by one.
+_REMEMBERED = 512
+
+
+class Counts:
+    """index → count. `version` grows by one with every change, and recent changes can be asked for."""
+
+    __slots__ = ("_dense", "_recent", "_sparse", "total", "version")
+
+    def __init__(self) -> None:
+        self._sparse: dict[int, int] | None = {}
+        self._dense: IntArray | None = None
+        self._recent: list[int] = []
+        self.total = 0
+        self.version = 0
+
+    def add(self, index: int, delta: int) -> None:
+        self.version += 1
+        self.total += delta
+        recent = self._recent
+        recent.append(index)
+        if len(recent) > _REMEMBERED:
+            del recent[: _REMEMBERED // 2]
+        sparse = self._sparse
+        if sparse is None:
+            self._add_dense(index, delta)
+            return
+        count = sparse.get(index, 0) + delta
+        if count:
+            sparse[index] = count
+            if len(sparse) > DENSE_FROM:
+                self._densify()
+        else:
+            sparse.pop(index, None)
+
+    def changed_since(self, version: int) -> list[int] | None:
+        """The indexes whose count changed since a version, None if that is too long ago to say."""
+        length = self.version - version
+        recent = self._recent
+        if length > len(recent):
+            return None
+        return recent[len(recent) - length :]
+
+    def clear(self) -> None:
+        self._sparse, self._dense = {}, None
+        self._recent = []
+        self.total = 0
+        self.version += 1
+
+    def fill(self, values: IntArray) -> None:
+        """Replace everything by the counts of an array indexed alike."""
+        self._sparse, self._dense = None, values
+        self._recent = []
+        self.total = int(values.sum())
+        self.version += 1
+
+    @property
+    def few(self) -> dict[int, int] | None:
+        """The counts by index while they are few, not to be changed; None: they are many."""
+        return self._sparse
+
+    def get(self, index: int) -> int:
+        if self._sparse is not None:
+            return self._sparse.get(index, 0)
+        dense = self._dense
+        assert dense is not None
+        return int(dense[index]) if index < len(dense) else 0
+
+    def add_into(self, target: IntArray, weight: int = 1) -> None:
+        """Add `weight` times every count to `target`, which is at least as long as the highest index."""
+        if self._sparse is not None:
+            for index, count in self._sparse.items():
+                target[index] += weight * count
+            return
+        dense = self._dense
+        assert dense is not None
+        length = min(len(dense), len(target))
+        if weight == 1:
+            target[:length] += dense[:length]
+        else:
+            target[:length] += weight * dense[:length]
+
+    def at(self, rows: npt.NDArray[np.intp] | slice, size: int) -> IntArray:
+        """The counts of some of `size` indexes."""
+        dense = self._dense
+        if dense is None or len(dense) < size:
+            dense = self.to_array(size)
+            if self._sparse is None:
+                self._dense = dense
+        result: IntArray = dense[rows]
+        return result
+
+    def to_array(self, size: int) -> IntArray:
+        """A fresh array of `size` counts."""
+        result = np.zeros(size, dtype=np.int64)
+        self.add_into(result)
+        return result
+
+    def _densify(self) -> None:
+        sparse = self._sparse
+        assert sparse is not None
+        dense = np.zeros(max(64, 2 * (max(sparse) + 1)), dtype=np.int64)
+        for index, count in sparse.items():
+            dense[index] = count
+        self._sparse, self._dense = None, dense
+
+    def _add_dense(self, index: int, delta: int) -> None:
+        dense = self._dense
+        assert dense is not None
+        if index >= len(dense):
+            grown = np.zeros(2 * (index + 1), dtype=np.int64)
+            grown[: len(dense)] = dense
+            self._dense = dense = grown
+        dense[index] += delta
+        if not self.total:
+            self._sparse, self._dense = {}, None
+
 
 IntColumn = npt.NDArray[np.int64]
 IdColumn = npt.NDArray[np.intp]
 BoolColumn = npt.NDArray[np.bool_]
-
-ABSENT = 0
-"""The id of "this node does not have that label"; real values start at 1."""
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 FIRST_SCALAR = 3
@@ -186,144 +306,3 @@ class Lines:
         else:
             result = columns[self._index[:, None], rows]
         return result
-
-
-class LabelColumn:
-    """One label key over all rows, as ids of interned values; a value is a topology domain.
-
-    An id whose last row lost it is used again for the next new value, so a cluster whose nodes come and go
-    for months does not grow its columns. While no node has the label, `ids` are the zeros that all such
-    columns share.
-    """
-
-    __slots__ = (
-        "_absent",
-        "_free",
-        "_numbers",
-        "_row_sums",
-        "holders",
-        "ids",
-        "index",
-        "key",
-        "populations",
-        "values",
-    )
-
-    def __init__(self, key: str, absent: IdColumn) -> None:
-        self.key = key
-        self.holders = 0
-        self._absent = absent
-        self.ids: IdColumn = absent
-        self._forget_values()
-
-    def _forget_values(self) -> None:
-        self.values: list[str | None] = [None]
-        self.index: dict[str, int] = {}
-        self.populations: list[int] = [0]
-        self._row_sums: list[int] = [0]
-        self._free: list[int] = []
-        self._numbers: tuple[IntColumn, BoolColumn] | None = None
-
-    @property
-    def size(self) -> int:
-        """One more than the highest id in use."""
-        return len(self.values)
-
-    def resize(self, absent: IdColumn) -> None:
-        if self.index:
-            grown = np.zeros(len(absent), dtype=np.intp)
-            grown[: len(self.ids)] = self.ids
-            self.ids = grown
-        else:
-            self.ids = absent
-        self._absent = absent
-
-    def fill(self, values: Sequence[str | None]) -> None:
-        """Give the first rows of an empty column their values, all at once."""
-        index = self.index
-        for value in values:
-            if value is not None and value not in index:
-                self._new_id(value)
-        if not index:
-            return
-        self.ids = np.zeros(len(self._absent), dtype=np.intp)
-        known = [ABSENT if value is None else index[value] for value in values]
-        self.ids[: len(values)] = numbers = np.array(known, dtype=np.intp)
-        self.populations = np.bincount(numbers, minlength=self.size).tolist()
-        rows = np.arange(len(values))
-        self._row_sums = np.bincount(numbers, weights=rows, minlength=self.size).astype(np.int64).tolist()
-        self.populations[ABSENT] = self._row_sums[ABSENT] = 0
-
-    def set(self, row: int, value: str | None) -> None:
-        """Give a row a value, or take its value away with None."""
-        old = int(self.ids[row])
-        if old and self.values[old] == value:
-            return
-        if value is not None:
-            new = self.index.get(value)
-            if new is None:
-                new = self._new_id(value)
-            if self.ids is self._absent:
-                self.ids = np.zeros(len(self._absent), dtype=np.intp)
-            self.populations[new] += 1
-            self._row_sums[new] += row
-            self.ids[row] = new
-        elif old:
-            self.ids[row] = ABSENT
-        if old:
-            self.populations[old] -= 1
-            self._row_sums[old] -= row
-            if not self.populations[old]:
-                self._release(old)
-
-    def rows_of(self, ids: Sequence[int] | npt.NDArray[np.intp], rows_in_use: int) -> Rows:
-        """The rows whose value is one of `ids`."""
-        if len(ids) == 0:
-            return NO_ROWS
-        populations, sums = self.populations, self._row_sums
-        listed = [int(i) for i in ids]
-        if len(listed) <= 64 and all(i and populations[i] <= 1 for i in listed):
-            return np.array([sums[i] for i in listed if populations[i]], dtype=np.intp)
-        wanted = np.zeros(self.size, dtype=np.bool_)
-        wanted[listed] = True
-        return np.flatnonzero(wanted[self.ids[:rows_in_use]])
-
-    def only_row(self, number: int) -> int:
-        """The row of a value that exactly one row has."""
-        return self._row_sums[number]
-
-    def numbers(self) -> tuple[IntColumn, BoolColumn]:
-        """The values by id as integers, and which of them are integers at all; read once."""
-        kept = self._numbers
-        if kept is None:
-            parsed = [None if value is None else parse_int64(value) for value in self.values]
-            kept = self._numbers = (
-                np.array([number or 0 for number in parsed], dtype=np.int64),
-                np.array([number is not None for number in parsed], dtype=np.bool_),
-            )
-        return kept
-
-    def _new_id(self, value: str) -> int:
-        if self._free:
-            new = self._free.pop()
-            self.values[new] = value
-        else:
-            new = len(self.values)
-            self.values.append(value)
-            self.populations.append(0)
-            self._row_sums.append(0)
-        self.index[value] = new
-        self._numbers = None
-        return new
-
-    def _release(self, old: int) -> None:
-        value = self.values[old]
-        assert value is not None
-        del self.index[value]
-        self._numbers = None
-        if self.index:
-            self.values[old] = None
-            self._free.append(old)
-        else:
-            self._forget_values()
-            self.ids = self._absent

@@ -1,15 +1,15 @@
-"""Counted selections of pods: how many pods that a rule chooses are on each row, and in each domain."""
+"""Counted selections of pods: how many pods that a rule selects are on each row, and in each domain."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn, LabelColumn
-from stowplan.cluster.counts import Counts, IntArray
-from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_by_any, needed_pairs
+from stowplan.cluster.columns import BoolColumn, Counts, IntArray
+from stowplan.cluster.labelsets import CountsPods, LabelPair, LabelSet, LabelSets, SelectorIndex, needed_pairs
+from stowplan.cluster.nodelabels import LabelColumn
 
 if TYPE_CHECKING:
     from stowplan.cluster.table import ClusterTable
@@ -22,30 +22,88 @@ FEW_DOMAINS = 64
 """Up to this many domains are gone through one by one."""
 
 
+class ClauseIndex:
+    """Many clauses by the labels they demand, so that a label set is tested against few of them."""
+
+    __slots__ = ("_by_label", "_clauses", "_others", "needed")
+
+    def __init__(self, clauses: Sequence[Clause]) -> None:
+        self._clauses = clauses
+        self._by_label: dict[LabelPair, list[int]] = {}
+        self._others: list[int] = []
+        for number, (_, selector) in enumerate(clauses):
+            pairs = needed_pairs((selector,))
+            if pairs is None:
+                self._others.append(number)
+            for pair in pairs or ():
+                self._by_label.setdefault(pair, []).append(number)
+        self.needed = None if self._others else tuple(self._by_label)
+        """Label pairs of which every selected label set has one; None if no such pairs can be named."""
+
+    def selecting(self, label_set: LabelSet) -> Iterator[int]:
+        """The numbers of the clauses that select a label set."""
+        # The pairs of one clause are values of one key, so no clause is met twice.
+        for pair in label_set.labels.items():
+            for number in self._by_label.get(pair, ()):
+                if _selects(self._clauses[number], label_set):
+                    yield number
+        for number in self._others:
+            if _selects(self._clauses[number], label_set):
+                yield number
+
+
+def _selects(clause: Clause, label_set: LabelSet) -> bool:
+    namespaces, selector = clause
+    return (namespaces is None or label_set.namespace in namespaces) and selector.matches(label_set.labels)
+
+
+class MatcherKey(NamedTuple):
+    """A selection: pods that satisfy every clause, or `any_clause`.
+
+    With `weights`, one of each clause, a pod counts as often as the clauses that it satisfies say together.
+    Dying pods count only if asked for.
+    """
+
+    clauses: tuple[Clause, ...]
+    dying_too: bool
+    any_clause: bool = False
+    weights: tuple[int, ...] = ()
+
+
 class PodMatcher:
-    """Pods that satisfy every clause, or `any_clause`, by row; dying pods count only if asked for.
+    """The pods of a selection by row.
 
     Shared by all who ask for the same selection and kept exact while anybody holds it.
     """
 
-    __slots__ = ("_needed", "any_clause", "clauses", "counters", "dying_too", "holders", "rows")
+    __slots__ = ("_index", "_needed", "_weighted", "counters", "dying_too", "holders", "key", "rows")
 
-    def __init__(self, clauses: tuple[Clause, ...], dying_too: bool, any_clause: bool = False) -> None:
-        self.clauses = clauses
-        self.any_clause = any_clause
-        selectors = [selector for _, selector in clauses]
-        self._needed = needed_by_any(selectors) if any_clause else needed_pairs(selectors)
-        self.dying_too = dying_too
+    def __init__(self, key: MatcherKey) -> None:
+        self.key = key
+        self.dying_too = key.dying_too
+        self._index = ClauseIndex(key.clauses) if key.any_clause or key.weights else None
+        self._needed = (
+            needed_pairs(selector for _, selector in key.clauses)
+            if self._index is None
+            else self._index.needed
+        )
+        self._weighted: dict[int, _Weighted] = {}
         self.rows = Counts()
         self.counters: list[DomainCounter] = []
         self.holders = 0
 
-    def selects(self, kind: PodKind) -> bool:
-        enough = any if self.any_clause else all
-        return enough(
-            (namespaces is None or kind.namespace in namespaces) and selector.matches(kind.labels)
-            for namespaces, selector in self.clauses
-        )
+    def entry(self, label_set: LabelSet) -> CountsPods | None:
+        if self._index is None:
+            return self if all(_selects(clause, label_set) for clause in self.key.clauses) else None
+        if not self.key.weights:
+            return self if any(True for _ in self._index.selecting(label_set)) else None
+        weight = sum(map(self.key.weights.__getitem__, self._index.selecting(label_set)))
+        if not weight:
+            return None
+        entry = self._weighted.get(weight)
+        if entry is None:
+            entry = self._weighted[weight] = _Weighted(self, weight)
+        return entry
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return self._needed
@@ -54,6 +112,20 @@ class PodMatcher:
         self.rows.add(row, delta)
         for counter in self.counters:
             counter.count(row, delta)
+
+
+class _Weighted:
+    """A matcher to which the pods of some label sets count more than once."""
+
+    __slots__ = ("_matcher", "_weight", "dying_too")
+
+    def __init__(self, matcher: PodMatcher, weight: int) -> None:
+        self._matcher = matcher
+        self._weight = weight
+        self.dying_too = matcher.dying_too
+
+    def count(self, row: int, delta: int) -> None:
+        self._matcher.count(row, delta * self._weight)
 
 
 class RowSet:
@@ -166,30 +238,39 @@ class DomainCounter:
 class Matchers:
     """All counted selections, shared by equality."""
 
-    def __init__(self, kinds: KindRegistry) -> None:
-        self._relation: Relation[PodMatcher] = Relation(kinds, "matchers")
-        self._matchers: dict[tuple[tuple[Clause, ...], bool, bool], PodMatcher] = {}
+    def __init__(self, label_sets: LabelSets) -> None:
+        self._selectors: SelectorIndex[PodMatcher] = SelectorIndex(label_sets, "matchers")
+        self._matchers: dict[MatcherKey, PodMatcher] = {}
 
     def __len__(self) -> int:
         return len(self._matchers)
 
     def sizes(self) -> dict[str, int]:
-        return {"matchers": len(self._matchers), **self._relation.sizes("matcher")}
+        return {"matchers": len(self._matchers), **self._selectors.sizes("matcher")}
 
     def acquire(
-        self, clauses: tuple[Clause, ...], *, dying_too: bool, any_clause: bool = False
+        self,
+        clauses: tuple[Clause, ...],
+        *,
+        dying_too: bool,
+        any_clause: bool = False,
+        weights: tuple[int, ...] = (),
     ) -> PodMatcher:
-        """The matcher for a selection, counted from now on; give it back with `release`."""
-        key = (clauses, dying_too, any_clause)
+        """The matcher for a selection, counted from now on; give it back with `release`.
+
+        Weights are positive.
+        """
+        key = MatcherKey(clauses, dying_too, any_clause, weights)
         matcher = self._matchers.get(key)
         if matcher is None:
-            matcher = self._matchers[key] = PodMatcher(clauses, dying_too, any_clause)
-            for kind in self._relation.add(matcher):
-                for row, count in kind.live.items():
-                    matcher.rows.add(row, count)
+            matcher = self._matchers[key] = PodMatcher(key)
+            for label_set in self._selectors.add(matcher):
+                entry = label_set.matchers[-1]
+                for row, count in label_set.live.items():
+                    entry.count(row, count)
                 if dying_too:
-                    for row, count in kind.dying.items():
-                        matcher.rows.add(row, count)
+                    for row, count in label_set.dying.items():
+                        entry.count(row, count)
         matcher.holders += 1
         return matcher
 
@@ -201,5 +282,5 @@ class Matchers:
     def release(self, matcher: PodMatcher) -> None:
         matcher.holders -= 1
         if not matcher.holders:
-            del self._matchers[matcher.clauses, matcher.dying_too, matcher.any_clause]
-            self._relation.remove(matcher)
+            del self._matchers[matcher.key]
+            self._selectors.remove(matcher)

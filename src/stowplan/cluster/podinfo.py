@@ -1,6 +1,11 @@
-"""A pod as the table knows it, and what all pods made from one template share."""
+"""Pods that get labels while they are being bound: most often nobody who counts pods can tell.
+
+An API server gives a pod the zone and the region of its node when it is bound. Taking the pod off its row and
+putting it back would have everything about the row worked out anew, for every pod that is bound.
+"""
 
 from collections.abc import Hashable, Mapping
+from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,7 +19,7 @@ from stowplan.api.resources import (
     requests_for_scoring,
 )
 from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY
-from stowplan.cluster.kinds import KindRegistry, PodKind
+from stowplan.cluster.labelsets import LabelSet, LabelSets
 from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
 
 _MOST_FACTS = 64
@@ -25,7 +30,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class PodTemplate:
     """Everything derived from the parts of a pod that its siblings have in common.
 
-    Worked out once per template, not once per pod: requests, ports, parsed affinity, the kind, and the
+    Worked out once per template, not once per pod: requests, ports, parsed affinity, the label set, and the
     keys under which profiles keep reusable results (`class_keys`).
     """
 
@@ -38,7 +43,7 @@ class PodTemplate:
         "class_keys",
         "counted_like",
         "facts",
-        "kind",
+        "label_set",
         "non_zero",
         "pod",
         "ports",
@@ -49,9 +54,9 @@ class PodTemplate:
         "volumes",
     )
 
-    def __init__(self, pod: Pod, kind: PodKind, groups: TermGroups) -> None:
+    def __init__(self, pod: Pod, label_set: LabelSet, groups: TermGroups) -> None:
         self.pod = pod
-        self.kind = kind
+        self.label_set = label_set
         self.requests: PodRequests = incoming_requests(pod)
         self.accounted: PodRequests = accounted_requests(pod) if _may_be_resized(pod) else self.requests
         self.ports: tuple[HostPort, ...] = host_ports(pod)
@@ -189,8 +194,8 @@ class PodInfo:
 class Templates:
     """Finds the template of a pod; pods whose shared parts are equal get the same one."""
 
-    def __init__(self, kinds: KindRegistry, groups: TermGroups) -> None:
-        self._kinds = kinds
+    def __init__(self, label_sets: LabelSets, groups: TermGroups) -> None:
+        self._label_sets = label_sets
         self._groups = groups
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
 
@@ -202,8 +207,8 @@ class Templates:
         key = _template_key(pod)
         template = self._templates.get(key)
         if template is None:
-            kind = self._kinds.kind(pod.metadata.namespace, pod.metadata.labels)
-            template = self._templates[key] = PodTemplate(pod, kind, self._groups)
+            label_set = self._label_sets.of(pod.metadata.namespace, pod.metadata.labels)
+            template = self._templates[key] = PodTemplate(pod, label_set, self._groups)
         return template
 
 
@@ -269,3 +274,32 @@ def _is_storage(volume: Volume) -> bool:
             volume.portworx_volume,
         )
     )
+
+
+_MOST: Final = 64
+"""For so many templates a verdict is kept: those of one template in all zones of a large cluster."""
+
+
+def counted_alike(old: PodTemplate, new: PodTemplate) -> bool:
+    """Whether pods of two templates take the same of a node and are chosen by the same selectors.
+
+    A verdict is kept for as long as nothing else chooses the one or the other.
+    """
+    versions = (old.label_set.version, new.label_set.version)
+    known = old.counted_like
+    kept = known.get(new)
+    if kept is not None and kept[0] == versions:
+        return kept[1]
+    verdict = (
+        old.accounted == new.accounted
+        and old.ports == new.ports
+        and old.terms.terms == new.terms.terms
+        and not old.volumes
+        and not new.volumes
+        and {id(matcher) for matcher in old.label_set.matchers}
+        == {id(matcher) for matcher in new.label_set.matchers}
+    )
+    if len(known) >= _MOST:
+        known.clear()
+    known[new] = (versions, verdict)
+    return verdict

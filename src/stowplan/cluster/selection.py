@@ -28,7 +28,8 @@ from stowplan.api.nodeselector import (
     RequiredNodeAffinity,
     Term,
 )
-from stowplan.cluster.columns import BoolColumn, IntColumn, LabelColumn
+from stowplan.cluster.columns import BoolColumn, IntColumn
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRows
 from stowplan.gocompat.numbers import parse_int64
@@ -106,11 +107,12 @@ _ALL = _Part(all_but=True)
 class _Search:
     """Rows in use that match something. A mask that was made for one requirement serves the next like it."""
 
-    __slots__ = ("_known", "_masks", "_table", "used")
+    __slots__ = ("_columns", "_known", "_masks", "_table", "used")
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
         self.used = table.rows_in_use
+        self._columns: dict[str, LabelColumn] = {}
         self._known: dict[Requirement, _Part] = {}
         self._masks: dict[tuple[str, str, frozenset[int]], BoolColumn] = {}
 
@@ -126,12 +128,13 @@ class _Search:
         """Rows that match at least one of some terms."""
         result: BoolColumn = np.zeros(self.used, dtype=np.bool_)
         bounds = _Bounds()
+        rows: list[int] = []
         for term in dict.fromkeys(terms):
             if self._is_bound(term) and bounds.add(term.expressions[0]):
                 continue
             part = self._term(term)
             if part.is_few:
-                result[list(part.rows)] = True
+                rows += part.rows
             else:
                 result |= self._mask(part)
                 if result.all():
@@ -139,6 +142,7 @@ class _Search:
         for key in bounds.keys:
             column = self._table.label_column(key)
             result |= bounds.any_met(column)[column.ids[: self.used]]
+        result[rows] = True
         return result
 
     def weighed(self, terms: Iterable[tuple[int, Term]]) -> IntColumn:
@@ -150,6 +154,7 @@ class _Search:
         bounds = _Bounds()
         by_mask: dict[int, tuple[BoolColumn, int]] = {}
         everywhere = 0
+        by_row: dict[int, int] = {}
         for term, weight in together.items():
             if self._is_bound(term) and bounds.add(term.expressions[0], weight):
                 continue
@@ -159,16 +164,19 @@ class _Search:
                 by_mask[id(part.mask)] = (part.mask, known[1] + weight)
                 for row in part.rows:
                     if part.mask.item(row):
-                        scores[row] -= weight
+                        by_row[row] = by_row.get(row, 0) - weight
                 continue
-            everywhere += weight if part.all_but else 0
+            if part.all_but:
+                everywhere += weight
+                weight = -weight
             for row in part.rows:
-                scores[row] += -weight if part.all_but else weight
+                by_row[row] = by_row.get(row, 0) + weight
         for mask, weight in by_mask.values():
             scores += mask * np.int64(weight)
         for key in bounds.keys:
             column = self._table.label_column(key)
             scores += bounds.weighed(column)[column.ids[: self.used]]
+        scores[list(by_row)] += np.array(list(by_row.values()), dtype=np.int64)
         return scores + everywhere
 
     def _mask(self, part: _Part) -> BoolColumn:
@@ -193,7 +201,8 @@ class _Search:
         bounds = _Bounds()
         for part in self._parts(term, bounds):
             if part.is_few:
-                return self._ask(part.rows, term)
+                is_all = len(term.expressions) == 1 and not term.fields
+                return part if is_all or not part.rows else self._ask(part.rows, term)
             exceptions += part.rows
             if part.mask is None:
                 continue
@@ -214,7 +223,7 @@ class _Search:
         for field in term.fields:
             yield self._field(field)
         for demand in term.expressions:
-            if not (self._compares(demand) and bounds.add(demand)):
+            if demand.operator not in _COMPARING or not (self._compares(demand) and bounds.add(demand)):
                 yield self._requirement(demand)
 
     def _ask(self, rows: Iterable[int], term: Term) -> _Part:
@@ -237,9 +246,13 @@ class _Search:
         return _Part(rows, all_but=field.operator != IN)
 
     def _requirement(self, demand: Requirement) -> _Part:
+        column = self._columns.get(demand.key)
+        if column is not None:
+            return self._by_column(demand, column)
         few = self._table.labels.few_with(demand.key)
         if few is None:
-            return self._by_column(demand)
+            column = self._columns[demand.key] = self._table.label_column(demand.key)
+            return self._by_column(demand, column)
         meant = demand.matches_value(None)
         nodes = self._table.nodes
         rows = []
@@ -250,18 +263,22 @@ class _Search:
                 rows.append(row)
         return _Part(rows, all_but=meant)
 
-    def _by_column(self, demand: Requirement) -> _Part:
+    def _by_column(self, demand: Requirement, column: LabelColumn) -> _Part:
         """The same for a key that many rows have."""
-        known = self._known.get(demand)
-        if known is not None:
-            return known
-        key, operator = demand.key, demand.operator
-        column = self._table.label_column(key)
+        operator = demand.operator
         if operator in ONE_OF or operator in NONE_OF:
+            if len(demand.values) == 1:
+                number = column.index.get(demand.values[0])
+                if number is None or column.populations[number] == 1:
+                    rows = () if number is None else (column.only_row(number),)
+                    return _Part(rows, operator in NONE_OF)
+            known = self._known.get(demand)
+            if known is not None:
+                return known
             ids = frozenset(column.index[value] for value in demand.values if value in column.index)
             if sum(column.populations[number] for number in ids) <= _FEW:
-                rows = column.rows_of(list(ids), self.used).tolist()
-                return _Part(rows, all_but=operator in NONE_OF)
+                few = column.rows_of(list(ids), self.used).tolist()
+                return _Part(few, all_but=operator in NONE_OF)
             part = _Part(mask=self._made(column, IN if operator in ONE_OF else "", ids))
             if len(self._known) < _MOST_KNOWN:
                 self._known[demand] = part
@@ -286,7 +303,9 @@ class _Search:
 
     def _is_bound(self, term: Term) -> bool:
         """Whether a term is but one such comparison."""
-        return len(term.expressions) == 1 and not term.fields and self._compares(term.expressions[0])
+        if len(term.expressions) != 1 or term.fields or term.errors:
+            return False
+        return self._compares(term.expressions[0])
 
 
 _COMPARING: Final = (GREATER_THAN, LESS_THAN)

@@ -11,25 +11,14 @@ from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
 from stowplan.api.resources import is_scalar
 from stowplan.api.workloads import PodDisruptionBudget
-from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import ChangeLog
-from stowplan.cluster.columns import (
-    CORE_RESOURCES,
-    BoolColumn,
-    IdColumn,
-    IntColumn,
-    Interned,
-    LabelColumn,
-    ResourceLines,
-)
-from stowplan.cluster.hostports import HostPortIndex
-from stowplan.cluster.images import ImageIndex
-from stowplan.cluster.kinds import KindRegistry
-from stowplan.cluster.lookups import Lookups
-from stowplan.cluster.matchers import Matchers, PodMatcher
-from stowplan.cluster.nodelabels import NodeLabels
-from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates
-from stowplan.cluster.relabelling import counted_alike
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IdColumn, IntColumn, Interned, ResourceLines
+from stowplan.cluster.labelsets import LabelSets
+from stowplan.cluster.lookups import DisruptionBudgets, Lookups
+from stowplan.cluster.matchers import Matchers
+from stowplan.cluster.nodecontents import HostPortIndex, ImageIndex
+from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
+from stowplan.cluster.podinfo import PodInfo, PodTemplate, Templates, counted_alike
 from stowplan.cluster.storage import STORAGE_TYPES, Storage
 from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows
@@ -106,11 +95,11 @@ class ClusterTable:
         self.taint_sets: Interned[tuple[Taint, ...]] = Interned(())
         self.feature_sets: Interned[frozenset[str]] = Interned(frozenset())
 
-        kinds = KindRegistry()
-        self._kinds = kinds
-        self.term_groups = TermGroups(kinds, self.lookups, self.labels)
-        self.matchers = Matchers(kinds)
-        self._templates = Templates(kinds, self.term_groups)
+        label_sets = LabelSets()
+        self._label_sets = label_sets
+        self.term_groups = TermGroups(label_sets, self.lookups, self.labels)
+        self.matchers = Matchers(label_sets)
+        self._templates = Templates(label_sets, self.term_groups)
 
     # Looking
 
@@ -187,7 +176,7 @@ class ClusterTable:
             "templates": len(self._templates),
             "images": len(self.images.states),
             **self.labels.sizes(),
-            **self._kinds.sizes(),
+            **self._label_sets.sizes(),
             **self.matchers.sizes(),
             **self.term_groups.sizes(),
             **self.host_ports.sizes(),
@@ -409,8 +398,8 @@ class ClusterTable:
         if template is not info.template:
             if not self._counts_as_before(info, pod, template):
                 return self.put_pod(pod)
-            info.template.kind.count(info.row, -1, info.dying)
-            template.kind.count(info.row, 1, info.dying)
+            info.template.label_set.count(info.row, -1, info.dying)
+            template.label_set.count(info.row, 1, info.dying)
             info.template = template
         if pod.status.start_time != info.pod.status.start_time:
             self.usage_log.append(info.row)
@@ -475,10 +464,9 @@ class ClusterTable:
             self.host_ports.add(row, template.ports, sign)
         if template.volumes:
             self.volumes_in_use.count(info, row, sign)
-        kind = template.kind
-        kind.count(row, sign, info.dying)
-        for matcher in kind.matchers:
-            assert isinstance(matcher, PodMatcher)
+        label_set = template.label_set
+        label_set.count(row, sign, info.dying)
+        for matcher in label_set.matchers:
             if not info.dying or matcher.dying_too:
                 matcher.count(row, sign)
         if template.carries_terms:

@@ -5,13 +5,15 @@ from enum import IntEnum
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
+from stowplan.api.meta import LabelSelector
 from stowplan.api.pod import Affinity, PodAffinityTerm
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import Counts
-from stowplan.cluster.kinds import KindRegistry, LabelPair, PodKind, Relation, needed_pairs
+from stowplan.cluster.columns import Counts
+from stowplan.cluster.labelsets import LabelPair, LabelSet, LabelSets, SelectorIndex, needed_pairs
 from stowplan.cluster.lookups import Lookups
-from stowplan.cluster.nodelabels import NodeLabels
+from stowplan.cluster.nodelabels import LabelColumn, NodeLabels
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -25,7 +27,7 @@ class TermRole(IntEnum):
     PREFERRED_ANTI_AFFINITY = 3
 
 
-class Term(NamedTuple):
+class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A parsed affinity term; `namespaces` includes the pod's own where the term named none."""
 
     role: TermRole
@@ -35,10 +37,10 @@ class Term(NamedTuple):
     selector: Selector
     weight: int = 0
 
-    def means(
+    def selects(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] = _NO_LABELS
     ) -> bool:
-        """Whether pods with these labels, in a namespace with those, are among the pods the term chooses."""
+        """Whether pods with these labels, in a namespace with those, are selected by the term."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(labels)
@@ -85,24 +87,37 @@ def terms_of(role: TermRole, namespace: str, affinity: Affinity | None) -> list[
     rules = affinity and (affinity.pod_anti_affinity if anti else affinity.pod_affinity)
     if not rules:
         return []
+    parser = _TermParser(role, namespace)
     if role in (TermRole.REQUIRED_AFFINITY, TermRole.REQUIRED_ANTI_AFFINITY):
         required = rules.required_during_scheduling_ignored_during_execution
-        return [_parse_term(role, namespace, term, 0) for term in required]
-    return [
-        _parse_term(role, namespace, term.pod_affinity_term, term.weight)
-        for term in rules.preferred_during_scheduling_ignored_during_execution
-    ]
+        return [parser.parse(term, 0) for term in required]
+    preferred = rules.preferred_during_scheduling_ignored_during_execution
+    return [parser.parse(term.pod_affinity_term, term.weight) for term in preferred]
 
 
-def _parse_term(role: TermRole, namespace: str, term: PodAffinityTerm, weight: int) -> Term:
-    selector = compile_selector(term.label_selector)
-    names = frozenset(term.namespaces)
-    if not names and term.namespace_selector is None:
-        names = frozenset((namespace,))
-    namespace_selector = (
-        NOTHING if term.namespace_selector is None else compile_selector(term.namespace_selector)
-    )
-    return Term(role, term.topology_key, names, namespace_selector, selector, weight)
+class _TermParser:
+    """Reads the terms of one list; what a term has in common with the one before it is read once."""
+
+    __slots__ = ("_chosen", "_named", "_own", "_role", "_selector")
+
+    def __init__(self, role: TermRole, namespace: str) -> None:
+        self._role = role
+        self._own = frozenset((namespace,))
+        self._named: tuple[tuple[str, ...], frozenset[str]] = ((), frozenset())
+        self._chosen: tuple[LabelSelector | None, Selector] = (None, NOTHING)
+        self._selector: tuple[LabelSelector | None, Selector] = (None, NOTHING)
+
+    def parse(self, term: PodAffinityTerm, weight: int) -> Term:
+        if term.namespaces != self._named[0]:
+            self._named = (term.namespaces, frozenset(term.namespaces))
+        if term.namespace_selector != self._chosen[0]:
+            self._chosen = (term.namespace_selector, compile_selector(term.namespace_selector))
+        if term.label_selector != self._selector[0]:
+            self._selector = (term.label_selector, compile_selector(term.label_selector))
+        names = self._named[1]
+        if not names and term.namespace_selector is None:
+            names = self._own
+        return Term(self._role, term.topology_key, names, self._chosen[1], self._selector[1], weight)
 
 
 class TermGroup:
@@ -135,10 +150,10 @@ class TermGroup:
         labels.release(self.column)
         self._column = None
 
-    def selects(self, kind: PodKind) -> bool:
-        """Does the term, read from where its carriers stand, mean pods of this kind?"""
-        labels = self._lookups.namespace_labels(kind.namespace)
-        return self.term.means(kind.namespace, kind.labels, labels)
+    def entry(self, label_set: LabelSet) -> "TermGroup | None":
+        """Itself, if the term selects pods of this label set, as the namespaces are labelled now."""
+        labels = self._lookups.namespace_labels(label_set.namespace)
+        return self if self.term.selects(label_set.namespace, label_set.labels, labels) else None
 
     def needed_labels(self) -> tuple[LabelPair, ...] | None:
         return needed_pairs((self.term.selector,))
@@ -148,16 +163,16 @@ class TermGroup:
 
 
 class TermGroups:
-    """Every term carried by some pod on a node. A kind knows the groups whose term means it."""
+    """Every term carried by some pod on a node. A label set lists the groups whose term selects it."""
 
-    def __init__(self, kinds: KindRegistry, lookups: Lookups, labels: NodeLabels) -> None:
-        self._relation: Relation[TermGroup] = Relation(kinds, "term_groups")
+    def __init__(self, label_sets: LabelSets, lookups: Lookups, labels: NodeLabels) -> None:
+        self._selectors: SelectorIndex[TermGroup] = SelectorIndex(label_sets, "term_groups")
         self._groups: WeakValueDictionary[Term, TermGroup] = WeakValueDictionary()
         self._lookups = lookups
         self._labels = labels
 
     def sizes(self) -> dict[str, int]:
-        return {"term groups": len(self._groups), **self._relation.sizes("term group")}
+        return {"term groups": len(self._groups), **self._selectors.sizes("term group")}
 
     def group(self, term: Term) -> TermGroup:
         group = self._groups.get(term)
@@ -169,14 +184,14 @@ class TermGroups:
         """A carrier came to or left a row."""
         if not group.carriers:
             group.hold(self._labels)
-            self._relation.add(group)
+            self._selectors.add(group)
         group.carriers += delta
         domain = group.column.ids.item(row)
         if domain:
             group.counts.add(domain, delta)
         if not group.carriers:
-            self._relation.remove(group)
+            self._selectors.remove(group)
             group.let_go(self._labels)
 
     def namespace_changed(self, namespace: str) -> None:
-        self._relation.revisit(namespace)
+        self._selectors.revisit(namespace)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.fielderrors import Path, aggregate
 from stowplan.config.defaults import enabled_names
 from stowplan.config.extendertls import TlsError, check_extender_tls
 from stowplan.config.load import ConfigError, LoadedConfig, default_config
 from stowplan.config.types import Extender, PluginConfig, Plugins, PluginSet, Profile, SchedulerConfig
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Point
 from stowplan.framework.profile import PluginSelection, PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.status import ProfileError

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.config.types import (
     ATTRIBUTES,
     SECTIONS,
@@ -20,7 +21,6 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import MULTI_POINT
 from stowplan.framework.profile import ALL_PLUGINS, PluginUse
 from stowplan.gocompat.durations import Duration

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from stowplan.api.feature_gates import GATES, FeatureGates, Stage
 from stowplan.api.fielderrors import aggregate
 from stowplan.config.load import ConfigError
-from stowplan.framework.feature_gates import GATES, FeatureGates, Stage
 from stowplan.gocompat.quoting import quote
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})

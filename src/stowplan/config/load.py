@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.config.defaults import complete
 from stowplan.config.schema import KINDS, PLUGIN_ARGS
 from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
 from stowplan.config.validation import validate
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.gocompat.jsontext import (
     ObjectNode,
     TextError,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.legacy import PolicyFetch, to_v1_document
 from stowplan.config.legacy.load import load_document
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE, LegacyOptions, provider_document
 from stowplan.config.load import ConfigError, LegacySettings, load
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.gocompat.yamltext import to_yaml
 
 _ALREADY_V1: Final = "it is a configuration of today; there is nothing to migrate"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import EnumText, Path, duplicate, invalid, required
 from stowplan.api.names import is_extended_resource, label_key_problems
 from stowplan.config.schema import PLUGIN_ARGS
@@ -16,7 +17,6 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Point
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote

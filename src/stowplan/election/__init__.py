@@ -1,31 +1,30 @@
-"""Which of several instances works: a lock in the API server, taken, held and renewed by one of them.
+"""Leader election: one of several instances holds a resource lock in the API server, and renews it.
 
-`lock_for` makes the lock, `Elector` takes part for us. Whoever leads does so only until a moment that it
-knows itself; nobody else takes over before that, whatever is slow, lost or asleep.
+`lock_for` makes the lock, `Elector` acquires, renews and releases it, `ElectionThread` runs an elector in a
+thread of its own. A leader knows itself until when it may lead; nobody else takes over before that, whatever
+is slow, lost or suspended.
 """
 
-from stowplan.election.announcing import Announcer
-from stowplan.election.build import LOCK_KINDS, identity, lock_for
-from stowplan.election.candidate import LEASE_CANDIDATES, Candidate, Offer
-from stowplan.election.elector import DEFAULT_NAME, Elector, LeaseLostError
-from stowplan.election.health import ElectionHealth
-from stowplan.election.locks import Lock
+from stowplan.election.candidate import LEASE_CANDIDATES, Candidate, CandidateInfo
+from stowplan.election.elector import DEFAULT_NAME, ElectionHealth, Elector, LeaseLostError
+from stowplan.election.events import ElectionEvents
+from stowplan.election.locks import LOCK_KINDS, Lock, identity, lock_for
+from stowplan.election.record import ElectionError, Timing
 from stowplan.election.thread import ElectionThread
-from stowplan.election.timing import ElectionError, Timing
 
 __all__ = [
     "DEFAULT_NAME",
     "LEASE_CANDIDATES",
     "LOCK_KINDS",
-    "Announcer",
     "Candidate",
+    "CandidateInfo",
     "ElectionError",
+    "ElectionEvents",
     "ElectionHealth",
     "ElectionThread",
     "Elector",
     "LeaseLostError",
     "Lock",
-    "Offer",
     "Timing",
     "identity",
     "lock_for",

@@ -1,4 +1,4 @@
-"""Offering ourselves to a server that picks leaders itself: a LeaseCandidate, kept fresh when asked."""
+"""Coordinated leader election: our LeaseCandidate, for an API server that picks the leader itself."""
 
 import asyncio
 import random
@@ -17,21 +17,21 @@ LEASE_CANDIDATES: Final = Resource("coordination.k8s.io", "v1beta1", "leasecandi
 
 OLDEST_EMULATION_VERSION: Final = "OldestEmulationVersion"
 RENEW_EVERY: Final = 300.0
-"""Seconds after which a candidate says unasked that it is still there."""
+"""Seconds after which a candidate renews without being pinged."""
 
 _FIRST_PAUSE: Final = 0.005
 _LONGEST_PAUSE: Final = 1000.0
 
 
 class LeaseCandidateSpec(Struct, frozen=True):
-    """The times of a candidate: when it was asked whether it is there, and when it last said so."""
+    """The times of a candidate: when the server pinged it, and when it last renewed."""
 
     ping_time: str | None = None
     renew_time: str | None = None
 
     @property
-    def is_asked(self) -> bool:
-        """Whether the server waits for an answer."""
+    def is_pinged(self) -> bool:
+        """Whether the server waits for a renewal."""
         if not self.ping_time:
             return False
         return not self.renew_time or seconds_of(self.ping_time) > seconds_of(self.renew_time)
@@ -42,8 +42,8 @@ class LeaseCandidate(Object, frozen=True):
 
 
 @dataclass(frozen=True)
-class Offer:
-    """What a server that picks leaders goes by. `name` is our identity in the election."""
+class CandidateInfo:
+    """What a server picks the leader by. `name` is our identity in the election."""
 
     namespace: str
     name: str
@@ -54,17 +54,17 @@ class Offer:
 
 
 class Candidate:
-    """Keeps our LeaseCandidate: creates it, renews it when the server asks and every five minutes."""
+    """Keeps our LeaseCandidate: creates it, renews it when the server pings it and every five minutes."""
 
     def __init__(
-        self, client: Client, offer: Offer, *, clock: Clock, rng: random.Random, journal: Journal
+        self, client: Client, info: CandidateInfo, *, clock: Clock, rng: random.Random, journal: Journal
     ) -> None:
         self._client = client
-        self._offer = offer
+        self._info = info
         self._clock = clock
         self._journal = journal
         self._retries = Retries(rng, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-        self._asked = asyncio.Event()
+        self._pinged = asyncio.Event()
         self._reflector = Reflector(
             client,
             LEASE_CANDIDATES,
@@ -73,8 +73,8 @@ class Candidate:
             clock=clock,
             rng=rng,
             report=lambda problem: journal.problem("Following our lease candidate failed", err=problem),
-            namespace=offer.namespace,
-            selection=Selection.parse(fields=f"metadata.name={offer.name}"),
+            namespace=info.namespace,
+            selection=Selection.parse(fields=f"metadata.name={info.name}"),
         )
 
     @property
@@ -83,30 +83,30 @@ class Candidate:
         return self._reflector.has_synced
 
     async def run(self) -> None:
-        """Offer ourselves until cancelled."""
+        """Keep the LeaseCandidate until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name="lease candidate reflector")
-            tasks.create_task(self._keep(), name="lease candidate")
+            tasks.create_task(self._renew_forever(), name="lease candidate")
 
     def added(self, new: LeaseCandidate) -> None:
         self.updated(new, new)
 
     def updated(self, old: LeaseCandidate, new: LeaseCandidate) -> None:
         try:
-            is_asked = new.spec.is_asked
+            is_pinged = new.spec.is_pinged
         except ValueError as error:
             self._journal.problem("Our lease candidate cannot be read", err=error)
             return
-        if is_asked:
-            self._asked.set()
+        if is_pinged:
+            self._pinged.set()
 
     def deleted(self, last: LeaseCandidate) -> None:
-        """Somebody removed our offer; it is made again when it is due."""
+        """It is created again with the next renewal."""
 
-    async def _keep(self) -> None:
+    async def _renew_forever(self) -> None:
         await self._reflector.wait_synced()
         while True:
-            self._asked.clear()
+            self._pinged.clear()
             try:
                 await self._ensure()
             except ApiError as error:
@@ -117,36 +117,36 @@ class Candidate:
                 pause = RENEW_EVERY
             try:
                 async with asyncio.timeout(pause):
-                    await self._asked.wait()
+                    await self._pinged.wait()
             except TimeoutError:
                 continue
 
     async def _ensure(self) -> None:
-        offer = self._offer
+        info = self._info
         now = micro_timestamp(self._clock.now())
         try:
-            found = await self._client.get(LEASE_CANDIDATES, offer.namespace, offer.name)
+            found = await self._client.get(LEASE_CANDIDATES, info.namespace, info.name)
         except ApiError as error:
             if not error.is_not_found:
                 raise
             self._journal.info(2, "Creating lease candidate")
-            await self._client.create(LEASE_CANDIDATES, self._made(now), namespace=offer.namespace)
+            await self._client.create(LEASE_CANDIDATES, self._new_candidate(now), namespace=info.namespace)
             self._journal.info(2, "Created lease candidate")
             return
         self._journal.info(2, "Lease candidate exists. Renewing.")
         await self._client.update(LEASE_CANDIDATES, {**found, "spec": {**found["spec"], "renewTime": now}})
 
-    def _made(self, now: str) -> Json:
-        offer = self._offer
+    def _new_candidate(self, now: str) -> Json:
+        info = self._info
         return {
             "kind": LEASE_CANDIDATES.kind,
             "apiVersion": LEASE_CANDIDATES.api_version,
-            "metadata": {"name": offer.name, "namespace": offer.namespace},
+            "metadata": {"name": info.name, "namespace": info.namespace},
             "spec": {
-                "leaseName": offer.lease_name,
+                "leaseName": info.lease_name,
                 "renewTime": now,
-                "binaryVersion": offer.binary_version,
-                "emulationVersion": offer.emulation_version,
-                "strategy": offer.strategy,
+                "binaryVersion": info.binary_version,
+                "emulationVersion": info.emulation_version,
+                "strategy": info.strategy,
             },
         }

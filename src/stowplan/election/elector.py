@@ -1,17 +1,178 @@
-"""A candidate: it waits for the lock, holds it as long as it can, and gives it back."""
+"""A candidate of an election: it acquires the lease, renews it for as long as it can, and releases it."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
+from stowplan.api import status
+from stowplan.api.status import ApiError
 from stowplan.clock import Clock
-from stowplan.election.announcing import Announcer
-from stowplan.election.claim import Claim, CoordinatedClaim
-from stowplan.election.locks import Lock
-from stowplan.election.timing import JITTER, Timing
+from stowplan.election.events import ElectionEvents
+from stowplan.election.locks import LOCK_ERRORS, Lock
+from stowplan.election.record import JITTER, Observation, Record, Tenure, Timing
 from stowplan.logs import Journal
+
+R = TypeVar("R")
+
+_RELEASED_SECONDS: Final = 1
+
+
+class Claim:
+    """Takes the lock if it is free or has run out, renews it if it is ours.
+
+    `observed` is the record as last seen or written, `tenure` how long our last write lets us lead,
+    `slow_paths` how often the lock had to be read before it could be renewed.
+    """
+
+    def __init__(self, lock: Lock, timing: Timing, clock: Clock, journal: Journal) -> None:
+        self._lock = lock
+        self._timing = timing
+        self._clock = clock
+        self._journal = journal
+        self.observed = Observation()
+        self.tenure: Tenure | None = None
+        self.slow_paths = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the lock was ours when it was last seen."""
+        return self.observed.record.holder == self._lock.identity
+
+    async def try_acquire_or_renew(self) -> bool:
+        """Take or renew the lock if that is allowed; whether it is ours now.
+
+        A leader writes without reading first, relying on being refused if anybody else wrote.
+        """
+        began = self._clock.monotonic()
+        record = self._wanted()
+        if self.is_ours and self.observed.is_valid(began):
+            record = record.continuing(self.observed.record)
+            error = await self._write(self._lock.update, record, began)
+            if error is None:
+                return True
+            self._log(2, "Failed to update lease optimistically, falling back to slow path", err=error)
+        try:
+            await self.look()
+        except LOCK_ERRORS as failure:
+            if not _is_not_found(failure):
+                return self._failed("Error retrieving lease lock", failure)
+            error = await self._write(self._lock.create, record, began)
+            return self._succeeded("Error initially creating lease lock", error)
+        found = self.observed.record
+        if self.is_ours:
+            self.slow_paths += 1
+            record = record.continuing(found)
+        elif found.holder and self.observed.is_valid(began):
+            self._log(4, "Lease is held by and has not yet expired", holder=found.holder)
+            return False
+        else:
+            record = self._wanted(record.renewed).succeeding(found)
+        return self._succeeded("Failed to update lease", await self._write(self._lock.update, record, began))
+
+    async def look(self) -> Record:
+        """Read the lock; if it has changed, its time begins anew."""
+        record, raw = await self._with_timeout(self._lock.get())
+        if raw != self.observed.raw:
+            self.observed = Observation(record, raw, self._clock.monotonic())
+        return record
+
+    async def release(self) -> bool:
+        """Clear the lock if it is ours; whether it is not ours any more.
+
+        Once more if somebody wrote meanwhile: that may have been a renewal of ours that was under way.
+        """
+        error: Exception | None = None
+        for _ in range(2):
+            try:
+                found = await self.look()
+            except LOCK_ERRORS as failure:
+                if not _is_not_found(failure):
+                    return self._failed("error retrieving resource lock", failure)
+                self._log(0, "lease lock not found")
+                return True
+            if found.holder != self._lock.identity:
+                return True
+            began, now = self._clock.monotonic(), self._clock.now()
+            free = Record("", _RELEASED_SECONDS, now, now, found.transitions, found.strategy)
+            error = await self._write(self._lock.update, free, began)
+            if not isinstance(error, ApiError) or not error.is_conflict:
+                break
+        return self._succeeded("Failed to release lease", error)
+
+    def _wanted(self, date: float | None = None) -> Record:
+        """The record of somebody who begins to lead."""
+        now = self._clock.now() if date is None else date
+        return Record(self._lock.identity, self._timing.validity, now, now)
+
+    async def _write(
+        self, write: Callable[[Record], Awaitable[None]], record: Record, began: float
+    ) -> Exception | None:
+        """Write the lock. If that works we may lead, counted from `began`: before the record was dated."""
+        tenure = Tenure(self._clock, record, began, self.tenure)
+        try:
+            await self._with_timeout(write(record))
+        except LOCK_ERRORS as error:
+            return error
+        self.tenure = tenure
+        self.observed = Observation(record, None, self._clock.monotonic())
+        return None
+
+    async def _with_timeout(self, request: Awaitable[R]) -> R:
+        """What a server answers in time; a server that hangs is one that cannot be reached."""
+        limit = self._timing.request_timeout
+        try:
+            async with asyncio.timeout(limit.seconds):
+                return await request
+        except TimeoutError:
+            where = self._lock.description
+            raise status.unreachable(f"lock {where}: no answer came within {limit}") from None
+
+    def _log(self, level: int, message: str, **values: object) -> None:
+        self._journal.info(level, message, lock=self._lock.description, **values)
+
+    def _failed(self, message: str, error: Exception) -> bool:
+        self._journal.problem(message, err=error, lock=self._lock.description)
+        return False
+
+    def _succeeded(self, message: str, error: Exception | None) -> bool:
+        return error is None or self._failed(message, error)
+
+
+class CoordinatedClaim(Claim):
+    """Renews a lock that the server gives to the candidate of its choice; it never takes one by itself."""
+
+    async def try_acquire_or_renew(self) -> bool:
+        began = self._clock.monotonic()
+        record = self._wanted()
+        try:
+            found = await self.look()
+        except LOCK_ERRORS as failure:
+            if not _is_not_found(failure):
+                return self._failed("Error retrieving lease lock", failure)
+            self._log(0, "Lease lock not found", err=failure)
+            return False
+        if not self.observed.is_valid(began):
+            self._log(0, "Lease has expired")
+            return False
+        if not self.is_ours:
+            self._log(6, "Lease is held and has not yet expired", holder=found.holder)
+            return False
+        if found.preferred:
+            self._log(4, "Lease is marked as 'end of term'")
+            return False
+        self.slow_paths += 1
+        record = record.continuing(found, strategy=found.strategy)
+        return self._succeeded("Failed to update lock", await self._write(self._lock.update, record, began))
+
+
+def _is_not_found(failure: Exception) -> bool:
+    return isinstance(failure, ApiError) and failure.is_not_found
+
+
+# The candidate
+
 
 DEFAULT_NAME: Final = "kube-scheduler"
 """The election's name in metrics and messages, whatever its lock is called."""
@@ -22,13 +183,13 @@ _DEADLINE: Final = "context deadline exceeded"
 class LeaseLostError(Exception):
     """We do not lead any more; whatever only a leader may do has to end at once.
 
-    `may_return`: the server could not be reached and, as far as we know, nobody else leads, so we may take
+    `may_rejoin`: the server could not be reached and, as far as we know, nobody else leads, so we may take
     part in the election again.
     """
 
-    def __init__(self, message: str, *, may_return: bool = False) -> None:
+    def __init__(self, message: str, *, may_rejoin: bool = False) -> None:
         super().__init__(message)
-        self.may_return = may_return
+        self.may_rejoin = may_rejoin
 
 
 async def _always_reachable() -> bool:
@@ -38,7 +199,7 @@ async def _always_reachable() -> bool:
 class Elector:
     """One candidate of an election.
 
-    A host awaits `acquire`, then does its work beside `hold`, which ends only with `LeaseLostError`, and
+    A host awaits `acquire`, then does its work beside `renew`, which ends only with `LeaseLostError`, and
     calls `release` in any case. `is_leader` can be asked at any time and is right also when the process was
     held up: by the time anybody else leads, it has become false.
 
@@ -55,7 +216,7 @@ class Elector:
         clock: Clock,
         rng: random.Random,
         journal: Journal | None = None,
-        announcer: Announcer | None = None,
+        events: ElectionEvents | None = None,
         name: str = DEFAULT_NAME,
         coordinated: bool = False,
         on_new_leader: Callable[[str], None] | None = None,
@@ -70,7 +231,7 @@ class Elector:
         self._rng = rng
         self._journal = Journal() if journal is None else journal
         self._claim = (CoordinatedClaim if coordinated else Claim)(lock, timing, clock, self._journal)
-        self._announcer = announcer
+        self._events = events
         self._on_new_leader = on_new_leader
         self._is_leading = False
         self._has_led = False
@@ -93,7 +254,7 @@ class Elector:
         return self._is_leading and self._claim.is_ours and tenure is not None and tenure.is_valid
 
     @property
-    def _is_taken(self) -> bool:
+    def _is_held_by_another(self) -> bool:
         return self.leader not in ("", self.identity)
 
     @property
@@ -124,22 +285,22 @@ class Elector:
         """
         where = self._lock.description
         self._journal.info(0, "Attempting to acquire leader lease...", lock=where)
-        while not await self._claim.attempt():
+        while not await self._claim.try_acquire_or_renew():
             self._report_leader()
             self._journal.info(4, "Failed to acquire lease", lock=where)
-            if again and self._is_taken:
+            if again and self._is_held_by_another:
                 raise LeaseLostError(f"lease {where} was taken by {self.leader}")
             await self._wait(self._pause())
         self._is_leading = self._has_led = True
         self._report_leader()
-        self._announce("became leader")
+        self._record_event("became leader")
         self._journal.info(0, "Successfully acquired lease", lock=where)
 
-    async def hold(self) -> NoReturn:
+    async def renew(self) -> NoReturn:
         """Renew the lease until that fails for too long: then raises `LeaseLostError`."""
         where = self._lock.description
         while True:
-            renewed = await self._renew()
+            renewed = await self._try_renew()
             self._report_leader()
             if not renewed:
                 break
@@ -147,10 +308,10 @@ class Elector:
             await self._wait(self._timing.retry_period.seconds)
         self._is_leading = False
         self._journal.info(0, "Failed to renew lease", lock=where, err=_DEADLINE)
-        may_return = not self._is_taken and not await self._is_reachable()
-        if may_return:
-            self._announce("stopped leading")
-        raise LeaseLostError(f"lease {where} could not be renewed in time", may_return=may_return)
+        may_rejoin = not self._is_held_by_another and not await self._is_reachable()
+        if may_rejoin:
+            self._record_event("stopped leading")
+        raise LeaseLostError(f"lease {where} could not be renewed in time", may_rejoin=may_rejoin)
 
     async def release(self, seconds: float | None = None) -> bool:
         """Stop leading and let others have the lock at once; whether it is not ours any more.
@@ -163,12 +324,12 @@ class Elector:
         self._has_led = False
         try:
             async with asyncio.timeout(self._timing.renew_deadline.seconds if seconds is None else seconds):
-                return await self._claim.give_back()
+                return await self._claim.release()
         except TimeoutError:
             self._journal.problem("Failed to release lease", err=_DEADLINE, lock=self._lock.description)
             return False
         finally:
-            self._announce("stopped leading")
+            self._record_event("stopped leading")
 
     def _pause(self) -> float:
         """Until the next attempt: by chance, lest all candidates come at once; not past the lease's end."""
@@ -176,7 +337,7 @@ class Elector:
         left = self._claim.observed.expires_in(self._clock.monotonic())
         return left if 0 < left < pause else pause
 
-    async def _renew(self) -> bool:
+    async def _try_renew(self) -> bool:
         """Try to renew until it works or time is up: by the settings, or because the lease has run out.
 
         A lease that ran out before this began, as on a machine that was suspended, is tried for once.
@@ -188,7 +349,7 @@ class Elector:
         left = min(self._timing.renew_deadline.seconds, tenure.end - begun)
         with suppress(TimeoutError):
             async with asyncio.timeout(left if left > 0 else self._timing.request_timeout.seconds):
-                while not await self._claim.attempt():
+                while not await self._claim.try_acquire_or_renew():
                     if not tenure.is_valid:
                         return False
                     now = self._clock.monotonic()
@@ -197,10 +358,10 @@ class Elector:
                 return True
         return False
 
-    def _announce(self, what: str) -> None:
-        if self._announcer is not None:
+    def _record_event(self, what: str) -> None:
+        if self._events is not None:
             for reference in self._lock.references():
-                self._announcer.announce(reference, f"{self._lock.identity} {what}")
+                self._events.record(reference, f"{self._lock.identity} {what}")
 
     def _report_leader(self) -> None:
         """Say once who leads now."""
@@ -211,3 +372,29 @@ class Elector:
         self._journal.info(2, "New leader observed", lock=self._lock.description, holder=leader)
         if self._on_new_leader is not None:
             self._on_new_leader(leader)
+
+
+# Health check
+
+
+CHECK_NAME: Final = "leaderElection"
+TOLERANCE: Final = 20.0
+"""Seconds past the end of its lease for which a leader is not called unwell."""
+
+
+class ElectionHealth:
+    """Can be asked before there is an elector: nothing is wrong then."""
+
+    name: Final = CHECK_NAME
+
+    def __init__(self, tolerance: float = TOLERANCE) -> None:
+        self._tolerance = tolerance
+        self._elector: Elector | None = None
+
+    def watch(self, elector: Elector) -> None:
+        """From now on say how this elector is."""
+        self._elector = elector
+
+    def problem(self) -> str:
+        """What is wrong; empty if nothing is."""
+        return "" if self._elector is None else self._elector.problem(self._tolerance)

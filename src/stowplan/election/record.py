@@ -1,12 +1,74 @@
-"""Who leads, since when and for how long: the record that candidates read and write."""
+"""What candidates go by: the election record in a lock, its validity, and the durations of an election."""
 
 import json
+import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
+from stowplan.clock import Clock
+from stowplan.config.types import LeaderElection
+from stowplan.gocompat.durations import SECOND, Duration
+
+JITTER: Final = 1.2
+"""A candidate waits for up to so many retry periods more, by chance."""
+
+
+class ElectionError(ValueError):
+    """Settings with which nobody can be elected; one line."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The three lengths of time of an election. Raises `ElectionError` if they do not fit together.
+
+    Others may take the lease over when it has not been renewed for `lease_duration`; a leader gives up when
+    it could not renew it for `renew_deadline`; everybody tries every `retry_period`.
+    """
+
+    lease_duration: Duration
+    renew_deadline: Duration
+    retry_period: Duration
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem:
+            raise ElectionError(f"couldn't create leader elector: {problem}")
+
+    @classmethod
+    def of(cls, config: LeaderElection) -> "Timing":
+        """As configured; a `LeaderElection` made without arguments has the usual times."""
+        return cls(config.lease_duration, config.renew_deadline, config.retry_period)
+
+    @property
+    def validity(self) -> int:
+        """How long a lease holds as it is written down: in whole seconds."""
+        return self.lease_duration.nanoseconds // SECOND
+
+    @property
+    def request_timeout(self) -> Duration:
+        """How long one request may take, so that a hanging one does not cost the lease."""
+        return max(Duration(self.renew_deadline.nanoseconds // 2), Duration.of_seconds(1))
+
+    def _problem(self) -> str:
+        lease, renew, retry = self.lease_duration, self.renew_deadline, self.retry_period
+        if lease <= renew:
+            return "leaseDuration must be greater than renewDeadline"
+        if renew.nanoseconds <= int(JITTER * float(retry.nanoseconds)):
+            return "renewDeadline must be greater than retryPeriod*JitterFactor"
+        for name, value in (("leaseDuration", lease), ("renewDeadline", renew), ("retryPeriod", retry)):
+            if value.nanoseconds < 1:
+                return f"{name} must be greater than zero"
+        if not self.validity:
+            return f"leaseDuration must be at least 1s, which is the least a lease can say, got {lease}"
+        return ""
+
+
+# The record in a lock
+
 
 ANNOTATION: Final = "control-plane.alpha.kubernetes.io/leader"
 """Where locks before the Lease kept the record, as JSON."""
@@ -125,3 +187,56 @@ def _time(fields: Json, name: str) -> float | None:
         return seconds_of(text)
     except ValueError as error:
         raise UnreadableRecordError(f"{name}: {error}") from None
+
+
+# How long a record is valid
+
+
+_NOTHING: Final = Record()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A record and when it was seen first, by our monotonic time: dates that others write are not trusted.
+
+    `raw` is its text as read, None if we wrote it ourselves.
+    """
+
+    record: Record = _NOTHING
+    raw: str | None = None
+    at: float = float("-inf")
+
+    def is_valid(self, now: float) -> bool:
+        """Whether the record was still new enough at this time for its holder to lead."""
+        return self.at + self.record.seconds > now
+
+    def expires_in(self, now: float) -> float:
+        return self.at + self.record.seconds - now
+
+
+class Tenure:
+    """For how long a successful write lets us lead: from when it was made, not from when it was answered.
+
+    Some candidates compare records by their whole seconds and see only the first of several writes in one
+    second, so it counts from the beginning of that second; a write that repeats the second of the one before,
+    as after the wall clock was set back, extends nothing. Nobody takes over before it has ended.
+
+    Only monotonic time counts: no correction of the wall clock moves it, and it goes on while the machine is
+    suspended. Validity can be asked for from any thread.
+    """
+
+    __slots__ = ("_clock", "_second", "_since", "end")
+
+    def __init__(self, clock: Clock, record: Record, began: float, before: "Tenure | None" = None) -> None:
+        date = 0.0 if record.renewed is None else record.renewed
+        self._clock = clock
+        self._second = math.floor(date)
+        self._since = began - (date - self._second)
+        if before is not None and before._second == self._second and before.end > began:
+            self._since = min(self._since, before._since)
+        self.end: float = self._since + record.seconds
+        """When it is over, by the clock's monotonic time."""
+
+    @property
+    def is_valid(self) -> bool:
+        return self._clock.monotonic() < self.end

@@ -74,9 +74,9 @@ class ElectionThread:
     async def acquire(self, *, again: bool = False) -> None:
         await self._call(self.elector.acquire(again=again))
 
-    async def hold(self) -> NoReturn:
-        await self._call(self.elector.hold())
-        raise AssertionError("holding a lease ends with its loss")
+    async def renew(self) -> NoReturn:
+        await self._call(self.elector.renew())
+        raise AssertionError("renewing a lease ends only with its loss")
 
     async def release(self, seconds: float) -> bool:
         return await self._call(self.elector.release(seconds))
@@ -93,14 +93,14 @@ class ElectionThread:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._live())
+            asyncio.run(self._serve())
         except BaseException as error:  # noqa: BLE001 - told to whoever waits, in the other thread
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:
             self._ended.set_result(None)
 
-    async def _live(self) -> None:
+    async def _serve(self) -> None:
         async with AsyncExitStack() as stack:
             elector = await self._set_up(stack)
             self._loop = asyncio.get_running_loop()

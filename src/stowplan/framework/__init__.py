@@ -12,6 +12,7 @@ A plugin takes part in an extension point by having its method; the protocols (`
 `stowplan.testing.check_plugin` checks a plugin as we check our own.
 """
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
@@ -24,7 +25,6 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import (
     ALL_ROWS,
     MAX_NODE_SCORE,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, NamedTuple
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Plugin, Point, points_of
 
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.client import Client
@@ -41,7 +42,6 @@ from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal

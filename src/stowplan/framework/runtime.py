@@ -12,13 +12,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.equivalence_class import ClassKey, EquivalenceClass, EquivalenceClasses, Settled
 from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.filter_results import FilterColumn, FilterResults
 from stowplan.framework.interface import (
     UNSIGNED,

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from stowplan.framework.feature_gates import FeatureGates
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.metrics.catalogue import SCHEDULING, Catalogue, MetricDescription
 from stowplan.metrics.exposition import number_text
 

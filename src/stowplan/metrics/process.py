@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.registry import Collector
 
 import stowplan
+from stowplan.api.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 from stowplan.clock import LoopWatchdog
-from stowplan.framework.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
 from stowplan.metrics.catalogue import HEALTH, PROCESS
 from stowplan.metrics.exposition import delimited, exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels

@@ -6,8 +6,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import Answer, ClusterEvent
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.status import Status
 from stowplan.metrics.buffers import BoundPods, BufferedHistogram, Evaluations, Tally
 from stowplan.metrics.catalogue import MetricDescription

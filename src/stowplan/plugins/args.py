@@ -2,10 +2,10 @@
 
 from typing import Self
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path
 from stowplan.api.meta import Struct
 from stowplan.framework import FeatureGates
-from stowplan.framework.feature_gates import DEFAULT_GATES
 
 
 class PluginArgs(Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, forbidden, invalid
 from stowplan.framework import (
     SKIP,
@@ -27,7 +28,6 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.status import NotBuiltError
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs

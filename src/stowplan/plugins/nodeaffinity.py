@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
@@ -43,7 +44,6 @@ from stowplan.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.normalize import by_highest

@@ -7,8 +7,8 @@ arguments are the `args_type` of its class and stand beside it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.framework import FeatureGates, Plugin, Point
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.profile import PluginUse
 from stowplan.framework.registry import Registry
 from stowplan.plugins.args import PluginArgs

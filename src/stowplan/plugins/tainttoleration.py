@@ -9,8 +9,7 @@ import numpy as np
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod, Toleration
 from stowplan.api.taints import Tolerations, untolerated
-from stowplan.cluster.columns import Interned
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray, Interned
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
     Action,

@@ -8,8 +8,8 @@ import numpy as np
 from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.diskindex import Disk, conflict, disks_of
 from stowplan.cluster.storage import Storage
+from stowplan.cluster.volumesinuse import Disk, conflict, disks_of
 from stowplan.framework import (
     ALL_ROWS,
     SKIP,
@@ -78,6 +78,8 @@ class VolumeRestrictions(Plugin):
 
     Whether a claim for one pod only is in use is the same for every row, until pods are imagined away.
     """
+
+    needs = frozenset(("persistentvolumeclaims",))
 
     reads = Reads.USAGE
     row_local = False

@@ -7,7 +7,7 @@ import numpy as np
 
 from stowplan.api.csitranslation import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from stowplan.cluster.attachable import class_name
+from stowplan.cluster.attachments import class_name
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.storage import Storage
 from stowplan.framework import (
@@ -48,6 +48,8 @@ class VolumeZone(Plugin):
 
     Nodes without any such label are taken for nodes of a cluster without zones and pass.
     """
+
+    needs = frozenset(("persistentvolumes", "persistentvolumeclaims", "storageclasses"))
 
     reads = Reads.NODE
     signs_volumes = True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, nextafter
 from typing import Any, Final
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.clock import Clock
 from stowplan.cluster.podinfo import PodInfo
@@ -24,7 +25,6 @@ from stowplan.framework.events import (
     ClusterEvent,
     build_hint_map,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.logs import Journal

@@ -6,29 +6,25 @@ What the arguments alone decide (help, version, mistakes) is done before anythin
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
 
 from stowplan.gocompat.quoting import quote
-from stowplan.run.flags.parser import FlagError, Parsed, parse
+from stowplan.run.flags.parser import Flag, FlagError, Group, Parsed, parse
 from stowplan.run.flags.table import GROUPS
 from stowplan.run.version import version_answer
 
 if TYPE_CHECKING:
     from stowplan.logs import LogSettings, ProcessJournal
     from stowplan.logs.streams import Write
-    from stowplan.run.starting import Run
-import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Final
-
-from stowplan.run.flags.parser import Flag, Group
+    from stowplan.run.startup import Run
 
 PROGRAM: Final = "stowplan run"
 _DESCRIPTION: Final = (
-    "stowplan run takes kube-scheduler's place on a cluster: it watches pods that have no node yet and binds",
-    "each to the best one. It reads the same configuration file and the same flags, holds the same lease and",
-    "serves the same pages; several instances, or several schedulers under different names, get along.",
+    "stowplan run replaces kube-scheduler: it watches pods without a node and binds each to the best node.",
+    "It takes kube-scheduler's flags and configuration file, holds the same lease and serves the same paths.",
+    "Several instances can run with leader election, and several schedulers under different names.",
 )
 _INDENT: Final = 16
 _NARROW: Final = 24
@@ -90,20 +86,28 @@ def _start(
 ) -> int:
     from stowplan.clock import RealClock
     from stowplan.logs import journal_for
-    from stowplan.run.starting import start
+    from stowplan.run.startup import start
 
     clock = RealClock()
 
     def open_journal(settings: "LogSettings") -> "ProcessJournal":
         return journal_for(settings, now=clock.now, stderr=log)
 
-    def say(line: str) -> None:
+    def write_out(line: str) -> None:
         stdout.write(f"{line}\n")
 
-    def complain(line: str) -> None:
+    def write_error(line: str) -> None:
         stderr.write(f"{line}\n")
 
-    return start(parsed, run, clock, open_journal=open_journal, environ=environ, say=say, complain=complain)
+    return start(
+        parsed,
+        run,
+        clock,
+        open_journal=open_journal,
+        environ=environ,
+        write_out=write_out,
+        write_error=write_error,
+    )
 
 
 def _width(stream: TextIO) -> int:

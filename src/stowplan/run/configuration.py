@@ -1,20 +1,25 @@
-"""The scheduler configuration of a command line: a file and flags, or a Policy of earlier releases."""
+"""The scheduler configuration of a command line: a file and flags, or a Policy of earlier releases.
+
+`watch_files` reads the files again when they change.
+"""
 
 import asyncio
 import dataclasses
 import ipaddress
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
 from stowplan.api.catalogue import CONFIG_MAPS
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import invalid, required
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.client.http import AccessError, HttpClient, Server
+from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock
 from stowplan.config import LoadedConfig, default_config
 from stowplan.config.legacy import LegacyOptions, load_any_file
@@ -28,7 +33,6 @@ from stowplan.config.legacy.load import (
 from stowplan.config.load import ConfigError, check
 from stowplan.config.types import LeaderElection, PluginConfig, Profile, SchedulerConfig
 from stowplan.election import LOCK_KINDS
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.interpodaffinity.plugin import InterPodAffinityArgs
 from stowplan.run.clients import user_agent
@@ -119,7 +123,7 @@ def legacy_warnings(parsed: Parsed) -> Iterator[str]:
     if parsed.text("config"):
         for name in _WITHOUT_CONFIG:
             if parsed.given(name):
-                yield f"--{name} has no effect: with --config the file counts"
+                yield f"--{name} has no effect: --config is set"
 
 
 def _is_address(text: str) -> bool:
@@ -297,3 +301,42 @@ async def read_policy(client: Client, ref: ConfigMapRef) -> str:
         raise ConfigError("read", f"couldn't get policy config map {ref}: {error.message}") from None
     data = found.get("data")
     return policy_in_configmap(data if isinstance(data, dict) else {}, str(ref))
+
+
+# Configuration files that change
+
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks at the files."""
+
+
+async def watch_files(
+    files: Callable[[], Sequence[str]], asked: asyncio.Event, read_again: Callable[[], Awaitable[None]]
+) -> None:
+    """Have files read again for ever: when one of them has changed, and when `asked` is set.
+
+    Which files there are may be different after every reading.
+    """
+    followed = files()
+    stamps = FileStamps(followed)
+    while True:
+        try:
+            async with asyncio.timeout(LOOK_EVERY):
+                await asked.wait()
+        except TimeoutError:
+            if not stamps.changed():
+                continue
+            await _wait_until_unchanged(stamps)
+        asked.clear()
+        stamps.changed()
+        await read_again()
+        if files() != followed:
+            followed = files()
+            stamps = FileStamps(followed)
+
+
+async def _wait_until_unchanged(stamps: FileStamps) -> None:
+    """Whoever writes a file may not be done with it."""
+    await asyncio.sleep(LOOK_EVERY / 10)
+    while stamps.changed():
+        await asyncio.sleep(LOOK_EVERY / 10)

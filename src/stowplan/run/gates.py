@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates, Gate, Stage
 from stowplan.config.featuregates import GATE_GROUPS, parse_feature_gates, parse_setting
 from stowplan.config.load import ConfigError
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates, Gate, Stage
 from stowplan.gocompat.quoting import quote
 from stowplan.run.flags.values import Settings
 from stowplan.run.version import MINOR

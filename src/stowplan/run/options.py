@@ -13,7 +13,7 @@ from stowplan.gocompat.quoting import quote
 from stowplan.logs import LogSettings, Routing
 from stowplan.logs.settings import JSON
 from stowplan.metrics.options import MetricsOptions
-from stowplan.run.access import ClientSettings, client_settings
+from stowplan.run.clients import ClientSettings, client_settings
 from stowplan.run.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.values import ModuleLevel, NamedPair
@@ -155,14 +155,14 @@ def _warnings(parsed: Parsed, gates: ProcessGates) -> Iterator[str]:
     if gates.scheduling["CoordinatedLeaderElection"]:
         yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
     for name in gates_without_effect(parsed.value("feature-gates")):
-        yield f"--feature-gates: {name} has no effect: it does not concern scheduling"
+        yield f"--feature-gates: {name} has no effect: it is not a gate of the scheduler"
     content_type = "kube-api-content-type"
     if parsed.given(content_type) and "json" not in parsed.text(content_type):
-        yield f"--{content_type} has no effect: JSON is what is spoken with the API server"
+        yield f"--{content_type} has no effect: the client sends JSON"
     if parsed.text("config"):
         for name in ("kubeconfig", "kube-api-qps", "kube-api-burst", "profiling"):
             if parsed.given(name):
-                yield f"--{name} has no effect: with --config the file counts"
+                yield f"--{name} has no effect: --config is set"
     yield from serving_warnings(parsed)
     yield from legacy_warnings(parsed)
 

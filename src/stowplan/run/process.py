@@ -1,69 +1,76 @@
 """The scheduler as a process: from its first word to its exit code."""
 
 import asyncio
+import logging
 import os
 import random
 import signal
 import socket
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, NoReturn
 
-from stowplan.clock import Hold, LoopWatchdog
+from stowplan.clock import Clock, Hold, LoopWatchdog
 from stowplan.config.load import ConfigError
-from stowplan.election import ElectionHealth, ElectionThread, LeaseLostError
+from stowplan.config.types import LeaderElection
+from stowplan.election import (
+    ElectionError,
+    ElectionEvents,
+    ElectionHealth,
+    ElectionThread,
+    Elector,
+    LeaseLostError,
+    Timing,
+    identity,
+    lock_for,
+)
 from stowplan.extenders.http import extenders_for
 from stowplan.logs import Journal
 from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients
-from stowplan.run.configuration import read_policy
-from stowplan.run.electing import election_thread
-from stowplan.run.following import follow
-from stowplan.run.life import Life
+from stowplan.run.configuration import read_policy, watch_files
+from stowplan.run.instance import SchedulerInstance
 from stowplan.run.options import Options, reload, waiting_for_restart
-from stowplan.run.preparing import Prepared, prepare
-from stowplan.run.serving import Port
-from stowplan.run.starting import Launch
-from stowplan.run.strays import strays_caught
+from stowplan.run.secure_port import SecurePort
+from stowplan.run.startup import ResolvedConfig, StartupPlan, resolve_config
 from stowplan.scheduler import CacheCorruptedError, Scheduler, Settings
 from stowplan.scheduler.gc_tuning import calm_collector
 from stowplan.serving import ServingError
 
 GRACE: Final = 3.0
-"""Seconds that bindings under way are given when the process ends."""
+"""Seconds that running binding cycles are given when the process stops."""
 
 RELEASED_WITHIN: Final = 1.0
-"""Seconds that giving back the lease may take."""
+"""Seconds that releasing the lease may take."""
 
 
-def run_process(launch: Launch, environ: Mapping[str, str] = os.environ) -> int:
-    """Run a scheduler to its end; the exit code."""
+def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> int:
+    """Run a scheduler until it exits; the exit code."""
+    watchdog = LoopWatchdog(lambda hold, others: _report_hold(plan.journal, hold, others))
 
-    watchdog = LoopWatchdog(lambda hold, others: _report_hold(launch.journal, hold, others))
-
-    async def live() -> int:
-        process = Process(launch, environ)
+    async def run() -> int:
+        process = Process(plan, environ)
         process.metrics.watch_loop(watchdog)
-        process.heed_signals()
-        return await process.live()
+        process.install_signal_handlers()
+        return await process.run()
 
     try:
         with (
-            strays_caught(launch.journal),
+            bridge_logging(plan.journal),
             asyncio.Runner(loop_factory=watchdog.new_loop) as runner,
             watchdog,
         ):
-            return runner.run(live())
+            return runner.run(run())
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
 
 def _report_hold(journal: Journal, hold: Hold, others: int) -> None:
-    """Say who held the event loop for too long, and how often that happened since the last such line."""
+    """Log what held the event loop for too long, and how many holds were not logged since the last line."""
     values = hold.values()
     if others:
         values["others"] = others
@@ -71,28 +78,28 @@ def _report_hold(journal: Journal, hold: Hold, others: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """Why a process ends, and with which code."""
+class ExitReason:
+    """Why a process exits, and with which code."""
 
     code: int
-    tell: Callable[[Journal], None]
+    log: Callable[[Journal], None]
 
 
-TERMINATED: Final = Ending(0, lambda journal: journal.info(0, "Requested to terminate, exiting"))
-WITHOUT_ELECTION: Final = Ending(
+TERMINATED: Final = ExitReason(0, lambda journal: journal.info(0, "Requested to terminate, exiting"))
+WITHOUT_ELECTION: Final = ExitReason(
     1, lambda journal: journal.problem("command failed", err="finished without leader elect")
 )
-LOST: Final = Ending(1, lambda journal: journal.problem("Leaderelection lost"))
+LOST: Final = ExitReason(1, lambda journal: journal.problem("Leaderelection lost"))
 
 
 class Process:
-    """A scheduler that takes part in an election, answers on its port, and follows its configuration file."""
+    """A scheduler with leader election, a secure port, and a configuration file that may change."""
 
-    def __init__(self, launch: Launch, environ: Mapping[str, str]) -> None:
-        self.options: Options = launch.options
-        self.prepared: Prepared = launch.prepared
-        self.journal = launch.journal
-        self.clock = launch.clock
+    def __init__(self, plan: StartupPlan, environ: Mapping[str, str]) -> None:
+        self.options: Options = plan.options
+        self.resolved: ResolvedConfig = plan.resolved
+        self.journal = plan.journal
+        self.clock = plan.clock
         self.election_health = ElectionHealth()
         self.is_stopping = False
         self.elector: ElectionThread | None = None
@@ -102,7 +109,7 @@ class Process:
             self.options.loaded.gates, timer=perf_counter, options=self.options.metrics
         )
         self._clients = Clients(
-            launch.server,
+            plan.server,
             self.options.client,
             self.clock,
             self._rng,
@@ -114,31 +121,31 @@ class Process:
         self.metrics.watch_servers(self._clients.reachable)
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
-        self._life: Life | None = None
+        self._instance: SchedulerInstance | None = None
 
     @property
     def is_synced(self) -> bool:
-        """Whether the cluster is known."""
-        return self._life is not None and self._life.is_synced
+        """Whether the caches have synced."""
+        return self._instance is not None and self._instance.is_synced
 
     @property
     def is_leading(self) -> bool:
-        """Whether it is for this process to schedule."""
+        """Whether this process is scheduling."""
         if self.is_stopping:
             return False
-        return self._life is not None and self._life.is_scheduling
+        return self._instance is not None and self._instance.is_scheduling
 
     def _may_write(self) -> bool:
-        """Whether this process may act on the cluster at this moment."""
+        """Whether this process may write to the cluster now: it needs no lease, or holds it."""
         return self.elector is None or self.elector.is_leader
 
     @property
-    def life(self) -> Life | None:
-        """The scheduler of now; another one after a reload."""
-        return self._life
+    def instance(self) -> SchedulerInstance | None:
+        """The current scheduler instance; a reload replaces it."""
+        return self._instance
 
     def stop(self) -> None:
-        """End in good order; asked a second time, at once."""
+        """Shut down gracefully; when called again, exit at once."""
         if self._stop.is_set():
             self.journal.flush()
             os._exit(1)
@@ -148,71 +155,72 @@ class Process:
         """Read the configuration file again."""
         self._reload.set()
 
-    def heed_signals(self) -> None:
-        """SIGTERM and SIGINT end it, SIGHUP has it read its file again, SIGUSR2 tells what it believes."""
+    def install_signal_handlers(self) -> None:
+        """SIGTERM and SIGINT stop it, SIGHUP reloads the configuration, SIGUSR2 dumps cache and queue."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.stop)
         loop.add_signal_handler(signal.SIGINT, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        loop.add_signal_handler(signal.SIGUSR2, self._tell_all)
+        loop.add_signal_handler(signal.SIGUSR2, self._dump_state)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
-    async def live(self) -> int:
-        """From the first word to the last; the exit code. Raises ConfigError."""
+    async def run(self) -> int:
+        """Run until there is a reason to exit; the exit code. Raises ConfigError."""
         self.journal.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
         async with AsyncExitStack() as stack:
             self._main = await stack.enter_async_context(
                 self._clients.client("scheduler", patient=True, may_repeat=self._may_write)
             )
             self._events = await stack.enter_async_context(self._clients.client("scheduler", patient=True))
-            await self._take_part_in_election(stack)
-            port = Port(self, self._clients)
+            await self._join_election(stack)
+            port = SecurePort(self, self._clients)
             try:
                 await stack.enter_async_context(port.open())
             except ServingError as error:
                 raise ConfigError("serving", str(error)) from None
-            ending = await self._work()
-        ending.tell(self.journal)
-        return ending.code
+            reason = await self._run_until_exit()
+        reason.log(self.journal)
+        return reason.code
 
-    # The course of things
+    # Sync, elect, schedule
 
-    async def _work(self) -> Ending:
-        """Schedule when it is our turn, until there is a reason to end."""
-        course = asyncio.create_task(self._course(), name="course")
+    async def _run_until_exit(self) -> ExitReason:
+        """Schedule while leading, until there is a reason to exit."""
+        main = asyncio.create_task(self._sync_elect_schedule(), name="main")
         stopped = asyncio.create_task(self._stop.wait(), name="stop")
         following = asyncio.create_task(
-            follow(lambda: self.options.files, self._reload, self._reload_now), name="configuration file"
+            watch_files(lambda: self.options.files, self._reload, self._reload_configuration),
+            name="configuration file",
         )
         try:
-            await asyncio.wait({course, stopped, following}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({main, stopped, following}, return_when=asyncio.FIRST_COMPLETED)
             if stopped.done():
-                return await self._wind_up(course)
-            await (course if course.done() else following)
+                return await self._shut_down(main)
+            await (main if main.done() else following)
             raise AssertionError("neither ends by itself")
         except LeaseLostError:
-            return await self._give_up()
+            return await self._exit_after_lost_lease()
         except CacheCorruptedError as error:
-            return await self._leave_it_to_others(error)
+            return await self._exit_with_corrupted_cache(error)
         except Exception as error:  # noqa: BLE001 - logged with its traceback, and the end of the process
-            return await self._crash(error)
+            return await self._exit_with_error(error)
         finally:
             self.is_stopping = True
-            await self._release()
-            for task in (course, stopped, following):
+            await self._release_lease()
+            for task in (main, stopped, following):
                 task.cancel()
-            await asyncio.gather(course, stopped, following, return_exceptions=True)
-            if self._life is not None:
-                await self._life.end()
+            await asyncio.gather(main, stopped, following, return_exceptions=True)
+            if self._instance is not None:
+                await self._instance.stop()
 
-    async def _course(self) -> None:
-        """Learn the cluster, wait to be elected, schedule. Ends only with what ends it all."""
+    async def _sync_elect_schedule(self) -> None:
+        """Sync the caches, acquire the lease, schedule. Only raises: there is no regular end."""
         if self.options.started.delay_cache_until_active and self.elector is not None:
             await self.elector.acquire()
         else:
-            await self._learn()
+            await self._wait_synced()
             if self.elector is not None:
-                await self._unless_it_dies(self.elector.acquire())
+                await self._wait_while_instance_runs(self.elector.acquire())
         if self.elector is None:
             await self._schedule()
             return
@@ -220,147 +228,147 @@ class Process:
             try:
                 await self._lead(self.elector)
             except LeaseLostError as lost:
-                if not lost.may_return:
+                if not lost.may_rejoin:
                     raise
             await self._stand_by()
-            await self._unless_it_dies(self.elector.acquire(again=True))
+            await self._wait_while_instance_runs(self.elector.acquire(again=True))
 
     async def _lead(self, elector: ElectionThread) -> NoReturn:
-        """Schedule for as long as the lease is ours. Raises `LeaseLostError`, and what ends it all."""
-        holding = asyncio.create_task(elector.hold(), name="lease")
-        working = asyncio.create_task(self._schedule(), name="leader")
+        """Schedule for as long as we hold the lease. Raises `LeaseLostError`, and what scheduling raises."""
+        renewing = asyncio.create_task(elector.renew(), name="lease")
+        scheduling = asyncio.create_task(self._schedule(), name="leader")
         try:
-            await asyncio.wait({holding, working}, return_when=asyncio.FIRST_COMPLETED)
-            await (holding if holding.done() else working)
+            await asyncio.wait({renewing, scheduling}, return_when=asyncio.FIRST_COMPLETED)
+            await (renewing if renewing.done() else scheduling)
             raise AssertionError("neither ends by itself")
         finally:
-            holding.cancel()
-            working.cancel()
-            await asyncio.gather(holding, working, return_exceptions=True)
+            renewing.cancel()
+            scheduling.cancel()
+            await asyncio.gather(renewing, scheduling, return_exceptions=True)
 
     async def _stand_by(self) -> None:
-        """The lease ran out because the API server could not be reached: keep the cache, and wait.
+        """The lease expired because the API server could not be reached: keep the caches warm, and wait.
 
-        What is assumed but not bound is undone. Whoever leads next, this process or another, starts from what
-        the API server says.
+        Assumed pods that are not bound are forgotten: the next leader, this process or another, starts from
+        the state in the API server.
         """
         self.journal.warning(
             "Lost the lease while the API server is unreachable, taking part in the election again"
         )
-        if self._life is not None:
-            await self._life.end_scheduling(0)
+        if self._instance is not None:
+            await self._instance.end_scheduling(0)
 
-    async def _learn(self) -> None:
-        """Come back when the scheduler of now knows the cluster; a reload may put another in its place."""
-        if self._life is None:
-            self._life = self._begin_life(self.prepared)
-        life = None
-        while life is not self._life:
-            life = self._life
-            await life.synced()
+    async def _wait_synced(self) -> None:
+        """Wait until the caches of the current instance have synced; a reload may replace it meanwhile."""
+        if self._instance is None:
+            self._instance = self._start_instance(self.resolved)
+        instance = None
+        while instance is not self._instance:
+            instance = self._instance
+            await instance.wait_synced()
 
     async def _schedule(self) -> None:
-        """Schedule until something must not be survived."""
-        await self._learn()
-        assert self._life is not None
+        """Schedule until the instance fails; a reload may replace it meanwhile."""
+        await self._wait_synced()
+        assert self._instance is not None
         with calm_collector():
-            self._life.begin_scheduling()
+            self._instance.begin_scheduling()
             while True:
-                life = self._life
-                await asyncio.wait({life.task})
-                if life is self._life:
-                    await life.task
-                    raise AssertionError("a scheduler does not end by itself")
+                instance = self._instance
+                await asyncio.wait({instance.task})
+                if instance is self._instance:
+                    await instance.task
+                    raise AssertionError("an instance does not end by itself")
 
-    async def _unless_it_dies(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for something, unless the scheduler meanwhile ends with what must not be survived.
+    async def _wait_while_instance_runs(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for something, and raise what the current instance fails with meanwhile.
 
-        One that a reload has replaced ends, too; then it is its successor that must not.
+        An instance that a reload has replaced ends, too, without failing: then its successor counts.
         """
         task = asyncio.create_task(waiting)
         try:
             while not task.done():
-                life = self._life
-                assert life is not None
-                await asyncio.wait({task, life.task}, return_when=asyncio.FIRST_COMPLETED)
-                if life.task.done() and life is self._life:
-                    await life.task
+                instance = self._instance
+                assert instance is not None
+                await asyncio.wait({task, instance.task}, return_when=asyncio.FIRST_COMPLETED)
+                if instance.task.done() and instance is self._instance:
+                    await instance.task
             await task
         finally:
             task.cancel()
 
-    # The end
+    # Exit
 
-    async def _wind_up(self, course: "asyncio.Task[None]") -> Ending:
-        """Let bindings end, give back the lease; others may begin."""
+    async def _shut_down(self, main: "asyncio.Task[None]") -> ExitReason:
+        """Let bindings finish, then release the lease."""
         self.is_stopping = True
         if not self.is_synced:
             self.journal.problem("handlers are not fully synchronized", err="context canceled")
-        if self._life is not None:
-            await self._life.end_scheduling(GRACE)
-        course.cancel()
-        await asyncio.gather(course, return_exceptions=True)
+        if self._instance is not None:
+            await self._instance.end_scheduling(GRACE)
+        main.cancel()
+        await asyncio.gather(main, return_exceptions=True)
         if self.elector is None:
             return WITHOUT_ELECTION
-        await self._release()
+        await self._release_lease()
         return TERMINATED
 
-    async def _give_up(self) -> Ending:
-        """Somebody else may schedule by now: begin nothing more."""
+    async def _exit_after_lost_lease(self) -> ExitReason:
+        """Stop at once: another instance may be scheduling by now."""
         self.is_stopping = True
-        if self._life is not None:
-            await self._life.end_scheduling(0)
-        await self._release()
+        if self._instance is not None:
+            await self._instance.end_scheduling(0)
+        await self._release_lease()
         return LOST
 
-    async def _leave_it_to_others(self, error: CacheCorruptedError) -> Ending:
-        """What is believed here is wrong. Whoever leads next learns the cluster from scratch."""
+    async def _exit_with_corrupted_cache(self, error: CacheCorruptedError) -> ExitReason:
+        """The cache is wrong: the next leader builds its own from a list."""
         self.is_stopping = True
-        await self._release()
+        await self._release_lease()
         why = str(error)
-        return Ending(
+        return ExitReason(
             1,
             lambda journal: journal.fatal(
                 "Scheduler cache is corrupted and can badly affect scheduling decisions", err=why
             ),
         )
 
-    async def _crash(self, error: Exception) -> Ending:
-        """Something failed that nobody expected to: another instance may do better, or a new start."""
+    async def _exit_with_error(self, error: Exception) -> ExitReason:
+        """An unexpected error: release the lease, so that another instance or a restart takes over."""
         self.is_stopping = True
         await self._stop_scheduling()
-        await self._release()
+        await self._release_lease()
         stack = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
-        return Ending(
+        return ExitReason(
             1, lambda journal: journal.problem("Unexpected error, exiting", err=why, stacktrace=stack)
         )
 
     async def _stop_scheduling(self) -> None:
-        """End scheduling at once, as far as a scheduler that has failed can do that."""
-        if self._life is None:
+        """Stop scheduling without a grace period, as far as a scheduler that has failed can."""
+        if self._instance is None:
             return
         try:
             async with asyncio.timeout(RELEASED_WITHIN):
-                await self._life.end_scheduling(0)
+                await self._instance.end_scheduling(0)
         except Exception as error:  # noqa: BLE001 - it has failed before
             self.journal.problem(
                 "Scheduling was not ended in good order", err=f"{type(error).__name__}: {error}"
             )
 
-    async def _release(self) -> None:
-        """Give the lease back, whatever this process ends for. Once it is given back this does nothing."""
+    async def _release_lease(self) -> None:
+        """Release the lease, whatever the reason of the exit. Does nothing once it is released."""
         if self.elector is not None:
             await self.elector.release(RELEASED_WITHIN)
 
     # Parts
 
-    def _begin_life(self, prepared: Prepared) -> Life:
+    def _start_instance(self, resolved: ResolvedConfig) -> SchedulerInstance:
         options = self.options
         settings = Settings(
-            prepared.built,
+            resolved.built,
             options.loaded.gates,
-            prepared.registry,
+            resolved.registry,
             options.longest_wait,
             self._hostname,
             legacy_metrics=options.legacy_metrics,
@@ -371,29 +379,29 @@ class Process:
             clock=self.clock,
             rng=random.Random(self._rng.getrandbits(64)),
             timer=perf_counter,
-            extenders=extenders_for(prepared.built),
+            extenders=extenders_for(resolved.built),
             journal=self.journal,
             events=self._events,
             may_schedule=None if self.elector is None else self._may_write,
         )
-        life = Life(scheduler, self.journal)
-        life.begin()
+        instance = SchedulerInstance(scheduler, self.journal)
+        instance.start()
         self.metrics.show(scheduler.context.metrics)
-        return life
+        return instance
 
-    async def _take_part_in_election(self, stack: AsyncExitStack) -> None:
+    async def _join_election(self, stack: AsyncExitStack) -> None:
         if not self.options.election.leader_elect:
             return
-        component = self.prepared.built.profiles[0].scheduler_name
+        component = self.resolved.built.profiles[0].scheduler_name
         thread = election_thread(
             self._clients,
             self.options.election,
-            announced_by=component,
+            component=component,
             hostname=self._hostname,
             clock=self.clock,
             rng=self._rng,
             journal=self.journal,
-            announcements_within=RELEASED_WITHIN,
+            events_within=RELEASED_WITHIN,
         )
         self.elector = await stack.enter_async_context(thread)
         elector = thread.elector
@@ -402,19 +410,19 @@ class Process:
             elector.name, lambda: bool(elector.master_status), lambda: elector.slow_paths
         )
 
-    def _tell_all(self) -> None:
-        if self._life is not None:
-            self._life.scheduler.debugger.tell()
+    def _dump_state(self) -> None:
+        if self._instance is not None:
+            self._instance.scheduler.debugger.tell()
 
     # The configuration file
 
-    async def _reload_now(self) -> None:
-        """Have a new scheduler, set up as the file says, take over from the old one; or keep that."""
+    async def _reload_configuration(self) -> None:
+        """Replace the instance by one with the new configuration; keep it if that cannot be loaded."""
         try:
             options = reload(self.options)
             if options.config_map is not None:
                 options = reload(options, await read_policy(self._main, options.config_map))
-            prepared = prepare(options)
+            resolved = resolve_config(options)
         except ConfigError as error:
             self.journal.problem("Configuration was not reloaded, the old one stays in force", err=str(error))
             return
@@ -422,22 +430,111 @@ class Process:
             self.journal.warning(note)
         for field in waiting_for_restart(options):
             self.journal.warning("A change takes effect only when the process starts anew", field=field)
-        self.options, self.prepared = options, prepared
-        old = self._life
+        self.options, self.resolved = options, resolved
+        old = self._instance
         if old is not None:
-            await self._take_over(old, prepared)
-        names = [profile.scheduler_name for profile in prepared.built.profiles]
+            await self._replace_instance(old, resolved)
+        names = [profile.scheduler_name for profile in resolved.built.profiles]
         self.journal.info(0, "Reloaded configuration", file=", ".join(options.files), profiles=names)
 
-    async def _take_over(self, old: Life, prepared: Prepared) -> None:
-        new = self._begin_life(prepared)
+    async def _replace_instance(self, old: SchedulerInstance, resolved: ResolvedConfig) -> None:
+        """Sync the new instance while the old one goes on scheduling, then switch over."""
+        new = self._start_instance(resolved)
         try:
-            await new.synced()
+            await new.wait_synced()
             if old.is_scheduling:
                 await old.end_scheduling(GRACE)
-                await new.caught_up_with(old)
+                await new.wait_caught_up_with(old)
                 if not self.is_stopping:
                     new.begin_scheduling()
-            self._life, new = new, old
+            self._instance, new = new, old
         finally:
-            await new.end()
+            await new.stop()
+
+
+# Leader election
+
+
+def election_thread(
+    clients: Clients,
+    election: LeaderElection,
+    *,
+    component: str,
+    hostname: str,
+    clock: Clock,
+    rng: random.Random,
+    journal: Journal,
+    events_within: float,
+) -> ElectionThread:
+    """The elector of this process, in a thread and with clients of its own. Entering it raises ConfigError.
+
+    Every change of leadership is recorded as an event of `component`; when the thread ends, unwritten events
+    are given `events_within` seconds.
+    """
+    me = identity(hostname, rng)
+    own = clients.for_thread(random.Random(rng.getrandbits(64)))
+    event_rng, elector_rng = (random.Random(rng.getrandbits(64)) for _ in range(2))
+
+    async def set_up(stack: AsyncExitStack) -> Elector:
+        try:
+            timing = Timing.of(election)
+            client = own.client("leader-election", timeout=timing.request_timeout)
+            await stack.enter_async_context(client)
+            lock = lock_for(
+                election.resource_lock, client, election.resource_namespace, election.resource_name, me
+            )
+        except ElectionError as error:
+            raise ConfigError("election", str(error)) from None
+        writer = await stack.enter_async_context(own.client("scheduler"))
+        events = ElectionEvents(writer, component, clock=clock, rng=event_rng, journal=journal)
+        stack.push_async_callback(events.drain, events_within)
+        return Elector(
+            lock,
+            timing,
+            clock=clock,
+            rng=elector_rng,
+            journal=journal,
+            events=events,
+            pause=client.pause,
+            is_reachable=client.is_reachable,
+        )
+
+    return ElectionThread(set_up)
+
+
+# Python's logging
+
+
+class LoggingBridge(logging.Handler):
+    """Passes messages of Python's `logging` on to the journal, one line each.
+
+    asyncio reports exceptions that nobody retrieved this way, with a traceback; the first line and the error
+    are kept.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(logging.WARNING)
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = self._journal.problem if record.levelno >= logging.ERROR else self._journal.warning
+        text = record.getMessage().partition("\n")[0]
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            log(text, logger=record.name)
+        else:
+            log(text, logger=record.name, err=f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def bridge_logging(journal: Journal) -> Iterator[None]:
+    """Within the block, messages and warnings of libraries go to the journal."""
+    handler = LoggingBridge(journal)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)

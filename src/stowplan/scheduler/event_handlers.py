@@ -7,6 +7,7 @@ cache is updated before the queue, so a requeued pod sees the state that trigger
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, Protocol
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -20,7 +21,6 @@ from stowplan.framework.events import (
     Action,
     ClusterEvent,
 )
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Journal, Ref
 from stowplan.queue.cluster_events import node_events, pod_events

@@ -31,7 +31,6 @@ from stowplan.client import Reader, Reflector
 from stowplan.clock import Clock
 from stowplan.framework.events import Action, Resource
 from stowplan.framework.runtime import Framework
-from stowplan.plugins.podtopologyspread.plugin import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from stowplan.scheduler.event_handlers import (
     Dispatcher,
     NodeEventHandler,
@@ -43,32 +42,20 @@ from stowplan.scheduler.event_handlers import (
 class Watched(NamedTuple):
     """A kind of object: where it is served, as what it is read, and what events call it ("" if nothing).
 
-    `without` says what suffers if the server forbids or lacks it; "" means that nothing goes without it.
-    `needed_by` are the plugins that look it up; empty if it is watched in any case.
+    `without` says what suffers if the server forbids or lacks it; "" means that nothing goes without it. It
+    is watched `always`, or if a plugin needs its objects (`Plugin.needs`) or registered for its events.
     """
 
     served: Served
     cls: type[Object]
     event: str = ""
     without: str = ""
-    needed_by: frozenset[str] = frozenset()
+    always: bool = False
 
 
 PODS: Final = Watched(catalogue.PODS, Pod, Resource.POD)
 NODES: Final = Watched(catalogue.NODES, Node, Resource.NODE)
 
-_SPREADING: Final = frozenset(["PodTopologySpread", "SelectorSpread", "ServiceAffinity"])
-_LIMITS: Final = frozenset(
-    [
-        "NodeVolumeLimits",
-        "MaxEBSVolumeCount",
-        "MaxGCEPDVolumeCount",
-        "MaxAzureDiskVolumeCount",
-        "MaxCinderVolumeCount",
-    ]
-)
-_BINDING: Final = frozenset(["VolumeBinding"])
-_VOLUMES: Final = _BINDING | _LIMITS | {"VolumeZone"}
 _UNSPREAD: Final = "pods are not spread by default as members of theirs"
 _CLAIMLESS: Final = "pods with volume claims wait"
 _DEVICELESS: Final = "pods with resource claims wait"
@@ -79,90 +66,84 @@ AROUND_PODS: Final = (
         catalogue.NAMESPACES,
         Namespace,
         without="namespace selectors of pod affinity select no namespace by its labels",
+        always=True,
     ),
-    Watched(catalogue.SERVICES, Service, without=_UNSPREAD, needed_by=_SPREADING),
-    Watched(
-        catalogue.REPLICATION_CONTROLLERS, ReplicationController, without=_UNSPREAD, needed_by=_SPREADING
-    ),
-    Watched(catalogue.REPLICA_SETS, ReplicaSet, without=_UNSPREAD, needed_by=_SPREADING),
-    Watched(catalogue.STATEFUL_SETS, StatefulSet, without=_UNSPREAD, needed_by=_SPREADING),
+    Watched(catalogue.SERVICES, Service, without=_UNSPREAD),
+    Watched(catalogue.REPLICATION_CONTROLLERS, ReplicationController, without=_UNSPREAD),
+    Watched(catalogue.REPLICA_SETS, ReplicaSet, without=_UNSPREAD),
+    Watched(catalogue.STATEFUL_SETS, StatefulSet, without=_UNSPREAD),
     Watched(
         catalogue.POD_DISRUPTION_BUDGETS,
         PodDisruptionBudget,
         without="preemption does not spare pods that a budget protects",
-        needed_by=frozenset(["DefaultPreemption"]),
     ),
 )
 STORAGE: Final = (
-    Watched(catalogue.PERSISTENT_VOLUMES, PersistentVolume, Resource.PERSISTENT_VOLUME, _CLAIMLESS, _VOLUMES),
+    Watched(catalogue.PERSISTENT_VOLUMES, PersistentVolume, Resource.PERSISTENT_VOLUME, _CLAIMLESS),
     Watched(
         catalogue.PERSISTENT_VOLUME_CLAIMS,
         PersistentVolumeClaim,
         Resource.PERSISTENT_VOLUME_CLAIM,
         _CLAIMLESS,
-        _VOLUMES | {"VolumeRestrictions"},
     ),
     Watched(
         catalogue.STORAGE_CLASSES,
         StorageClass,
         Resource.STORAGE_CLASS,
         "pods with unbound claims of a storage class wait",
-        _VOLUMES,
     ),
     Watched(
         catalogue.CSI_NODES,
         CSINode,
         Resource.CSI_NODE,
         "limits of attached volumes are not kept",
+        always=True,
     ),
     Watched(
         catalogue.CSI_DRIVERS,
         CSIDriver,
         Resource.CSI_DRIVER,
         "storage capacity is not looked at",
-        _BINDING | _LIMITS,
     ),
     Watched(
         catalogue.CSI_STORAGE_CAPACITIES,
         CSIStorageCapacity,
         Resource.CSI_STORAGE_CAPACITY,
         "nothing is provisioned by drivers that publish their capacity",
-        _BINDING,
     ),
     Watched(
         catalogue.VOLUME_ATTACHMENTS,
         VolumeAttachment,
         Resource.VOLUME_ATTACHMENT,
         "volumes that are attached to a node without a pod there do not count for its limits",
-        _LIMITS,
     ),
 )
 DEVICES: Final = (
-    Watched(catalogue.RESOURCE_CLAIMS, AnyObject, Resource.RESOURCE_CLAIM, _DEVICELESS),
-    Watched(catalogue.RESOURCE_SLICES, AnyObject, Resource.RESOURCE_SLICE, _DEVICELESS),
-    Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS),
+    Watched(catalogue.RESOURCE_CLAIMS, AnyObject, Resource.RESOURCE_CLAIM, _DEVICELESS, always=True),
+    Watched(catalogue.RESOURCE_SLICES, AnyObject, Resource.RESOURCE_SLICE, _DEVICELESS, always=True),
+    Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS, always=True),
 )
 POD_GROUPS: Final = Watched(
-    catalogue.POD_GROUPS, AnyObject, Resource.POD_GROUP, "pods of groups are scheduled one by one"
+    catalogue.POD_GROUPS,
+    AnyObject,
+    Resource.POD_GROUP,
+    "pods of groups are scheduled one by one",
+    always=True,
 )
 
 _BUILT_IN: Final = frozenset(Resource)
 
 
 def kinds_to_watch(
-    events: Mapping[str, Action], plugins: Collection[str], *, groups: bool = False
+    events: Mapping[str, Action], needed: Collection[str], *, groups: bool = False
 ) -> list[Watched]:
-    """The kinds to watch beside pods and nodes: what these plugins look up, and what they registered for.
+    """The kinds to watch beside pods and nodes: those needed, by plural, and those of registered events.
 
     Kinds that are not built in are named `<plural>.<version>.<group>`. Raises ValueError
     for other names.
     """
     offered = [*AROUND_PODS, *STORAGE, *DEVICES, *([POD_GROUPS] if groups else [])]
-    kinds = [
-        kind
-        for kind in offered
-        if not kind.needed_by or kind.event in events or not kind.needed_by.isdisjoint(plugins)
-    ]
+    kinds = [kind for kind in offered if kind.always or kind.event in events or kind.served.plural in needed]
     known = {kind.served.dotted: place for place, kind in enumerate(kinds)}
     for name in events:
         if name in _BUILT_IN:
@@ -177,20 +158,10 @@ def kinds_to_watch(
     return kinds
 
 
-def plugins_that_look_around(frameworks: Iterable[Framework]) -> set[str]:
-    """The plugins of all profiles, but of PodTopologySpread only those with constraints by default."""
-    found: set[str] = set()
-    for framework in frameworks:
-        for name, plugin in framework.plugins.items():
-            args = plugin.args
-            if (
-                isinstance(args, PodTopologySpreadArgs)
-                and args.defaulting_type != SYSTEM_DEFAULTING
-                and not args.default_constraints
-            ):
-                continue
-            found.add(name)
-    return found
+def needed_objects(frameworks: Iterable[Framework]) -> set[str]:
+    """The resources whose objects plugins of any profile look up, by plural."""
+    plugins = [plugin for framework in frameworks for plugin in framework.plugins.values()]
+    return {plural for plugin in plugins for plural in plugin.needed_objects()}
 
 
 def custom_resource(name: str) -> Served:

@@ -28,7 +28,7 @@ from stowplan.scheduler.debugger import Debugger
 from stowplan.scheduler.decisions import Explainer, LastDecisions
 from stowplan.scheduler.event_handlers import Dispatcher, EventHandlers
 from stowplan.scheduler.failure_handler import FailureHandler
-from stowplan.scheduler.informers import Informers, kinds_to_watch, plugins_that_look_around
+from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objects
 from stowplan.scheduler.metrics_probe import ProfileProbe
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption
@@ -139,7 +139,7 @@ class Scheduler:
         self.informers = Informers(
             client,
             Dispatcher(context, EventHandlers.of(context, watched, gates)),
-            kinds_to_watch(watched, plugins_that_look_around(frameworks), groups=gates["GenericWorkload"]),
+            kinds_to_watch(watched, needed_objects(frameworks), groups=gates["GenericWorkload"]),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
             report=lambda text: journal.problem("Failed to watch", err=text),

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry

@@ -26,7 +26,8 @@ from stowplan.framework.registry import Registry
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import SUCCESS, PluginError, Status
 from stowplan.testing import cluster_strategies as some
-from stowplan.testing.cluster_strategies import HOSTNAME, RACK, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
+from stowplan.testing.cluster_strategies import RACK
 
 
 class MirroredCluster:

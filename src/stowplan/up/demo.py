@@ -31,7 +31,7 @@ class _Story:
         self._store = cluster.store
 
     async def lines(self) -> AsyncIterator[str]:
-        yield "Six web servers, evenly over the zones, and a database whose pods avoid each other's nodes:"
+        yield "Six web servers, spread over zones, and a database with pod anti-affinity by hostname:"
         self._store.create(
             DEPLOYMENTS, _deployment("web", 6, cpu="500m", topologySpreadConstraints=[_spread("web")])
         )
@@ -40,29 +40,29 @@ class _Story:
         yield f"  web  {self._where('web')}"
         yield f"  db   {self._where('db')}"
         yield ""
-        yield "A job of four pods that end by themselves:"
+        yield "A job of four pods:"
         self._store.create(JOBS, _job("report", 4, cpu="250m"))
         await self._until(lambda: self._count("report", "Succeeded") >= 4)
         yield f"  report  {self._count('report', 'Succeeded')} of 4 done"
         yield ""
-        yield "A pod that asks for more than any node has:"
+        yield "A pod that requests more CPU than any node has:"
         self._store.create(PODS, _pod("giant", cpu="1000"))
         await self._until(lambda: bool(self._message("giant")))
-        yield f"  giant waits: {self._message('giant')}"
+        yield f"  giant is pending: {self._message('giant')}"
         yield ""
         async for line in self._push_in():
             yield line
         yield ""
         explained = self._cluster.scheduler.explain(f"{NAMESPACE}/db-0")
         if explained is not None:
-            yield "Every decision can be asked for its reasons. Why is db-0 where it is?"
+            yield "Every decision can be explained. Why is db-0 on its node?"
             yield ""
             for line in explained.text().rstrip().splitlines():
                 yield f"  {line}"
 
     async def _push_in(self) -> AsyncIterator[str]:
         nodes = self._cluster.scheduler.context.cache.table.node_count
-        yield "Unimportant pods fill the cluster, then an urgent one comes:"
+        yield "Low-priority pods fill the cluster, then a high-priority pod arrives:"
         self._store.create(PRIORITY_CLASSES, _priority("urgent", 1000))
         self._store.create(PRIORITY_CLASSES, _priority("unimportant", -10))
         self._store.create(
@@ -72,7 +72,7 @@ class _Story:
         self._store.create(PODS, _pod("urgent", cpu="3", priorityClassName="urgent"))
         await self._until(lambda: self._count("urgent", "Running") > 0)
         gone = [event["regarding"]["name"] for event in self._events("Preempted")]
-        yield f"  urgent runs on {self._node_of('urgent')}; {len(gone)} unimportant pods had to go for it"
+        yield f"  urgent runs on {self._node_of('urgent')}; {len(gone)} low-priority pods were preempted"
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         try:

@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.decode import DecodeError, decode, decode_any
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster import table
@@ -30,7 +31,6 @@ from stowplan.extenders import ExtenderError
 from stowplan.framework.decision import fit_error
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.extension_points import Lifecycle, run_post_filters
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import Point, PostFilterResult, Victims
 from stowplan.framework.registry import Registry
 from stowplan.framework.runtime import Framework

@@ -1,6 +1,6 @@
 """Small random clusters, each about one thing, so that what it is about happens often."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from stowplan.api.meta import LabelSelector, Namespace, Object, ObjectMeta
 from stowplan.api.node import Node, NodeSpec, NodeStatus
-from stowplan.api.pod import Affinity, Container, Pod, PodAffinity, PodSpec, ResourceRequirements, Toleration
+from stowplan.api.pod import (
+    Affinity,
+    Container,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    ResourceRequirements,
+    Toleration,
+    WeightedPodAffinityTerm,
+)
 from stowplan.api.workloads import ReplicaSet, Service
 from stowplan.testing import cluster_strategies as some
 
@@ -26,7 +36,7 @@ class Surroundings(NamedTuple):
 
     nodes: list[Node]
     pods: list[Pod]
-    around: list[Object]
+    around: Sequence[Object]
     pod: Pod
 
     @property
@@ -82,7 +92,7 @@ def spreading(draw: st.DrawFn, *, own: bool) -> Surroundings:
     nodes = draw(_roomy_nodes())
     on = st.sampled_from([node.name for node in nodes])
     placed = draw(st.lists(st.tuples(on, NAMESPACES, APPS, some.rarely), max_size=9))
-    pods = [_pod(number, *where, PLAIN) for number, (*where, _) in enumerate(placed)]
+    pods = [_pod(number, on, space, app, PLAIN) for number, (on, space, app, _) in enumerate(placed)]
     pods = [
         replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
         if dying
@@ -98,7 +108,9 @@ def spreading(draw: st.DrawFn, *, own: bool) -> Surroundings:
     )
     pod = _pod(99, "", "default", draw(APPS), spec)
     pod = replace(pod, metadata=replace(pod.metadata, owner_references=draw(some.owners)))
-    around = [] if own else draw(st.lists(st.one_of(some.services, some.replica_sets), max_size=4))
+    around: Sequence[Object] = (
+        [] if own else draw(st.lists(st.one_of(some.services, some.replica_sets), max_size=4))
+    )
     return Surroundings(nodes, pods, around, pod)
 
 
@@ -106,13 +118,17 @@ def spreading(draw: st.DrawFn, *, own: bool) -> Surroundings:
 def _affinity(draw: st.DrawFn, most: int) -> Affinity | None:
     """Terms of the four kinds: required for and against, preferred for and against."""
     roles = draw(st.lists(st.sampled_from([0, 0, 1, 2, 3]), max_size=most))
-    terms: list[list[object]] = [[], [], [], []]
+    required: tuple[list[PodAffinityTerm], ...] = ([], [])
+    preferred: tuple[list[WeightedPodAffinityTerm], ...] = ([], [])
     for role in roles:
-        terms[role].append(draw(some.weighted_terms if role >= 2 else some.affinity_terms))
+        if role >= 2:
+            preferred[role - 2].append(draw(some.weighted_terms))
+        else:
+            required[role].append(draw(some.affinity_terms))
     sides = [
         PodAffinity(
-            required_during_scheduling_ignored_during_execution=tuple(terms[side]),
-            preferred_during_scheduling_ignored_during_execution=tuple(terms[2 + side]),
+            required_during_scheduling_ignored_during_execution=tuple(required[side]),
+            preferred_during_scheduling_ignored_during_execution=tuple(preferred[side]),
         )
         for side in (0, 1)
     ]
@@ -165,7 +181,7 @@ def filling(draw: st.DrawFn) -> Surroundings:
     """About what pods take and nodes have."""
     nodes = []
     for name in NAMES[: draw(st.integers(2, 4))]:
-        allocatable = {
+        allocatable: dict[str, str | int | float] = {
             "cpu": draw(st.sampled_from(["2", "3", "7", "0"])),
             "memory": draw(st.sampled_from(["2Gi", "3Gi", "7Gi"])),
             "pods": draw(st.sampled_from(["3", "9", "9"])),

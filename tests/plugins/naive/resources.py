@@ -1,7 +1,7 @@
 """Resource fit and resource scores, one node and one resource at a time."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from stowplan.api.node import Node
@@ -83,8 +83,7 @@ class Filling:
     def most_allocated(self, weights: Mapping[str, int]) -> int:
         return self._mean(weights, lambda total, here: min(total, here) * 100 // here)
 
-    def _mean(self, weights: Mapping[str, int], share: object) -> int:
-        assert callable(share)
+    def _mean(self, weights: Mapping[str, int], share: Callable[[int, int], int]) -> int:
         figures = self._figures(list(weights), True)
         weight = sum(weights[name] for name, *_ in figures)
         return sum(share(total, here) * weights[name] for name, here, _, total in figures) // max(weight, 1)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.interface import points_of
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.runtime import Framework

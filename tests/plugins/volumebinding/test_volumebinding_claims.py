@@ -86,7 +86,7 @@ def test_a_claim_the_pod_owns_is_looked_at_like_any_other() -> None:
 
 def test_a_pod_without_claims_is_skipped() -> None:
     evaluation = World().evaluate(using("p"))
-    assert (evaluation.status(0), evaluation.cycle.skipped) == (SUCCESS, {"VolumeBinding"})
+    assert (evaluation.status(0), evaluation.cycle.skipped) == (SUCCESS, frozenset({"VolumeBinding"}))
 
 
 def test_a_class_that_does_not_say_when_it_binds_fails_the_attempt() -> None:

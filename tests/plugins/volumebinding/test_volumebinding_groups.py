@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.volumebinding.storageobjects import volume
-from stowplan.cluster import volumegroups
-from stowplan.cluster.volumegroups import VolumeGroups
+from stowplan.cluster import volumepools
+from stowplan.cluster.volumepools import VolumeGroups
 
 NAMES = st.sampled_from([f"v{number}" for number in range(12)])
 
@@ -44,7 +44,7 @@ def test_a_group_does_not_grow_when_a_volume_comes_and_goes() -> None:
 
 
 def test_groups_without_volumes_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volumegroups, "_MOST_EMPTY", 3)
+    monkeypatch.setattr(volumepools, "_MOST_EMPTY", 3)
     groups = VolumeGroups()
     groups.put(volume("kept", "99Gi"))
     for size in range(10):

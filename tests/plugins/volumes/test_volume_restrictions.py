@@ -16,7 +16,7 @@ from plugins.volumes.objects import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.pod import Volume
-from stowplan.cluster.diskindex import conflict
+from stowplan.cluster.volumesinuse import conflict
 from stowplan.framework.extension_points import run_post_filters
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import unresolvable, unschedulable

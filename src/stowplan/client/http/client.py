@@ -1,8 +1,10 @@
 """The client interface over HTTP: any Kubernetes API server."""
 
+import asyncio
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,6 +17,7 @@ from stowplan.api.status import ApiError
 from stowplan.api.writes import Binding
 from stowplan.client.http import errors
 from stowplan.client.http.availability import ServerAvailability
+from stowplan.client.http.connection import Answer
 from stowplan.client.http.decoder import Decoding, Page
 from stowplan.client.http.dialer import CONNECT_SECONDS
 from stowplan.client.http.pool import MOST_CONNECTIONS
@@ -42,10 +45,14 @@ from stowplan.clock import Clock
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 
+R = TypeVar("R")
 T = TypeVar("T", bound=Object)
 
 PAGE: Final = 500
 """Objects of one page of a list."""
+
+TURN: Final = 0.005
+"""Seconds for which decoding a list may hold the event loop at a time."""
 
 _BINDINGS: Final = Resource("", "v1", "bindings", "Binding")
 _REPEATABLE_PATCHES: Final = (PatchType.STRATEGIC, PatchType.MERGE)
@@ -243,16 +250,16 @@ class HttpClient(Client):
             if not (error.is_conflict and _says_bound_to(error, binding.target.name)):
                 raise
 
-    def _json(self, method: str, path: str, text: bytes) -> Json:
+    def _json(self, method: str, path: str, answer: Answer) -> Json:
         try:
-            return msgspec.json.decode(text, type=dict[str, Any])
+            return msgspec.json.decode(answer.body, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise errors.unreadable(method, self._transport.url(path), error) from None
 
     async def _page(self, decoding: Decoding[T], path: str) -> Page[T]:
-        text = await self._transport.request("GET", path, once=True)
+        answer = await self._transport.request("GET", path, once=True)
         try:
-            return decoding.page(text)
+            return await _in_turns(decoding.page(answer.pieces))
         except msgspec.MsgspecError as error:
             raise errors.unreadable("GET", self._transport.url(path), error) from None
 
@@ -261,6 +268,20 @@ class HttpClient(Client):
         if found is None:
             found = self._decodings[resource, cls] = Decoding(resource, cls)
         return found
+
+
+async def _in_turns(steps: Generator[None, None, R]) -> R:
+    """Take all steps and give their result; others get a turn whenever some milliseconds have passed."""
+    began = perf_counter()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        if perf_counter() - began >= TURN:
+            await asyncio.sleep(0)
+            began = perf_counter()
 
 
 def _says_bound_to(error: ApiError, node: str) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -135,11 +135,24 @@ SILENT: Final = "the connection was silent while the server could not be reached
 
 
 class Answer(NamedTuple):
-    """What a server answered. The body of a stream comes elsewhere."""
+    """What a server answered. The body of a stream comes elsewhere.
+
+    The body is kept in the pieces that came: putting a large one together would hold the event loop.
+    """
 
     status: int
-    body: bytes
+    pieces: Sequence[bytes]
     retry_after: float | None
+
+    @property
+    def body(self) -> bytes:
+        pieces = self.pieces
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return sum(map(len, self.pieces))
 
 
 class LostError(Exception):
@@ -281,7 +294,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._part is _Part.UNTIL_CLOSED and exc is None:
-            self._finish(b"".join(self._pieces))
+            self._finish(self._pieces)
         else:
             problem = "EOF" if exc is None else str(exc) or type(exc).__name__
             self._fail("unexpected EOF" if exc is None and self._answered else problem)
@@ -309,7 +322,7 @@ class Connection(asyncio.Protocol):
                 self._take_head(rest)
             return
         if self._stream is not None and head.status == 200 and self._answer is not None:
-            self._resolve(Answer(200, b"", None))
+            self._resolve(Answer(200, (), None))
         elif self._stream is not None:
             self._stream = None
         if head.chunked:
@@ -322,7 +335,7 @@ class Connection(asyncio.Protocol):
             if rest:
                 self._give(rest)
         elif head.length == len(rest) and self._stream is None:
-            self._finish(rest)
+            self._finish([rest])
         else:
             self._part = _Part.COUNTED
             self._missing = head.length
@@ -334,13 +347,13 @@ class Connection(asyncio.Protocol):
             raise MalformedError("unexpected data after an answer")
         self._give(data)
         if not self._missing:
-            self._finish(b"".join(self._pieces))
+            self._finish(self._pieces)
 
     def _take_chunks(self, data: bytes) -> None:
         for piece in self._chunks.feed(data):
             self._give(piece)
         if self._chunks.ended:
-            self._finish(b"".join(self._pieces))
+            self._finish(self._pieces)
 
     def _give(self, piece: bytes) -> None:
         if self._stream is not None:
@@ -348,10 +361,10 @@ class Connection(asyncio.Protocol):
         else:
             self._pieces.append(piece)
 
-    def _finish(self, body: bytes) -> None:
+    def _finish(self, pieces: list[bytes]) -> None:
         """The answer is complete. A connection that ends with it closes before its owner is told."""
         self._part = _Part.NOTHING
-        self._pieces.clear()
+        self._pieces = []
         self._served += 1
         if (self._head.closes or self.is_last) and self._transport is not None:
             self._transport.close()
@@ -359,7 +372,7 @@ class Connection(asyncio.Protocol):
         if stream is not None:
             stream.end("")
         else:
-            self._resolve(Answer(self._head.status, body, self._head.retry_after))
+            self._resolve(Answer(self._head.status, pieces, self._head.retry_after))
 
     def _resolve(self, answer: Answer) -> None:
         waiting, self._answer = self._answer, None

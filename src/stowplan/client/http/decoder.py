@@ -1,9 +1,15 @@
 """From bytes to typed objects: pages of lists and lines of watches.
 
-The straight way decodes everything at once. Only if something in it cannot be read that way is each object
-read by itself, so that one bad object does not hide the others.
+Many objects are decoded at once. Only if something in them cannot be read that way is each object read by
+itself, so that one bad object does not hide the others.
+
+A page can be tens of megabytes: servers that answer from their watch cache ignore `limit`. It is cut between
+items and decoded slice by slice, so that the caller can let others run in between.
 """
 
+import re
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -18,6 +24,14 @@ from stowplan.client.interface import BOOKMARK, Unreadable, WatchEvent
 T = TypeVar("T", bound=Object)
 
 ERROR: Final = "ERROR"
+SLICE: Final = 128 * 1024
+"""Bytes of a page that are decoded at once. They take one or two milliseconds."""
+
+_CUTS_TRIED: Final = 4
+_ONE_BY_ONE: Final = 100
+_FIRST_ITEM: Final = re.compile(rb'"items":\[(\{"[^"\\]+":)')
+"""The beginning of the items of a page with the first key of the first one. Others begin like it."""
+
 _SYNCED: Final = "k8s.io/initial-events-end"
 
 
@@ -79,19 +93,104 @@ class Decoding(Generic[T]):
         self._resource = resource
         self._cls = cls
         self._any = issubclass(cls, AnyObject)
+        items_type: Any = list[dict[str, Any]] if self._any else list[cls]  # type: ignore[valid-type]
         page_type: Any = _Page[dict[str, Any]] if self._any else _Page[cls]  # type: ignore[type-var, valid-type]
         line_type: Any = _Line[dict[str, Any]] if self._any else _Line[cls]  # type: ignore[type-var, valid-type]
+        self._items = msgspec.json.Decoder(items_type)
         self._pages = msgspec.json.Decoder(page_type)
         self._lines = msgspec.json.Decoder(line_type)
 
-    def page(self, text: bytes) -> Page[T]:
-        """A page of a list. Raises msgspec.MsgspecError if it is no list at all."""
+    def page(self, pieces: Sequence[bytes]) -> Generator[None, None, Page[T]]:
+        """A page of a list, in steps of a few milliseconds, from the pieces of its text.
+
+        Raises msgspec.MsgspecError if it is no list at all.
+        """
+        if sum(map(len, pieces)) > SLICE:
+            page = yield from self._page_in_slices(deque(pieces))
+            if page is not None:
+                return page
+        return (yield from self._whole_page(b"".join(pieces)))
+
+    def _page_in_slices(self, waiting: deque[bytes]) -> Generator[None, None, Page[T] | None]:
+        """The page, None if it cannot be cut: then it is not compact JSON, or not JSON at all."""
+        text = _take(waiting, b"", SLICE)
+        first = _FIRST_ITEM.search(text)
+        if first is None:
+            return None
+        head, text = text[: first.start(1)], text[first.start(1) :]
+        kind = _kind_of_head(head)
+        if kind is None or not (kind or self._resource.kind):
+            return None
+        items: list[T] = []
+        unreadable: list[Unreadable] = []
+        size = SLICE
+        while waiting:
+            text = _take(waiting, text, size)
+            cut = yield from self._slice(text, b"}," + first[1], kind, items, unreadable)
+            text, size = text[cut:], (SLICE if cut else 2 * size)
+            yield
+        try:
+            last = yield from self._whole_page(head + text)
+        except msgspec.MsgspecError:
+            return None
+        return Page([*items, *last.items], [*unreadable, *last.unreadable], last.resource_version, last.rest)
+
+    def _slice(
+        self, text: bytes, separator: bytes, kind: str, items: list[T], unreadable: list[Unreadable]
+    ) -> Generator[None, None, int]:
+        """Decode as many whole items as possible from the beginning of a text; how many bytes they were.
+
+        The separator also occurs within items that have such lists themselves. Cut there, what comes before
+        is no sequence of whole values, and decoding it fails.
+        """
+        end = len(text)
+        for _ in range(_CUTS_TRIED):
+            at = text.rfind(separator, 0, end)
+            if at < 0:
+                break
+            try:
+                found = yield from self._decoded(b"[%b]" % text[: at + 1], kind, unreadable)
+            except msgspec.MsgspecError:
+                end = at + len(separator) - 1
+                yield
+            else:
+                items += found
+                return at + 2
+        return 0
+
+    def _decoded(
+        self, array: bytes, kind: str, unreadable: list[Unreadable]
+    ) -> Generator[None, None, list[T]]:
+        """The readable objects of a JSON array."""
+        try:
+            return [self._complete(item, kind) for item in self._items.decode(array)]
+        except msgspec.ValidationError:
+            raws = msgspec.json.decode(array, type=list[msgspec.Raw])
+        return (yield from self._one_by_one(raws, kind, unreadable))
+
+    def _whole_page(self, text: bytes) -> Generator[None, None, Page[T]]:
         try:
             found = self._pages.decode(text)
             items = [self._complete(item, found.kind) for item in found.items or ()]
             return Page(items, [], found.metadata.resource_version, found.metadata.continue_)
         except msgspec.ValidationError:
-            return self._page_one_by_one(text)
+            raw = msgspec.json.decode(text, type=_RawPage)
+        unreadable: list[Unreadable] = []
+        items = yield from self._one_by_one(raw.items or (), raw.kind, unreadable)
+        return Page(items, unreadable, raw.metadata.resource_version, raw.metadata.continue_)
+
+    def _one_by_one(
+        self, raws: Iterable[msgspec.Raw], kind: str, unreadable: list[Unreadable]
+    ) -> Generator[None, None, list[T]]:
+        items: list[T] = []
+        for number, raw in enumerate(raws, 1):
+            try:
+                items.append(self._object(raw, kind))
+            except (DecodeError, msgspec.MsgspecError) as error:
+                unreadable.append(Unreadable(_key(_outline(raw)), str(error)))
+            if not number % _ONE_BY_ONE:
+                yield
+        return items
 
     def event(self, line: bytes | memoryview) -> WatchEvent[T]:
         """A line of a watch. Raises `ApiError` for an ERROR, msgspec.MsgspecError for what is no event."""
@@ -120,16 +219,6 @@ class Decoding(Generic[T]):
             msgspec.structs.force_setattr(item, "api_version", resource.api_version)
         return item  # type: ignore[no-any-return]
 
-    def _page_one_by_one(self, text: bytes) -> Page[T]:
-        found = msgspec.json.decode(text, type=_RawPage)
-        page: Page[T] = Page([], [], found.metadata.resource_version, found.metadata.continue_)
-        for raw in found.items or ():
-            try:
-                page.items.append(self._object(raw, found.kind))
-            except (DecodeError, msgspec.MsgspecError) as error:
-                page.unreadable.append(Unreadable(_key(_outline(raw)), str(error)))
-        return page
-
     def _event_piecewise(self, line: bytes | memoryview) -> WatchEvent[T]:
         found = msgspec.json.decode(line, type=_RawLine)
         if found.type == ERROR:
@@ -149,6 +238,24 @@ class Decoding(Generic[T]):
         if self._any:
             return self._complete(msgspec.json.decode(raw, type=dict[str, Any]), list_kind)
         return self._complete(decode(bytes(raw), self._cls), list_kind)
+
+
+def _take(waiting: deque[bytes], text: bytes, size: int) -> bytes:
+    """A text with further pieces, until it has so many bytes or there are no more."""
+    taken, missing = [text], size - len(text)
+    while waiting and missing > 0:
+        missing -= len(waiting[0])
+        taken.append(waiting.popleft())
+    return b"".join(taken)
+
+
+def _kind_of_head(head: bytes) -> str | None:
+    """The kind of a list whose text ends where its first item begins; None if it is nothing of that sort."""
+    try:
+        found = msgspec.json.decode(head + b"]}", type=_RawPage)
+    except msgspec.MsgspecError:
+        return None
+    return None if found.items != [] else found.kind
 
 
 def _outline(raw: msgspec.Raw) -> _Metadata:

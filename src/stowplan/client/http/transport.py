@@ -241,8 +241,8 @@ class Transport:
         *,
         repeatable: bool = False,
         once: bool = False,
-    ) -> bytes:
-        """Send a request and give the body of the answer.
+    ) -> Answer:
+        """Send a request and give the answer, which is a good one.
 
         `repeatable`: though it is a write, it comes to the same when it is done twice. `once`: a server in
         trouble is not asked again, because whoever asks does that himself.
@@ -268,8 +268,8 @@ class Transport:
                 observer.answered(method, code, seconds, len(body), tries is not None)
             if answer is not None and 200 <= answer.status < 300:
                 if observer is not None:
-                    observer.ended(method, observer.timer() - began, len(answer.body))
-                return answer.body
+                    observer.ended(method, observer.timer() - began, answer.size)
+                return answer
             if tries is None:
                 tries = _Tries(self._rng, self._availability.pause)
             harmless = repeatable or method == _GET
@@ -279,7 +279,7 @@ class Transport:
                 if harmless and await self._held_until_back(method, once=once):
                     continue
                 if not await _may_repeat_lost(harmless, lost, tries):
-                    self._tell_end(method, began, b"")
+                    self._tell_end(method, began, 0)
                     raise errors.unreachable(method, self.url(path), lost.problem) from None
             elif answer is not None:
                 error = errors.refused(method, answer)
@@ -287,7 +287,7 @@ class Transport:
                     continue
                 hopeful = method == _GET and not once
                 if not await self._may_repeat_refused(error, used, tries, hopeful=hopeful):
-                    self._tell_end(method, began, answer.body)
+                    self._tell_end(method, began, answer.size)
                     raise error
 
     async def stream(self, path: str, stream: Stream) -> Connection:
@@ -360,9 +360,9 @@ class Transport:
             raise status.unreachable("the request was held while the server was gone, and is given up now")
         return True
 
-    def _tell_end(self, method: str, began: float, body: bytes) -> None:
+    def _tell_end(self, method: str, began: float, size: int) -> None:
         if self._observer is not None:
-            self._observer.ended(method, self._observer.timer() - began, len(body))
+            self._observer.ended(method, self._observer.timer() - began, size)
 
     def _tell_stream(self, status: int) -> None:
         if self._observer is not None:

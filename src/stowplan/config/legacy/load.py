@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config.legacy.configuration import LegacyConfiguration, PolicyReference
 from stowplan.config.legacy.fields import Fields, parse_document, top_level_members
 from stowplan.config.legacy.profiles import (
@@ -21,7 +22,6 @@ from stowplan.config.legacy.profiles import (
 from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS
 from stowplan.config.load import Change, ConfigError, LegacySettings, LoadedConfig, load, no_change, read_file
 from stowplan.config.types import KIND, SchedulerConfig
-from stowplan.framework.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.gocompat.quoting import quote
 
 POLICY_KEY: Final = "policy.cfg"

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.cluster.budgets import DisruptionBudgets
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import BoolColumn, IntArray
+from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Codes, PodInfo, Status, unresolvable
 from stowplan.framework.evaluation import Evaluation

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Codes, PodInfo
 from stowplan.plugins.defaultpreemption.candidates import COSTS

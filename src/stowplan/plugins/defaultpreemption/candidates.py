@@ -14,10 +14,9 @@ import numpy as np
 
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.cluster.budgets import Budget, DisruptionBudgets
 from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.cluster.columns import BoolColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import BoolColumn, IntArray
+from stowplan.cluster.lookups import Budget, DisruptionBudgets
 from stowplan.framework import PluginError, PodInfo, Status, Victims, error, unresolvable
 from stowplan.framework.simulation import Simulation, Simulations
 from stowplan.framework.status import NotBuiltError

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.framework import Code, PodInfo, Status
 from stowplan.framework.simulation import Simulations
 from stowplan.plugins.defaultpreemption.batch import BatchDryRun

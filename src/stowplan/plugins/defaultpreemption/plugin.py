@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, aggregate, invalid
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import Rows
@@ -32,7 +33,6 @@ from stowplan.framework import (
 )
 from stowplan.framework.decision import fit_error_text
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
 from stowplan.plugins.defaultpreemption.cache import RowResultsCache
@@ -89,6 +89,8 @@ class DefaultPreemption(Plugin):
     that one only. `one_by_one` turns off the fast path: every node is tried on its own, which is slow and
     must give the same results.
     """
+
+    needs = frozenset(("poddisruptionbudgets",))
 
     args_type = DefaultPreemptionArgs
 

@@ -1,19 +1,24 @@
-"""What is counted for a class of pods: the pods its terms mean, and the terms of others that mean it."""
+"""What is counted for a class of pods: the pods its terms select, and the terms of others that select it."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from stowplan.api.labels import NOTHING, Selector
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import Counts, IntArray
-from stowplan.cluster.kinds import PodKind
-from stowplan.cluster.matchers import Clause, DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.columns import Counts, IntArray
+from stowplan.cluster.labelsets import LabelSet
+from stowplan.cluster.matchers import Clause, ClauseIndex, DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.nodelabels import LabelColumn
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
-from stowplan.framework import ALL_ROWS, PodInfo, StaleRows
+from stowplan.framework.interface import ALL_ROWS, StaleRows
 from stowplan.framework.plugin_call import merge_rows
+
+MANY_RARE_KEYS = 64
+"""Up to so many topology keys that few nodes have get a column and a counter each."""
 
 
 class TermCounter:
@@ -25,17 +30,13 @@ class TermCounter:
         self,
         table: ClusterTable,
         key: str,
-        clauses: tuple[Clause, ...] | PodMatcher,
-        rows: RowSet,
+        matcher: PodMatcher,
         weight: int,
+        rows: RowSet,
     ) -> None:
         self._table = table
         self.column: LabelColumn = table.labels.acquire(key)
-        self.matcher: PodMatcher = (
-            table.matchers.share(clauses)
-            if isinstance(clauses, PodMatcher)
-            else table.matchers.acquire(clauses, dying_too=True)
-        )
+        self.matcher = matcher
         self.counter = DomainCounter(table, self.matcher, self.column, rows)
         self.weight = weight
 
@@ -52,43 +53,23 @@ class TermCounter:
         self._table.matchers.release(self.matcher)
 
 
-class DomainSums:
-    """Weighted counts added up per domain of one topology key, kept current change by change.
+class Sums:
+    """Something added up per domain, kept current change by change.
 
     With `only_presence` all that matters is whether a domain's sum is positive. `log` lists the domains
     where something that matters changed; `position` is where it ends now. Domain 0, the absent label, has 0.
     """
 
-    __slots__ = (
-        "_base",
-        "_only_presence",
-        "_parts",
-        "_table",
-        "_topology",
-        "_versions",
-        "column",
-        "log",
-        "values",
-    )
+    __slots__ = ("_base", "_only_presence", "_table", "_topology", "column", "log", "values")
 
-    def __init__(
-        self,
-        table: ClusterTable,
-        column: LabelColumn,
-        parts: Sequence[tuple[TermCounter | TermGroup, int]],
-        *,
-        only_presence: bool,
-    ) -> None:
+    def __init__(self, table: ClusterTable, column: LabelColumn, *, only_presence: bool) -> None:
         self._table = table
         self.column = column
-        self._parts = parts
         self._only_presence = only_presence
-        self._versions: list[int] = []
         self._topology = -1
         self._base = 0
         self.log: list[int] = []
         self.values: IntArray = np.zeros(0, dtype=np.int64)
-        self.sync()
 
     @property
     def position(self) -> int:
@@ -102,6 +83,57 @@ class DomainSums:
     @property
     def counted(self) -> bool:
         """Was anything added up in any domain, even if it came to nothing?"""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Make the sums current."""
+        raise NotImplementedError
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Domains where something changed since a position, None if that is too long ago to say."""
+        start = position - self._base
+        return None if start < 0 else self.log[start:]
+
+    def _replace(self, values: IntArray) -> None:
+        old, self.values = self.values, values
+        if len(old) != len(values):
+            self._forget_changes()
+            return
+        differs = (old > 0) != (values > 0) if self._only_presence else old != values
+        self._note(np.flatnonzero(differs).tolist())
+
+    def _note(self, domains: list[int]) -> None:
+        self.log += domains
+        if len(self.log) > 1024:
+            self._base += len(self.log)
+            self.log = []
+
+    def _forget_changes(self) -> None:
+        """Have everybody look at all domains again."""
+        self._base = self.position + 1
+        self.log = []
+
+
+class DomainSums(Sums):
+    """Weighted counts added up per domain of one topology key."""
+
+    __slots__ = ("_parts", "_versions")
+
+    def __init__(
+        self,
+        table: ClusterTable,
+        column: LabelColumn,
+        parts: Sequence[tuple[TermCounter | TermGroup, int]],
+        *,
+        only_presence: bool,
+    ) -> None:
+        super().__init__(table, column, only_presence=only_presence)
+        self._parts = parts
+        self._versions: list[int] = []
+        self.sync()
+
+    @property
+    def counted(self) -> bool:
         return any(part.counts.total > part.counts.get(0) for part, _ in self._parts)
 
     def sync(self) -> None:
@@ -120,11 +152,6 @@ class DomainSums:
             for domain in changed:
                 self._set(domain)
 
-    def changed_since(self, position: int) -> list[int] | None:
-        """Domains where something changed since a position, None if that is too long ago to say."""
-        start = position - self._base
-        return None if start < 0 else self.log[start:]
-
     def _set(self, domain: int) -> None:
         if not domain:
             return
@@ -137,33 +164,119 @@ class DomainSums:
             self._note([domain])
 
     def _add_up(self) -> None:
-        old = self.values
         values = np.zeros(self.column.size, dtype=np.int64)
         for part, weight in self._parts:
             part.refresh()
             part.counts.add_into(values, weight)
         values[0] = 0
-        self.values = values
         self._versions = [part.counts.version for part, _ in self._parts]
         self._topology = self._table.topology_version
-        if len(old) != len(values):
-            self._base = self.position + 1
-            self.log = []
-            return
-        differs = (old > 0) != (values > 0) if self._only_presence else old != values
-        self._note(np.flatnonzero(differs).tolist())
+        self._replace(values)
 
-    def _note(self, domains: list[int]) -> None:
-        self.log += domains
-        if len(self.log) > 1024:
-            self._base += len(self.log)
-            self.log = []
+
+class RareKeySums(Sums):
+    """The same for terms with very many topology keys, each of which few nodes have or none.
+
+    A column and a counter for every key would cost far more than looking at the pods on those few nodes.
+    What the terms of all keys together come to is added up by row: every row that has one of the keys is a
+    domain here.
+    """
+
+    __slots__ = ("_by_clause", "_clauses", "_counted", "_keys", "_rows", "_seen")
+
+    def __init__(
+        self, table: ClusterTable, terms: Iterable[tuple[str, Clause, int]], *, only_presence: bool
+    ) -> None:
+        super().__init__(table, _column_of_rows(table, ()), only_presence=only_presence)
+        by_clause: dict[Clause, list[tuple[str, int]]] = {}
+        for key, clause, weight in terms:
+            by_clause.setdefault(clause, []).append((key, weight))
+        self._clauses = ClauseIndex(tuple(by_clause))
+        self._by_clause = tuple(by_clause.values())
+        self._keys = dict.fromkeys(key for listed in self._by_clause for key, _ in listed)
+        self._rows: dict[int, int] = {}
+        self._seen = -1
+        self._counted = False
+        self.sync()
+
+    @property
+    def counted(self) -> bool:
+        return self._counted
+
+    def sync(self) -> None:
+        table = self._table
+        position = table.usage_log.position
+        if self._topology != table.topology_version:
+            self._find_rows()
+        elif position == self._seen or not self._touched():
+            self._seen = position
+            return
+        self._seen = position
+        self._replace(self._add_up())
+
+    def _find_rows(self) -> None:
+        table = self._table
+        rows: set[int] = set()
+        for key in self._keys:
+            rows |= table.labels.few_with(key) or _NOWHERE
+        listed = sorted(rows)
+        self.column = _column_of_rows(table, listed)
+        self._rows = {row: self.column.ids.item(row) for row in listed}
+        self._topology = table.topology_version
+        self._forget_changes()
+
+    def _touched(self) -> bool:
+        """Whether pods came to one of the rows or left it."""
+        rows = self._table.usage_log.since(self._seen)
+        return rows is None or not self._rows.keys().isdisjoint(rows.tolist())
+
+    def _add_up(self) -> IntArray:
+        sums: dict[tuple[str, str], int] = {}
+        for row in self._rows:
+            node = self._table.nodes[row]
+            assert node is not None
+            labels = node.metadata.labels
+            for number, pods in self._matching(row).items():
+                for key, weight in self._by_clause[number]:
+                    value = labels.get(key)
+                    if value is not None:
+                        sums[key, value] = sums.get((key, value), 0) + weight * pods
+        self._counted = bool(sums)
+        values: IntArray = np.zeros(self.column.size, dtype=np.int64)
+        for (key, value), total in sums.items():
+            for row in self._table.labels.few_with(key) or _NOWHERE:
+                node = self._table.nodes[row]
+                if node is not None and node.metadata.labels.get(key) == value:
+                    values[self._rows[row]] += total
+        return values
+
+    def _matching(self, row: int) -> dict[int, int]:
+        """How many pods of a row satisfy a clause, by its number."""
+        label_sets = Counter(info.template.label_set for info in self._table.pods_on[row].values())
+        pods: dict[int, int] = {}
+        for label_set, number_of_pods in label_sets.items():
+            for number in self._clauses.selecting(label_set):
+                pods[number] = pods.get(number, 0) + number_of_pods
+        return pods
+
+
+_NOWHERE: frozenset[int] = frozenset()
+
+
+def _column_of_rows(table: ClusterTable, rows: Iterable[int]) -> LabelColumn:
+    """A column in which every one of some rows is a domain."""
+    column = LabelColumn("", np.zeros(table.capacity, dtype=np.intp))
+    for row in rows:
+        column.set(row, str(row))
+    return column
 
 
 class OwnTerms:
     """The terms of a class of pods with their counters.
 
-    All required affinity terms have to be met by the same pods, so they share one selection. Terms with a
+    All required affinity terms have to be met by the same pods, so they share one selection. Of the other
+    terms, all with one topology key are counted together, however many there are; where there are very many
+    keys that few nodes have, these terms are added up otherwise (`rare_...`). Terms with a
     topology key that no node has count nothing, and are left out until a node has it; of required affinity
     one such term is enough to reject every node.
     """
@@ -171,56 +284,109 @@ class OwnTerms:
     __slots__ = (
         "_keys_version",
         "_made_for",
+        "_rarity_version",
         "_table",
         "affinity",
         "anti_affinity",
         "matches_itself",
         "preferred",
+        "rare_anti_affinity",
+        "rare_preferred",
     )
 
     def __init__(self, table: ClusterTable, pod: PodInfo) -> None:
         self._table = table
         self._made_for = table.lookups.namespaces_version
         self._keys_version: int | None = None
-        rows = RowSet(table, lambda: table.valid)
-        terms = pod.template.terms
-        required = terms.of(TermRole.REQUIRED_AFFINITY)
-        namespaces = _Namespaces(table)
-        joint = tuple(dict.fromkeys(map(namespaces.clause, required)))
+        self._rarity_version: int | None = None
         self.affinity: list[TermCounter] = []
-        for key in dict.fromkeys(term.topology_key for term in required):
-            shared = self.affinity[0].matcher if self.affinity else joint
-            self.affinity.append(TermCounter(table, key, shared, rows, 1))
+        self.anti_affinity: list[TermCounter] = []
+        self.preferred: list[TermCounter] = []
+        self.rare_anti_affinity: RareKeySums | None = None
+        self.rare_preferred: RareKeySums | None = None
+        self.matches_itself = False
+        if pod.template.terms.terms:
+            self._count(pod)
+
+    def _count(self, pod: PodInfo) -> None:
+        terms = pod.template.terms
+        rows = RowSet(self._table, lambda: self._table.valid)
+        namespaces = _Namespaces(self._table)
+        self._count_affinity(pod, terms.of(TermRole.REQUIRED_AFFINITY), namespaces, rows)
+        self._count_anti_affinity(terms.of(TermRole.REQUIRED_ANTI_AFFINITY), namespaces, rows)
+        preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
+        self._count_preferred(preferred, namespaces, rows)
+
+    def _count_affinity(
+        self, pod: PodInfo, terms: Sequence[Term], namespaces: "_Namespaces", rows: RowSet
+    ) -> None:
+        table, matchers = self._table, self._table.matchers
+        joint = tuple(dict.fromkeys(map(namespaces.clause, terms)))
+        for key in dict.fromkeys(term.topology_key for term in terms):
+            matcher = (
+                matchers.share(self.affinity[0].matcher)
+                if self.affinity
+                else matchers.acquire(joint, dying_too=True)
+            )
+            self.affinity.append(TermCounter(table, key, matcher, 1, rows))
             if not table.labels.any_with(key):
                 self._keys_version = table.labels.keys_version
                 break
-        self.anti_affinity = [
-            TermCounter(table, term.topology_key, (namespaces.clause(term),), rows, 1)
-            for term in self._with_domains(terms.of(TermRole.REQUIRED_ANTI_AFFINITY))
-        ]
-        preferred = (*terms.of(TermRole.PREFERRED_AFFINITY), *terms.of(TermRole.PREFERRED_ANTI_AFFINITY))
-        self.preferred = [
-            TermCounter(table, term.topology_key, (namespaces.clause(term),), rows, _signed_weight(term))
-            for term in self._with_domains(preferred)
-        ]
         self.matches_itself = bool(joint) and all(
-            (namespaces is None or pod.namespace in namespaces) and selector.matches(pod.labels)
-            for namespaces, selector in joint
+            (named is None or pod.namespace in named) and selector.matches(pod.labels)
+            for named, selector in joint
         )
 
-    def _with_domains(self, terms: Sequence[Term]) -> list[Term]:
+    def _count_anti_affinity(self, terms: Sequence[Term], namespaces: "_Namespaces", rows: RowSet) -> None:
+        table = self._table
+        usual, rare = self._by_rarity(terms)
+        by_key: dict[str, dict[Clause, None]] = {}
+        for term in usual:
+            by_key.setdefault(term.topology_key, {})[namespaces.clause(term)] = None
+        self.anti_affinity = [
+            TermCounter(table, key, _any_of(table, tuple(clauses)), 1, rows)
+            for key, clauses in by_key.items()
+        ]
+        if rare:
+            listed = [(term.topology_key, namespaces.clause(term), 1) for term in rare]
+            self.rare_anti_affinity = RareKeySums(table, listed, only_presence=True)
+
+    def _count_preferred(self, terms: Sequence[Term], namespaces: "_Namespaces", rows: RowSet) -> None:
+        table = self._table
+        usual, rare = self._by_rarity(terms)
+        by_key: dict[tuple[str, int], dict[Clause, int]] = {}
+        for term in usual:
+            weights = by_key.setdefault((term.topology_key, _sign(term)), {})
+            clause = namespaces.clause(term)
+            weights[clause] = weights.get(clause, 0) + abs(term.weight)
+        self.preferred = [
+            TermCounter(table, key, *_weighed(table, weights, sign), rows)
+            for (key, sign), weights in by_key.items()
+        ]
+        if rare:
+            listed = [(t.topology_key, namespaces.clause(t), _sign(t) * abs(t.weight)) for t in rare]
+            self.rare_preferred = RareKeySums(table, listed, only_presence=False)
+
+    def _by_rarity(self, terms: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+        """Terms that have counters of their own, and those with very many rare keys."""
         labels = self._table.labels
+        rare = [term for term in terms if labels.few_with(term.topology_key) is not None]
+        if len(rare) > MANY_RARE_KEYS and len({term.topology_key for term in rare}) > MANY_RARE_KEYS:
+            self._rarity_version = labels.rarity_version
+            return [term for term in terms if labels.few_with(term.topology_key) is None], rare
         found = [term for term in terms if labels.any_with(term.topology_key)]
         if len(found) < len(terms):
             self._keys_version = labels.keys_version
-        return found
+        return found, []
 
     @property
     def holds(self) -> bool:
-        """Whether namespaces, and the keys that no node had, are as they were."""
+        """Whether namespaces, the keys that no node had, and those that were rare are as they were."""
         table = self._table
-        return self._made_for == table.lookups.namespaces_version and (
-            self._keys_version is None or self._keys_version == table.labels.keys_version
+        return (
+            self._made_for == table.lookups.namespaces_version
+            and (self._keys_version is None or self._keys_version == table.labels.keys_version)
+            and (self._rarity_version is None or self._rarity_version == table.labels.rarity_version)
         )
 
     def close(self) -> None:
@@ -237,7 +403,7 @@ class _Namespaces:
         self._together: dict[tuple[frozenset[str], Selector], frozenset[str]] = {}
 
     def clause(self, term: Term) -> Clause:
-        """The pods an incoming pod's term means.
+        """The pods an incoming pod's term selects.
 
         A selector that an empty set of labels satisfies (`NotIn`, `DoesNotExist`) means all namespaces, as in
         Kubernetes, where it is tested once more without labels.
@@ -259,13 +425,34 @@ class _Namespaces:
         return frozenset(name for name, labels in self._known.items() if selector.matches(labels))
 
 
-def _signed_weight(term: Term) -> int:
-    return -term.weight if term.role is TermRole.PREFERRED_ANTI_AFFINITY else term.weight
+def _any_of(table: ClusterTable, clauses: tuple[Clause, ...]) -> PodMatcher:
+    return table.matchers.acquire(clauses, dying_too=True, any_clause=len(clauses) > 1)
 
 
-def groups_of(kind: PodKind, *roles: TermRole) -> list[TermGroup]:
-    """Terms carried by pods on nodes that mean pods of this kind."""
-    return [group for group in kind.term_groups if isinstance(group, TermGroup) and group.term.role in roles]
+def _weighed(table: ClusterTable, weights: dict[Clause, int], sign: int) -> tuple[PodMatcher, int]:
+    """A matcher for preferred terms of one key, and what one pod of it weighs.
+
+    Terms for and against are counted apart, so that no sum is zero because they outweigh each other: whether
+    anything was added up makes a difference. So are terms without a weight.
+    """
+    clauses = tuple(weights)
+    if len(clauses) == 1:
+        return table.matchers.acquire(clauses, dying_too=True), sign * weights[clauses[0]]
+    if not sign:
+        return _any_of(table, clauses), 0
+    return table.matchers.acquire(clauses, dying_too=True, weights=tuple(weights.values())), sign
+
+
+def _sign(term: Term) -> int:
+    sign = (term.weight > 0) - (term.weight < 0)
+    return -sign if term.role is TermRole.PREFERRED_ANTI_AFFINITY else sign
+
+
+def groups_of(label_set: LabelSet, *roles: TermRole) -> list[TermGroup]:
+    """Terms of pods on nodes that select pods of this label set."""
+    return [
+        group for group in label_set.term_groups if isinstance(group, TermGroup) and group.term.role in roles
+    ]
 
 
 def sums_by_key(
@@ -282,7 +469,7 @@ def sums_by_key(
 
 
 def changed_rows(
-    sums: Sequence[DomainSums], before: Sequence[int], now: Sequence[int], rows_in_use: int
+    sums: Sequence[Sums], before: Sequence[int], now: Sequence[int], rows_in_use: int
 ) -> StaleRows:
     """Rows in domains where something changed between two positions of the logs."""
     rows = NO_ROWS

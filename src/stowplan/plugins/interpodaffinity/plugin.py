@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
@@ -37,11 +38,10 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.interpodaffinity.counts import (
-    DomainSums,
     OwnTerms,
+    Sums,
     TermCounter,
     changed_rows,
     groups_of,
@@ -72,18 +72,18 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
 class _FilterSums(NamedTuple):
     """Which domains have matching pods, by rule and key."""
 
-    affinity: tuple[DomainSums, ...]
-    anti_affinity: tuple[DomainSums, ...]
-    existing: tuple[DomainSums, ...]
-    all: tuple[DomainSums, ...]
+    affinity: tuple[Sums, ...]
+    anti_affinity: tuple[Sums, ...]
+    existing: tuple[Sums, ...]
+    all: tuple[Sums, ...]
     """The above together."""
 
     @classmethod
     def of(
         cls,
-        affinity: tuple[DomainSums, ...],
-        anti_affinity: tuple[DomainSums, ...],
-        existing: tuple[DomainSums, ...],
+        affinity: tuple[Sums, ...],
+        anti_affinity: tuple[Sums, ...],
+        existing: tuple[Sums, ...],
     ) -> Self:
         return cls(affinity, anti_affinity, existing, (*affinity, *anti_affinity, *existing))
 
@@ -98,7 +98,7 @@ class _FilterState(NamedTuple):
 
 
 class _ScoreState(NamedTuple):
-    sums: tuple[DomainSums, ...]
+    sums: tuple[Sums, ...]
     positions: tuple[int, ...]
 
 
@@ -108,9 +108,9 @@ class _Memo:
 
     own: OwnTerms
     filter_sums: _FilterSums | None = None
-    filter_kind_version: int = -1
-    score_sums: tuple[DomainSums, ...] = ()
-    score_kind_version: int = -1
+    filter_version: int = -1
+    score_sums: tuple[Sums, ...] = ()
+    score_version: int = -1
 
 
 class InterPodAffinity(Plugin):
@@ -132,10 +132,10 @@ class InterPodAffinity(Plugin):
         if terms.error is not None:
             return unresolvable(f"parsing pod: {terms.error}")
         memo = self._memo(cycle, pod)
-        kind = pod.template.kind
-        if memo.filter_sums is None or memo.filter_kind_version != kind.version:
+        label_set = pod.template.label_set
+        if memo.filter_sums is None or memo.filter_version != label_set.version:
             memo.filter_sums = self._filter_sums(cycle, memo.own, pod)
-            memo.filter_kind_version = kind.version
+            memo.filter_version = label_set.version
         own, sums = memo.own, memo.filter_sums
         everything = sums.all
         for entry in everything:
@@ -195,13 +195,14 @@ class InterPodAffinity(Plugin):
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo = self._memo(cycle, pod)
-        preferred = memo.own.preferred
-        if self.args.ignore_preferred_terms_of_existing_pods and not preferred:
+        own = memo.own
+        prefers = own.preferred or own.rare_preferred is not None
+        if self.args.ignore_preferred_terms_of_existing_pods and not prefers:
             return SKIP
-        kind = pod.template.kind
-        if memo.score_kind_version != kind.version:
-            memo.score_sums = self._score_sums(cycle, memo.own, pod)
-            memo.score_kind_version = kind.version
+        label_set = pod.template.label_set
+        if memo.score_version != label_set.version:
+            memo.score_sums = self._score_sums(cycle, own, pod)
+            memo.score_version = label_set.version
         if not memo.score_sums:
             return SKIP
         for entry in memo.score_sums:
@@ -256,22 +257,24 @@ class InterPodAffinity(Plugin):
     @staticmethod
     def _filter_sums(cycle: Cycle, own: OwnTerms, pod: PodInfo) -> _FilterSums:
         table = cycle.table
-        existing = groups_of(pod.template.kind, TermRole.REQUIRED_ANTI_AFFINITY)
+        existing = groups_of(pod.template.label_set, TermRole.REQUIRED_ANTI_AFFINITY)
+        rare = () if own.rare_anti_affinity is None else (own.rare_anti_affinity,)
         return _FilterSums.of(
             sums_by_key(table, ((entry, 1) for entry in own.affinity), only_presence=True),
-            sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True),
+            (*sums_by_key(table, ((entry, 1) for entry in own.anti_affinity), only_presence=True), *rare),
             sums_by_key(table, ((group, 1) for group in existing), only_presence=True),
         )
 
-    def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[DomainSums, ...]:
-        others = groups_of(pod.template.kind, *_PREFERRING)
+    def _score_sums(self, cycle: Cycle, own: OwnTerms, pod: PodInfo) -> tuple[Sums, ...]:
+        others = groups_of(pod.template.label_set, *_PREFERRING)
         if not self.args.hard_pod_affinity_weight:
             others = [group for group in others if group.term.role is not TermRole.REQUIRED_AFFINITY]
         parts: list[TermCounter | TermGroup] = [*own.preferred, *others]
-        return sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
+        sums = sums_by_key(cycle.table, ((part, self._weight(part)) for part in parts), only_presence=False)
+        return sums if own.rare_preferred is None else (*sums, own.rare_preferred)
 
     def _weight(self, part: TermCounter | TermGroup) -> int:
-        """What one pod counts: its own term's weight, or that of a term that means the incoming pod."""
+        """What one pod counts: its own term's weight, or that of a term that selects the incoming pod."""
         if isinstance(part, TermCounter):
             return part.weight
         role = part.term.role
@@ -344,7 +347,7 @@ def _anti_affinity_of(pod: Pod) -> Terms:
 
 def _chosen(terms: Terms, pod: Pod) -> bool:
     """Whether there are terms and a pod is chosen by all of them."""
-    return bool(terms) and all(term.means(pod.namespace, pod.metadata.labels) for term in terms)
+    return bool(terms) and all(term.selects(pod.namespace, pod.metadata.labels) for term in terms)
 
 
 def _joined(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, aggregate, invalid
 from stowplan.api.node import Node
-from stowplan.cluster.columns import IntColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray, IntColumn
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Cycle, FeatureGates, Handle, NodeRows, Plugin
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 

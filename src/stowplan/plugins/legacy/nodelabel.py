@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.cluster.columns import BoolColumn
@@ -28,7 +29,6 @@ from stowplan.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.legacy.base import LegacyArgs, LegacyPlugin
 
 REASON: Final = "node(s) didn't have the requested labels"

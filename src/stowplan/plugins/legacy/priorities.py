@@ -10,8 +10,7 @@ from stowplan.api.meta import OwnerReference, Struct
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.quantity import milli_value_of, value_of
-from stowplan.cluster.columns import CPU, MEMORY
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import MAX_NODE_SCORE, Cycle, Handle, NodeRows, PodInfo, Reads, Scores
 from stowplan.plugins.legacy.base import ChangedNodes, LegacyPlugin, PriorityArgs

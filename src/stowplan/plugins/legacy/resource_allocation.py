@@ -11,12 +11,11 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.cluster.columns import CPU, MEMORY, Lines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import Cycle, FeatureGates, Handle, NodeRows, PodInfo, Reads, Scores
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.gocompat.numbers import MAX_INT64
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs
 from stowplan.plugins.noderesources.resource_allocation import (

@@ -11,8 +11,7 @@ import numpy as np
 
 from stowplan.api.labels import Selector
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import IdColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IdColumn, IntArray
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
     ALL_ROWS,
@@ -117,6 +116,8 @@ class SelectorSpread(LegacyPlugin):
 
     Pods with spread constraints of their own get nothing from it.
     """
+
+    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
 
     args_type = SelectorSpreadArgs
     args: SelectorSpreadArgs

@@ -13,9 +13,9 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import Service
 from stowplan.cluster.changes import NO_ROWS
-from stowplan.cluster.columns import LabelColumn
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.cluster.matchers import PodMatcher
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
     ALL_ROWS,
@@ -111,6 +111,8 @@ class _Memo(NamedTuple):
 
 class ServiceAffinity(LegacyPlugin):
     """Which service is a pod's first is decided by name."""
+
+    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
 
     args_type = ServiceAffinityArgs
     args: ServiceAffinityArgs

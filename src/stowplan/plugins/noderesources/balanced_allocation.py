@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, duplicate, invalid
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import IntArray
 from stowplan.framework import (
     MAX_NODE_SCORE,
     SKIP,
@@ -24,7 +25,6 @@ from stowplan.framework import (
     Scores,
     Status,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.framework.interface import FEW_ROWS
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (

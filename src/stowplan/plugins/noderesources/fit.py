@@ -8,14 +8,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.devices import DeviceClass
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.resources import accounted_requests, is_extended, is_scalar, pod_requests
 from stowplan.cluster.changes import Rows
-from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, Lines, ResourceLines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
 from stowplan.cluster.table import allocatable_amounts
 from stowplan.framework import (
     Action,
@@ -36,7 +36,6 @@ from stowplan.framework import (
     Status,
     queue_if,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,

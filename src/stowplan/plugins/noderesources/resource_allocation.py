@@ -10,8 +10,7 @@ import numpy as np
 from stowplan.api.fielderrors import EnumText, Path, forbidden, invalid, not_supported, required
 from stowplan.api.meta import Struct
 from stowplan.api.resources import is_scalar
-from stowplan.cluster.columns import CPU, MEMORY, Lines
-from stowplan.cluster.counts import IntArray
+from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import MAX_NODE_SCORE, NodeRows, Scores
 from stowplan.gocompat.numbers import MAX_INT64

@@ -9,8 +9,16 @@ import numpy as np
 from stowplan.api.csitranslation import TranslationError, in_tree_kind, translated_inline
 from stowplan.api.pod import Pod, Volume
 from stowplan.api.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
-from stowplan.cluster.attachable import COUNTED_BY_KIND, Attachable, Problem, Trouble, claim_name, needs_of
-from stowplan.cluster.attachcounts import NO_LIMIT, AttachCounts
+from stowplan.cluster.attachments import (
+    COUNTED_BY_KIND,
+    NO_LIMIT,
+    Attachable,
+    AttachCounts,
+    Problem,
+    Trouble,
+    claim_name,
+    needs_of,
+)
 from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
@@ -108,6 +116,10 @@ class NodeVolumeLimits(Plugin):
     Pods that want as many volumes of the same drivers are alike, whatever the volumes, as long as these are
     in use nowhere. One that is in use on a node is attached there already.
     """
+
+    needs = frozenset(
+        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
+    )
 
     reads = Reads.USAGE
     signs_volumes = True

@@ -12,10 +12,11 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from stowplan.api.csitranslation import AWS_EBS, AZURE_DISK, GCE_PD
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
-from stowplan.cluster.attachable import Attachable, Problem, Trouble, needs_of
+from stowplan.cluster.attachments import Attachable, Problem, Trouble, needs_of
 from stowplan.framework import (
     SKIP,
     Action,
@@ -34,7 +35,6 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.events import NODE_ADD
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodevolumelimits.csi import REASON
 
@@ -79,6 +79,10 @@ class WantedDisks(NamedTuple):
 
 class LimitByKind(Plugin):
     """Counts the disks of one kind on each node. The base of a plugin per kind."""
+
+    needs = frozenset(
+        ("persistentvolumes", "persistentvolumeclaims", "storageclasses", "csidrivers", "volumeattachments")
+    )
 
     kind: ClassVar[str]
     field: ClassVar[str]

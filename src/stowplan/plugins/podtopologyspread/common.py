@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from stowplan.api.labels import Selector, compile_selector, selector_from_labels
 from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import TopologySpreadConstraint
-from stowplan.cluster.columns import BoolColumn, LabelColumn
+from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.matchers import DomainCounter, PodMatcher, RowSet
+from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.selection import matching_affinity
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import PodInfo
@@ -27,7 +29,7 @@ SYSTEM_DEFAULTS = (
 """For pods without constraints of their own: spread over hosts, and less strictly over zones."""
 
 
-class Constraint(NamedTuple):
+class Constraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """One constraint with its selector parsed. `self_match`: the incoming pod is of the group itself."""
 
     key: str
@@ -63,11 +65,22 @@ def parse(
 
     Raises SelectorError.
     """
-    return tuple(
-        _constraint(constraint, _selector(constraint, pod, label_keys), pod)
-        for constraint in constraints
-        if constraint.when_unsatisfiable == action
-    )
+    found: list[Constraint] = []
+    before: tuple[TopologySpreadConstraint, Selector] | None = None
+    for constraint in constraints:
+        if constraint.when_unsatisfiable != action:
+            continue
+        if before is not None and _selects_alike(before[0], constraint):
+            selector = before[1]
+        else:
+            selector = _selector(constraint, pod, label_keys)
+            before = (constraint, selector)
+        found.append(_constraint(constraint, selector, pod))
+    return tuple(found)
+
+
+def _selects_alike(one: TopologySpreadConstraint, other: TopologySpreadConstraint) -> bool:
+    return one.label_selector == other.label_selector and one.match_label_keys == other.match_label_keys
 
 
 def with_selector(
@@ -126,28 +139,33 @@ class ConstraintCounter:
 
 
 def constraint_counters(
-    table: ClusterTable, pod: PodInfo, constraints: Sequence[Constraint], *, requires_all: bool, compare: bool
+    table: ClusterTable,
+    pod: PodInfo,
+    constraints: Sequence[Constraint],
+    rows: "RegardedRows",
+    *,
+    requires_all: bool,
 ) -> tuple[ConstraintCounter, ...]:
     """Counters for the constraints of a class of pods.
 
     Where nodes must have all keys, there are none for constraints behind the first whose key no node has:
     that one rules out whatever nodes are left by those before it.
+    """
+    return tuple(
+        ConstraintCounter(table, constraint, matcher_for(table, pod, constraint), rows.of(constraint))
+        for constraint in (needed(table, constraints) if requires_all else constraints)
+    )
+
+
+def matcher_for(table: ClusterTable, pod: PodInfo, constraint: Constraint) -> PodMatcher | None:
+    """The pods that a constraint counts.
+
     A selector that is empty (everything) counts nothing on nodes; that is how Kubernetes does it.
     """
-    keys = tuple(constraint.key for constraint in constraints) if requires_all else ()
-    row_sets: dict[tuple[bool, bool], RowSet] = {}
-    counted = []
-    for constraint in needed(table, constraints) if requires_all else constraints:
-        policies = (constraint.honors_affinity, constraint.honors_taints)
-        rows = row_sets.get(policies)
-        if rows is None:
-            rows = row_sets[policies] = _regarded(table, pod, keys, *policies, compare)
-        matcher = None
-        if not constraint.selector.is_empty and not constraint.selector.nothing:
-            clause = (frozenset((pod.namespace,)), constraint.selector)
-            matcher = table.matchers.acquire((clause,), dying_too=False)
-        counted.append(ConstraintCounter(table, constraint, matcher, rows))
-    return tuple(counted)
+    if constraint.selector.is_empty or constraint.selector.nothing:
+        return None
+    clause = (frozenset((pod.namespace,)), constraint.selector)
+    return table.matchers.acquire((clause,), dying_too=False)
 
 
 def needed(table: ClusterTable, constraints: Sequence[Constraint]) -> Sequence[Constraint]:
@@ -158,35 +176,63 @@ def needed(table: ClusterTable, constraints: Sequence[Constraint]) -> Sequence[C
     return constraints
 
 
-def _regarded(
-    table: ClusterTable,
-    pod: PodInfo,
-    keys: tuple[str, ...],
-    honors_affinity: bool,
-    honors_taints: bool,
-    compare: bool,
-) -> RowSet:
-    """Rows whose pods and domains count: with all the keys, and not ruled out by affinity or taints."""
-    affinity = required_node_affinity(pod.spec)
-    kept_off = hard_verdicts(table, pod.spec.tolerations, compare) if honors_taints else None
+class RegardedRows:
+    """Rows whose pods and domains count for a constraint, by its policies.
 
-    def decide() -> BoolColumn:
-        mask = table.valid.copy()
-        if not all(map(table.labels.any_with, keys)):
-            return np.zeros(table.capacity, dtype=np.bool_)
-        for key in keys:
-            few = table.labels.few_with(key)
-            if few is None:
-                mask &= table.label_column(key).ids != 0
-            else:
-                there = mask[list(few)]
-                mask = np.zeros(table.capacity, dtype=np.bool_)
-                mask[list(few)] = there
-        if honors_affinity and (affinity.labels is not None or affinity.affinity is not None):
-            used = table.rows_in_use
-            mask[:used] &= matching_affinity(affinity, table.all_rows())
-        if kept_off is not None:
-            mask &= kept_off.current()[table.taint_set] == 0
+    They have all the keys there must be, and are not ruled out by affinity or taints.
+    """
+
+    __slots__ = ("_compare", "_keys", "_pod", "_sets", "_table")
+
+    def __init__(self, table: ClusterTable, pod: PodInfo, keys: Sequence[str], compare: bool) -> None:
+        self._table = table
+        self._pod = pod
+        self._keys = keys
+        self._compare = compare
+        self._sets: dict[tuple[bool, bool], RowSet] = {}
+
+    def of(self, constraint: Constraint) -> RowSet:
+        policies = (constraint.honors_affinity, constraint.honors_taints)
+        rows = self._sets.get(policies)
+        if rows is None:
+            rows = self._sets[policies] = self._make(*policies)
+        return rows
+
+    def _make(self, honors_affinity: bool, honors_taints: bool) -> RowSet:
+        table, spec = self._table, self._pod.spec
+        affinity = required_node_affinity(spec)
+        kept_off = hard_verdicts(table, spec.tolerations, self._compare) if honors_taints else None
+
+        def decide() -> BoolColumn:
+            mask = _with_keys(table, self._keys)
+            if honors_affinity and (affinity.labels is not None or affinity.affinity is not None):
+                used = table.rows_in_use
+                mask[:used] &= matching_affinity(affinity, table.all_rows())
+            if kept_off is not None:
+                mask &= kept_off.current()[table.taint_set] == 0
+            return mask
+
+        return RowSet(table, decide)
+
+
+def _with_keys(table: ClusterTable, keys: Sequence[str]) -> BoolColumn:
+    """Rows whose nodes have all of some labels."""
+    common: list[str] = []
+    few: set[int] | None = None
+    for key in keys:
+        rows = table.labels.few_with(key)
+        if rows is None:
+            common.append(key)
+        else:
+            few = set(rows) if few is None else few & rows
+    if few is None:
+        mask: BoolColumn = table.valid.copy()
+        for key in common:
+            mask &= table.label_column(key).ids != 0
         return mask
-
-    return RowSet(table, decide)
+    mask = np.zeros(table.capacity, dtype=np.bool_)
+    for row in few:
+        node = table.nodes[row]
+        assert node is not None
+        mask[row] = all(map(node.metadata.labels.__contains__, common))
+    return mask

@@ -5,21 +5,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, StaleRows
 from stowplan.framework.plugin_call import merge_rows
 from stowplan.framework.simulation import SimulatedRow
-from stowplan.plugins.podtopologyspread.common import ConstraintCounter
+from stowplan.plugins.podtopologyspread.common import Constraint, ConstraintCounter
 
 NO_LABEL, SKEWED = 1, 2
 
 
 class FilterState(NamedTuple):
-    """By constraint: its counter, and which domains have no room for one more."""
+    """By constraint: its counter, and which domains have no room for one more.
+
+    `few` has what constraints behind these say of the few rows that have their keys; see `fewnodes`.
+    """
 
     counted: tuple[ConstraintCounter, ...]
     full: tuple[BoolColumn, ...]
+    few: dict[int, int] | None = None
 
 
 class Shift(NamedTuple):
@@ -39,7 +43,14 @@ def shift_of(counted: ConstraintCounter, as_if: SimulatedRow, namespace: str) ->
     demands nothing. When it imagines pods gone or come, though, every pod that the selector allows moves the
     count, these too.
     """
-    constraint = counted.constraint
+    by = uncounted_pods(counted.constraint, as_if, namespace)
+    if not by or not counted.counter.regards(as_if.row):
+        return None
+    return Shift(counted.column.ids.item(as_if.row), by)
+
+
+def uncounted_pods(constraint: Constraint, as_if: SimulatedRow, namespace: str) -> int:
+    """How many more pods than are counted a row is taken to have, for a constraint of a pod."""
 
     def uncounted(pods: Iterable[PodInfo]) -> int:
         return sum(
@@ -49,10 +60,7 @@ def shift_of(counted: ConstraintCounter, as_if: SimulatedRow, namespace: str) ->
             for info in pods
         )
 
-    by = uncounted(as_if.guests) - uncounted(as_if.gone.values())
-    if not by or not counted.counter.regards(as_if.row):
-        return None
-    return Shift(counted.column.ids.item(as_if.row), by)
+    return uncounted(as_if.guests) - uncounted(as_if.gone.values())
 
 
 def full_domains(
@@ -72,9 +80,8 @@ def full_domains(
     return before if before is not None and np.array_equal(before, full) else full
 
 
-def _most(counted: ConstraintCounter, domains: int, lowest: int) -> int:
+def most_pods(constraint: Constraint, domains: int, lowest: int) -> int:
     """How many matching pods a domain may have and still take one more."""
-    constraint = counted.constraint
     if domains < constraint.min_domains:
         lowest = 0
     return constraint.max_skew + lowest - int(constraint.self_match)
@@ -87,7 +94,7 @@ def _few_full(
     pods = [count(domain) for domain in domains]
     if shift.by:
         pods[domains.index(shift.domain)] += shift.by
-    most = _most(counted, len(domains), min(pods, default=0))
+    most = most_pods(counted.constraint, len(domains), min(pods, default=0))
     if before is not None and before.item(0) == (most < 0):
         was = before.item
         if [was(domain) for domain in domains] == [number > most for number in pods]:
@@ -103,7 +110,7 @@ def _many_full(counted: ConstraintCounter, size: int, shift: Shift) -> BoolColum
     counts[shift.domain] += shift.by
     exists = counted.counter.members > 0
     domains = int(np.count_nonzero(exists))
-    most = _most(counted, domains, int(counts[exists].min()) if domains else 0)
+    most = most_pods(counted.constraint, domains, int(counts[exists].min()) if domains else 0)
     full: BoolColumn = counts > most
     return full
 
@@ -122,7 +129,11 @@ def codes(state: FilterState, nodes: NodeRows) -> Codes:
         result[places] = verdicts
         rows, places = rows[passed], places[passed]
         if not len(rows):
-            break
+            return result
+    if state.few is not None:
+        result[places] = NO_LABEL
+        for row, code in state.few.items():
+            result[places[rows == row]] = code
     return result
 
 
@@ -133,7 +144,7 @@ def code_of_row(state: FilterState, row: int) -> int:
             return NO_LABEL
         if full.item(domain):
             return SKEWED
-    return 0
+    return 0 if state.few is None else state.few.get(row, NO_LABEL)
 
 
 def stale_rows(before: FilterState, now: FilterState, rows_in_use: int) -> StaleRows:
@@ -149,4 +160,12 @@ def stale_rows(before: FilterState, now: FilterState, rows_in_use: int) -> Stale
         changed = np.flatnonzero(was != is_now)
         if len(changed):
             rows = merge_rows(rows, constraint.column.rows_of(changed, rows_in_use))
+    if before.few is not now.few:
+        rows = merge_rows(rows, _differing(before.few or {}, now.few or {}))
     return rows
+
+
+def _differing(before: dict[int, int], now: dict[int, int]) -> Rows:
+    """Rows of which two verdicts differ."""
+    differing = [row for row in before.keys() | now.keys() if before.get(row) != now.get(row)]
+    return np.array(sorted(differing), dtype=np.intp)

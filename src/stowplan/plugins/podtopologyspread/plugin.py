@@ -6,12 +6,14 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import EnumText, Path, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.labels import SelectorError
 from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.taints import same_taints
+from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
     SKIP_CLASS,
     Action,
@@ -37,7 +39,6 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodeaffinity import node_demands
 from stowplan.plugins.podtopologyspread import filtering, scoring
@@ -49,10 +50,12 @@ from stowplan.plugins.podtopologyspread.common import (
     Constraint,
     ConstraintCounter,
     Constraints,
+    RegardedRows,
     constraint_counters,
     parse,
     with_selector,
 )
+from stowplan.plugins.podtopologyspread.fewnodes import HardConstraints, SoftConstraints, first_rare
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
@@ -119,12 +122,18 @@ class _Memo:
     full: list[tuple[Any, Any]] = field(default_factory=list)
     shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
+    many_hard: HardConstraints | None = None
+    many_soft: SoftConstraints | None = None
+    rare_keys: tuple[str, ...] = ()
+    """Keys that make the nodes few which these look at."""
     keys_version: int | None = None
     """Where keys that no node has made constraints superfluous: the version of keys at which that was so."""
 
 
 class PodTopologySpread(Plugin):
     """Counts matching pods per topology domain; the counts are kept, never taken by walking pods."""
+
+    needs = frozenset(("services", "replicationcontrollers", "replicasets", "statefulsets"))
 
     args_type = PodTopologySpreadArgs
     reads = Reads.ANYTHING
@@ -137,6 +146,10 @@ class PodTopologySpread(Plugin):
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
         self._compare = handle.gates["TaintTolerationComparisonOperators"]
         self._label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
+
+    def needed_objects(self) -> frozenset[str]:
+        """Who groups pods matters only to constraints by default."""
+        return self.needs if self._defaults else frozenset()
 
     def sign(self, pod: PodInfo) -> Hashable:
         try:
@@ -163,7 +176,7 @@ class PodTopologySpread(Plugin):
                 memo = self._start(cycle, pod)
             except SelectorError as cause:
                 return error(f"get constraints from pod: {cause}")
-        if not memo.hard:
+        if not memo.hard and memo.many_hard is None:
             return SKIP_CLASS
         topology = cycle.table.topology_version
         for position, counted in enumerate(memo.hard):
@@ -177,7 +190,8 @@ class PodTopologySpread(Plugin):
                 shift = filtering.shift_of(counted, cycle.as_if, pod.namespace)
                 if shift is not None:
                     found[position] = filtering.full_domains(counted, shift=shift)
-        cycle.write(self, filtering.FilterState(memo.hard, tuple(found)))
+        few = None if memo.many_hard is None else memo.many_hard.codes(cycle.as_if)
+        cycle.write(self, filtering.FilterState(memo.hard, tuple(found), few))
         return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
@@ -203,6 +217,11 @@ class PodTopologySpread(Plugin):
         memo = self._memo(cycle)
         if memo is None:
             memo = self._start(cycle, pod)
+        if memo.many_soft is not None:
+            assert cycle.feasible is not None
+            few = memo.many_soft.raw_scores(cycle.feasible, cycle.feasible_version)
+            cycle.write_score(self, scoring.ScoreState((), (), True, few))
+            return None
         if not memo.soft:
             return SKIP_CLASS
         requires_all = self._constraints(pod).requires_all
@@ -237,11 +256,18 @@ class PodTopologySpread(Plugin):
     def release(self, memo: _Memo) -> None:
         for counted in (*memo.hard, *memo.soft):
             counted.close()
+        for many in (memo.many_hard, memo.many_soft):
+            if many is not None:
+                many.close()
 
     def _memo(self, cycle: Cycle) -> _Memo | None:
         """What is kept for the class; None if there is nothing yet, or it has to be begun anew."""
         memo: _Memo | None = cycle.memo(self)
-        if memo is None or memo.keys_version in (None, cycle.table.labels.keys_version):
+        labels = cycle.table.labels
+        if memo is None or (
+            memo.keys_version in (None, labels.keys_version)
+            and all(labels.few_with(key) is not None for key in memo.rare_keys)
+        ):
             return memo
         self.release(memo)
         del cycle.memos[self.name]
@@ -251,15 +277,48 @@ class PodTopologySpread(Plugin):
         """Begin counting for a class of pods."""
         constraints = self._constraints(pod)
         table = cycle.table
-        hard = constraint_counters(table, pod, constraints.hard, requires_all=True, compare=self._compare)
-        soft = constraint_counters(
-            table, pod, constraints.soft, requires_all=constraints.requires_all, compare=self._compare
-        )
-        memo = _Memo(hard, soft, [(None, None)] * len(hard), [(None, None)] * len(soft))
-        if len(hard) + len(soft) < len(constraints.hard) + len(constraints.soft):
-            memo.keys_version = table.labels.keys_version
+        memo = _Memo()
+        if constraints.hard:
+            self._start_hard(memo, table, pod, constraints.hard)
+        if constraints.soft:
+            self._start_soft(memo, table, pod, constraints.soft, requires_all=constraints.requires_all)
         cycle.remember(self, memo)
         return memo
+
+    def _start_hard(
+        self, memo: _Memo, table: ClusterTable, pod: PodInfo, constraints: tuple[Constraint, ...]
+    ) -> None:
+        rows = RegardedRows(table, pod, [constraint.key for constraint in constraints], self._compare)
+        place = first_rare(table, constraints)
+        if place is not None:
+            memo.many_hard = HardConstraints(table, pod, constraints[place:], rows)
+            memo.rare_keys += (constraints[place].key,)
+        counted = constraints[:place]
+        memo.hard = constraint_counters(table, pod, counted, rows, requires_all=True)
+        memo.full = [(None, None)] * len(memo.hard)
+        if len(memo.hard) < len(counted):
+            memo.keys_version = table.labels.keys_version
+
+    def _start_soft(
+        self,
+        memo: _Memo,
+        table: ClusterTable,
+        pod: PodInfo,
+        constraints: tuple[Constraint, ...],
+        *,
+        requires_all: bool,
+    ) -> None:
+        keys = [constraint.key for constraint in constraints] if requires_all else []
+        rows = RegardedRows(table, pod, keys, self._compare)
+        place = first_rare(table, constraints) if requires_all else None
+        if place is not None:
+            memo.many_soft = SoftConstraints(table, pod, constraints, rows)
+            memo.rare_keys += (constraints[place].key,)
+            return
+        memo.soft = constraint_counters(table, pod, constraints, rows, requires_all=requires_all)
+        memo.shares = [(None, None)] * len(memo.soft)
+        if len(memo.soft) < len(constraints):
+            memo.keys_version = table.labels.keys_version
 
     def _hard_constraints(self, pod: PodInfo) -> tuple[Constraint, ...]:
         """The hard constraints, whether or not the soft ones can be read. Raises SelectorError."""

@@ -25,11 +25,16 @@ class Share(NamedTuple):
 
 
 class ScoreState(NamedTuple):
-    """By constraint: its counter, and what it adds to scores."""
+    """By constraint: its counter, and what it adds to scores.
+
+    Instead, `few` has the scores of the few rows that have all keys, as they are and as if no pod were on the
+    node itself; see `fewnodes`.
+    """
 
     counted: tuple[ConstraintCounter, ...]
     shares: tuple[Share, ...]
     requires_all: bool
+    few: tuple[dict[int, int], dict[int, int]] | None = None
 
 
 def domain_sizes(counted: Sequence[ConstraintCounter], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
@@ -84,6 +89,8 @@ def share(entry: ConstraintCounter, size: int, requires_all: bool) -> Share:
 
 def scores(state: ScoreState, nodes: NodeRows, *, without_pods: bool = False) -> Scores:
     """Raw scores: the lower the better. With `without_pods` as if no pod were on the nodes themselves."""
+    if state.few is not None:
+        return _of_few(state.few[without_pods], nodes)
     if state.requires_all:
         places = has_all_keys(state.counted)[nodes.rows].nonzero()[0]
         if len(places) < nodes.count:
@@ -94,6 +101,16 @@ def scores(state: ScoreState, nodes: NodeRows, *, without_pods: bool = False) ->
                 result[places] = _sums(state, some, without_pods)
             return result
     return _sums(state, nodes, without_pods)
+
+
+def _of_few(raw: dict[int, int], nodes: NodeRows) -> Scores:
+    result = np.full(nodes.count, IGNORED, dtype=np.int64)
+    for row, score in raw.items():
+        if isinstance(nodes.rows, slice):
+            result[row] = score
+        else:
+            result[nodes.rows == row] = score
+    return result
 
 
 def _sums(state: ScoreState, nodes: NodeRows, without_pods: bool) -> Scores:
@@ -128,6 +145,8 @@ def stale_rows(before: ScoreState, now: ScoreState, rows_in_use: int) -> StaleRo
     rows = NO_ROWS
     if before.counted is not now.counted:
         return ALL_ROWS
+    if now.few is not None or before.few is not None:
+        return NO_ROWS if before.few is now.few else ALL_ROWS
     for entry, was, is_now in zip(now.counted, before.shares, now.shares, strict=True):
         if was is is_now:
             continue

@@ -16,10 +16,9 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from stowplan.client import Client
-from stowplan.cluster.assumptions import AssumeError
-from stowplan.cluster.storage import Storage
+from stowplan.cluster.storage import AssumeError, Storage
 from stowplan.cluster.table import ClusterTable
-from stowplan.cluster.volumegroups import VolumeGroup
+from stowplan.cluster.volumepools import VolumeGroup
 from stowplan.framework import PodInfo, Services
 from stowplan.plugins.volumebinding.claims import (
     SELECTED_NODE,

@@ -12,7 +12,7 @@ from stowplan.api.pod import RawQuantity, Volume
 from stowplan.api.quantity import QuantityError, value_of
 from stowplan.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.volumegroups import FILESYSTEM, VolumeGroup, class_of, exact_size, reach_of, size_of
+from stowplan.cluster.volumepools import FILESYSTEM, VolumeGroup, class_of, exact_size, reach_of, size_of
 from stowplan.framework import SKIP, PodInfo, Status, error, unresolvable
 
 REASON_UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"

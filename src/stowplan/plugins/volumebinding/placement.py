@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 from stowplan.api.nodeselector import CompiledNodeSelector, RequiredNodeAffinity, compile_term
 from stowplan.api.pod import NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.storage import TopologySelectorTerm
-from stowplan.cluster.capacitypools import CapacityPool, CapacityPools
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.volumegroups import VolumeGroup
+from stowplan.cluster.volumepools import CapacityPool, CapacityPools, VolumeGroup
 from stowplan.plugins.noderesources.resource_allocation import UtilizationShapePoint, utilization_scores
 from stowplan.plugins.volumebinding.claims import ClaimRequest, PreboundVolume
 from stowplan.plugins.volumebinding.partition import EVERYWHERE, Kind, Partition

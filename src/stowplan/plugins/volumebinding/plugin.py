@@ -6,13 +6,14 @@ from typing import Final, Self
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
 from stowplan.api.quantity import QuantityError
 from stowplan.api.storage import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
-from stowplan.cluster.assumptions import AssumeError
-from stowplan.cluster.capacitypools import volume_limit
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.columns import IntColumn
+from stowplan.cluster.storage import AssumeError
+from stowplan.cluster.volumepools import volume_limit
 from stowplan.framework import (
     ALL_ROWS,
     SKIP,
@@ -39,7 +40,6 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.events import HintFunction
-from stowplan.framework.feature_gates import DEFAULT_GATES
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     MAX_SHAPE_SCORE,
@@ -120,6 +120,16 @@ class VolumeBinding(Plugin):
 
     Pods are equivalent if their claims ask for the same, whatever the claims are called.
     """
+
+    needs = frozenset(
+        (
+            "persistentvolumes",
+            "persistentvolumeclaims",
+            "storageclasses",
+            "csidrivers",
+            "csistoragecapacities",
+        )
+    )
 
     args_type = VolumeBindingArgs
     reads = Reads.NODE

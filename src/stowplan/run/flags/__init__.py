@@ -2,8 +2,7 @@
 
 * `table`: every flag in its group, with type, default and help; the place to add one
 * `parser`: what a flag is, and arguments to values
-* `values`: the types of values
-* `gotext`: numbers and lists as Go reads them, with Go's error messages
+* `values`: the types of values; numbers and lists as Go reads them, with Go's error messages
 
 Nothing here imports the scheduler, so that `--help` and `--version` are quick.
 """

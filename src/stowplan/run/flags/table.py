@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stowplan.framework.feature_gates import GATES
+from stowplan.api.feature_gates import GATES
 from stowplan.gocompat.durations import Duration
 from stowplan.run.flags.parser import Flag, Group, Kind, Value
 from stowplan.run.flags.values import (
@@ -25,7 +25,7 @@ from stowplan.run.flags.values import (
     VERSION_ASKED,
 )
 
-_FILE_WINS: Final = "Not looked at if there is a --config."
+_FILE_WINS: Final = "Ignored if --config is set."
 
 DEPRECATED: Final = Group(
     "deprecated",
@@ -35,28 +35,28 @@ DEPRECATED: Final = Group(
             "contention-profiling",
             BOOL,
             True,
-            f"Profile waiting for locks as well. {_FILE_WINS}",
+            f"Profile lock contention. {_FILE_WINS}",
             ignored="one thread does the work and never waits for a lock",
         ),
-        Flag("kubeconfig", STRING, "", f"Where the API server is and how to get in. {_FILE_WINS}"),
+        Flag("kubeconfig", STRING, "", f"Kubeconfig of the API server. {_FILE_WINS}"),
         Flag(
             "kube-api-content-type",
             STRING,
             "application/vnd.kubernetes.protobuf",
-            f"Format of what is sent to the API server; JSON is what is spoken in any case. {_FILE_WINS}",
+            f"Content type of requests to the API server. JSON is used in any case. {_FILE_WINS}",
         ),
         Flag("kube-api-qps", FLOAT32, 50.0, f"Requests per second to the API server. {_FILE_WINS}"),
         Flag(
             "kube-api-burst",
             INT32,
             100,
-            f"Requests that may be sent at once after a quiet time. {_FILE_WINS}",
+            f"Burst of requests to the API server. {_FILE_WINS}",
         ),
         Flag(
             "pod-max-in-unschedulable-pods-duration",
             DURATION,
             Duration.of_seconds(300),
-            "Longest time a pod that found no node waits for an event before it is tried again anyway.",
+            "How long a pod stays in unschedulablePods without an event before it is retried.",
         ),
     ),
 )
@@ -74,28 +74,28 @@ LEADER_ELECTION: Final = Group(
             "leader-elect-lease-duration",
             DURATION,
             Duration.of_seconds(15),
-            "How long others wait after the last renewal they saw before they take the lease.",
+            "How long candidates wait after the last observed renewal before they acquire the lease.",
         ),
         Flag(
             "leader-elect-renew-deadline",
             DURATION,
             Duration.of_seconds(10),
-            "How long the holder tries to renew before it gives up. Less than the lease duration.",
+            "How long the leader tries to renew before it gives up. Must be less than the lease duration.",
         ),
         Flag(
             "leader-elect-resource-lock",
             STRING,
             "leases",
-            "Kind of object the holder is noted in: leases, or as in earlier releases endpoints, configmaps, "
+            "Kind of the lock object: leases, or as in earlier releases endpoints, configmaps, "
             "endpointsleases or configmapsleases.",
         ),
-        Flag("leader-elect-resource-name", STRING, "kube-scheduler", "Name of that object."),
-        Flag("leader-elect-resource-namespace", STRING, "kube-system", "Namespace of that object."),
+        Flag("leader-elect-resource-name", STRING, "kube-scheduler", "Name of the lock object."),
+        Flag("leader-elect-resource-namespace", STRING, "kube-system", "Namespace of the lock object."),
         Flag(
             "leader-elect-retry-period",
             DURATION,
             Duration.of_seconds(2),
-            "Time between two tries to take or renew the lease.",
+            "Time between two attempts to acquire or renew the lease.",
         ),
     ),
 )
@@ -107,47 +107,56 @@ SECURE_SERVING: Final = Group(
     "secure serving",
     (
         Flag("bind-address", ADDRESS, "0.0.0.0", "Address to listen on; 0.0.0.0 or :: for all."),
-        Flag("secure-port", INT, 10259, "Port of the pages, over TLS. 0: no port at all."),
+        Flag(
+            "secure-port", INT, 10259, "HTTPS port for health checks, metrics and debugging. 0 disables it."
+        ),
         Flag(
             "cert-dir",
             STRING,
             "",
-            "Folder for the certificate (kube-scheduler.crt and .key) if none is given; made there if "
-            "missing. Without a folder a certificate is made and kept in memory.",
+            "Directory of the certificate (kube-scheduler.crt and .key) if there is no --tls-cert-file; "
+            "created if missing. Without a directory a self-signed certificate is kept in memory.",
         ),
         Flag(
             "tls-cert-file",
             STRING,
             "",
-            "Certificate of the port, followed by its issuers. Read again when it changes.",
+            "Serving certificate, followed by intermediate certificates. Reloaded when it changes.",
         ),
-        Flag("tls-private-key-file", STRING, "", "Key that belongs to --tls-cert-file."),
-        Flag("tls-cipher-suites", STRINGS, (), "Cipher suites to allow, by their IANA names."),
-        Flag("tls-curve-preferences", NUMBERS, (), "Curves to allow, by their numbers in TLS."),
+        Flag("tls-private-key-file", STRING, "", "Private key of --tls-cert-file."),
+        Flag("tls-cipher-suites", STRINGS, (), "Allowed cipher suites, by IANA name."),
+        Flag("tls-curve-preferences", NUMBERS, (), "Allowed curves, by TLS number."),
         Flag(
             "tls-min-version",
             STRING,
             "",
-            "Lowest TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.",
+            "Minimum TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.",
         ),
         Flag(
             "tls-sni-cert-key",
             NAMED_PAIRS,
             (),
-            "Another certificate with its key, for certain names: cert,key or cert,key:name,*.name. "
-            "Can be repeated.",
+            "Certificate and key for some SNI names: cert,key or cert,key:name,*.name. Can be repeated.",
         ),
         Flag(
             "http2-max-streams-per-connection",
             INT,
             0,
-            "Limit of streams in an HTTP/2 connection.",
+            "Limit of streams per HTTP/2 connection.",
             ignored=_ONLY_HTTP1,
         ),
         Flag("disable-http2-serving", BOOL, False, "Do not serve HTTP/2.", ignored=_ONLY_HTTP1),
-        Flag("permit-port-sharing", BOOL, False, "Let several processes listen on the port (SO_REUSEPORT)."),
         Flag(
-            "permit-address-sharing", BOOL, False, "Listen though an old connection lingers (SO_REUSEADDR)."
+            "permit-port-sharing",
+            BOOL,
+            False,
+            "Allow several processes to listen on the port (SO_REUSEPORT).",
+        ),
+        Flag(
+            "permit-address-sharing",
+            BOOL,
+            False,
+            "Listen even if connections are in TIME_WAIT (SO_REUSEADDR).",
         ),
     ),
 )
@@ -159,53 +168,58 @@ AUTHENTICATION: Final = Group(
             "authentication-kubeconfig",
             STRING,
             "",
-            "Kubeconfig for asking the API server who sent a token. In a pod its own account is used; "
-            "without either, tokens mean nothing.",
+            "Kubeconfig for TokenReviews. In a pod the service account is used; without either, tokens are "
+            "not accepted.",
         ),
         Flag(
             "authentication-skip-lookup",
             BOOL,
             False,
-            "Do not read authorities from kube-system/extension-apiserver-authentication.",
+            "Do not read CA bundles from kube-system/extension-apiserver-authentication.",
         ),
         Flag(
             "authentication-token-webhook-cache-ttl",
             DURATION,
             _TTL,
-            "How long an answer about a token is remembered.",
+            "How long the result of a TokenReview is cached.",
         ),
         Flag(
             "authentication-tolerate-lookup-failure",
             BOOL,
             True,
-            "Start even if the authorities cannot be read; certificates are not recognised then.",
+            "Start even if the CA bundles cannot be read; client certificates are not accepted then.",
         ),
-        Flag("client-ca-file", STRING, "", "Authorities whose client certificates are recognised."),
+        Flag("client-ca-file", STRING, "", "CA bundle that verifies client certificates."),
         Flag(
             "requestheader-client-ca-file",
             STRING,
             "",
-            "Authorities of proxies that may name the user in headers.",
+            "CA bundle that verifies authenticating proxies.",
         ),
-        Flag("requestheader-allowed-names", STRINGS, (), "Common names such proxies may have; none: any."),
+        Flag(
+            "requestheader-allowed-names",
+            STRINGS,
+            (),
+            "Common names allowed for authenticating proxies; any if empty.",
+        ),
         Flag(
             "requestheader-username-headers",
             STRINGS,
             ("x-remote-user",),
-            "Headers that may hold the user's name.",
+            "Headers with the user name.",
         ),
-        Flag("requestheader-uid-headers", STRINGS, (), "Headers that may hold the user's uid."),
+        Flag("requestheader-uid-headers", STRINGS, (), "Headers with the user's UID."),
         Flag(
             "requestheader-group-headers",
             STRINGS,
             ("x-remote-group",),
-            "Headers that may hold the user's groups.",
+            "Headers with the user's groups.",
         ),
         Flag(
             "requestheader-extra-headers-prefix",
             STRINGS,
             ("x-remote-extra-",),
-            "Beginnings of headers that hold more about the user.",
+            "Prefixes of headers with extra fields of the user.",
         ),
     ),
 )
@@ -217,32 +231,32 @@ AUTHORIZATION: Final = Group(
             "authorization-always-allow-paths",
             STRINGS,
             ("/healthz", "/readyz", "/livez"),
-            "Paths that everybody may read; * at the end stands for anything.",
+            "Paths served without authorization; a trailing * matches any suffix.",
         ),
         Flag(
             "authorization-kubeconfig",
             STRING,
             "",
-            "Kubeconfig for asking the API server what a user may do. In a pod its own account is used; "
-            "without either, only the paths above are answered.",
+            "Kubeconfig for SubjectAccessReviews. In a pod the service account is used; without either, only "
+            "--authorization-always-allow-paths are served.",
         ),
         Flag(
             "authorization-webhook-cache-authorized-ttl",
             DURATION,
             _TTL,
-            "How long a permission is remembered.",
+            "How long an allowed SubjectAccessReview is cached.",
         ),
         Flag(
             "authorization-webhook-cache-unauthorized-ttl",
             DURATION,
             _TTL,
-            "How long a refusal is remembered.",
+            "How long a denied SubjectAccessReview is cached.",
         ),
     ),
 )
 
 _ALPHA: Final = "Needs the feature gate LoggingAlphaOptions."
-_BUFFER: Final = "Bytes of messages to hold back, such as 512 or 64Ki, when the output is split."
+_BUFFER: Final = "Buffer size for info messages with split streams, such as 512 or 64Ki."
 
 METRICS: Final = Group(
     "metrics",
@@ -251,15 +265,15 @@ METRICS: Final = Group(
             "allow-metric-labels",
             MAP,
             {},
-            "Values a label may have, as metric,label=value,value; others are counted as unexpected.",
+            "Allowed values of a label, as metric,label=value,value; others are counted as unexpected.",
         ),
         Flag(
             "allow-metric-labels-manifest",
             STRING,
             "",
-            "YAML file with a map allowListMapping of the same form. The flag wins over the file.",
+            "YAML file with a map allowListMapping of the same form. Excludes --allow-metric-labels.",
         ),
-        Flag("disabled-metrics", STRINGS, (), "Full names of metrics to leave out."),
+        Flag("disabled-metrics", STRINGS, (), "Full names of metrics to disable."),
         Flag(
             "show-hidden-metrics-for-version",
             STRING,
@@ -272,7 +286,9 @@ METRICS: Final = Group(
 LOGS: Final = Group(
     "logs",
     (
-        Flag("log-flush-frequency", DURATION, Duration.of_seconds(5), "Longest time a message is held back."),
+        Flag(
+            "log-flush-frequency", DURATION, Duration.of_seconds(5), "Maximum time between two log flushes."
+        ),
         Flag("log-json-info-buffer-size", QUANTITY, "0", f"[Alpha] {_BUFFER} {_ALPHA}"),
         Flag(
             "log-json-split-stream",
@@ -287,19 +303,19 @@ LOGS: Final = Group(
             False,
             f"[Alpha] In text, errors to stderr, the rest to stdout. {_ALPHA}",
         ),
-        Flag("logging-format", STRING, "text", "How messages are written: text or json."),
+        Flag("logging-format", STRING, "text", "Log format: text or json."),
         Flag(
             "v",
             LEVEL,
             0,
-            "How much is logged; 2 is usual, 4 follows every pod, 10 is everything.",
+            "Log verbosity: 2 is usual, 4 logs every pod, 10 is everything.",
             shorthand="v",
         ),
-        Flag("vmodule", MODULE_LEVELS, (), "Levels for parts of the program, as pattern=N,… (text only)."),
+        Flag("vmodule", MODULE_LEVELS, (), "Log verbosity per file, as pattern=N,… (text format only)."),
     ),
 )
 
-_ONE_BEHAVIOUR: Final = "there is one behaviour, that of 1.36; switch single gates instead"
+_ONE_BEHAVIOUR: Final = "only 1.36 is implemented; set feature gates instead"
 
 _TO_STDERR: Final = "the log goes to stderr"
 _NO_IMAGES: Final = "the scheduler never asks for images"
@@ -310,11 +326,11 @@ _DOMAINS: Final = (
 MISC: Final = Group(
     "misc",
     (
+        Flag("config", STRING, "", "File with a KubeSchedulerConfiguration. Reloaded when it changes."),
+        Flag("master", STRING, "", "Address of the API server; overrides the kubeconfig."),
         Flag(
-            "config", STRING, "", "File with a KubeSchedulerConfiguration. It is read again when it changes."
+            "write-config-to", STRING, "", "Write the configuration with all defaults to this file and exit."
         ),
-        Flag("master", STRING, "", "Address of the API server, instead of the one the kubeconfig names."),
-        Flag("write-config-to", STRING, "", "Write the complete configuration to this file and stop."),
     ),
 )
 
@@ -326,8 +342,8 @@ GLOBAL: Final = Group(
             "version",
             VERSION_ASKED,
             "false",
-            "Print the version and stop; with raw, everything known of the build. "
-            "A version that begins with v is reported instead of the real one.",
+            "Print the version and exit; raw prints all build information. "
+            "A value that begins with v is reported instead of the real version.",
         ),
     ),
 )
@@ -339,7 +355,7 @@ STOWPLAN: Final = Group(
             "plugin",
             EACH,
             (),
-            "A plugin of your own that the configuration uses, as module:Class or file.py:Class. "
+            "Out-of-tree plugin that the configuration enables, as module:Class or file.py:Class. "
             "Can be repeated.",
         ),
     ),
@@ -363,22 +379,21 @@ FEATURE_GATES: Final = Group(
             "feature-gates",
             SETTINGS,
             (),
-            "Gate=true or kube:Gate=false, several separated by commas; can be repeated. AllAlpha and "
-            "AllBeta stand for all of a stage. Gates of other components are accepted without effect. "
-            "Those of scheduling:" + _choices(),
+            "Gate=true or kube:Gate=false, comma-separated; can be repeated. AllAlpha and AllBeta set all "
+            "gates of a stage. Gates of other components have no effect. The scheduler's gates:" + _choices(),
         ),
         Flag(
             "emulated-version",
             STRINGS,
             (),
-            "Version to behave like, from 1.33 to 1.36, as 1.NN or kube=1.NN.",
+            "Kubernetes version to emulate, from 1.33 to 1.36, as 1.NN or kube=1.NN.",
             ignored=_ONE_BEHAVIOUR,
         ),
         Flag(
             "min-compatibility-version",
             STRINGS,
             (),
-            "Oldest version of the components around, from 1.33 up to the emulated one.",
+            "Oldest version of other components to work with, from 1.33 to the emulated version.",
             ignored=_ONE_BEHAVIOUR,
         ),
     ),
@@ -387,7 +402,7 @@ FEATURE_GATES: Final = Group(
 
 def _gone(name: str, kind: Kind[Value], default: Value, why: str) -> Flag:
     """A flag that is accepted with a warning and not in the help."""
-    return Flag(name, kind, default, "Of no use any more.", deprecated=f"it has no effect: {why}")
+    return Flag(name, kind, default, "No effect.", deprecated=f"it has no effect: {why}")
 
 
 LEGACY: Final = Group(
@@ -397,67 +412,66 @@ LEGACY: Final = Group(
             "policy-config-file",
             STRING,
             "",
-            "File with a Policy: predicates and priorities by their names. Read again when it changes. "
-            "Not looked at if there is a --policy-configmap, unless with --use-legacy-policy-config. "
-            + _FILE_WINS,
+            "File with a Policy (predicates and priorities by name). Reloaded when it changes. "
+            "Ignored if --policy-configmap is set, unless --use-legacy-policy-config is set. " + _FILE_WINS,
         ),
         Flag(
             "policy-configmap",
             STRING,
             "",
-            f"ConfigMap with a Policy under the key policy.cfg. It has to exist at the start. {_FILE_WINS}",
+            f"ConfigMap with a Policy under the key policy.cfg. Must exist at startup. {_FILE_WINS}",
         ),
         Flag("policy-configmap-namespace", STRING, "kube-system", "Namespace of that ConfigMap."),
         Flag(
             "use-legacy-policy-config",
             BOOL,
             False,
-            "Use --policy-config-file even if there is a --policy-configmap.",
+            "Use --policy-config-file even if --policy-configmap is set.",
         ),
         Flag(
             "algorithm-provider",
             STRING,
             "",
             "Predicates and priorities of an earlier release if there is no Policy: DefaultProvider or "
-            f"ClusterAutoscalerProvider, as of 1.18, or with @1.9 behind it. {_FILE_WINS}",
+            f"ClusterAutoscalerProvider, as of 1.18; with @1.9 appended, as of 1.9. {_FILE_WINS}",
         ),
         Flag(
             "scheduler-name",
             STRING,
             "default-scheduler",
-            f"Pods that name this scheduler are scheduled. {_FILE_WINS}",
+            f"schedulerName of the pods to schedule. {_FILE_WINS}",
         ),
         Flag(
             "hard-pod-affinity-symmetric-weight",
             INT32,
             1,
-            "How much required affinity of placed pods attracts others, from 0 to 100. "
-            f"A Policy that says so itself wins. {_FILE_WINS}",
+            "Weight of required pod affinity of running pods when scoring, from 0 to 100. "
+            f"A value in the Policy takes precedence. {_FILE_WINS}",
         ),
         Flag(
             "lock-object-name",
             STRING,
             "kube-scheduler",
-            f"The same as --leader-elect-resource-name, which wins. {_FILE_WINS}",
+            f"Same as --leader-elect-resource-name, which takes precedence. {_FILE_WINS}",
         ),
         Flag(
             "lock-object-namespace",
             STRING,
             "kube-system",
-            f"The same as --leader-elect-resource-namespace, which wins. {_FILE_WINS}",
+            f"Same as --leader-elect-resource-namespace, which takes precedence. {_FILE_WINS}",
         ),
         Flag(
             "address",
             STRING,
             "0.0.0.0",
-            "Address of the port without TLS. There is none: see --bind-address.",
+            "Address of the insecure port, which does not exist: see --bind-address.",
         ),
-        Flag("port", INT, 10251, "Port without TLS. There is none, as if this were 0: see --secure-port."),
+        Flag("port", INT, 10251, "Insecure port. It is not served, as with 0: see --secure-port."),
         Flag(
             "show-legacy-metrics",
             BOOL,
             False,
-            "Show metrics under the names of 1.9 to 1.18 beside those of today.",
+            "Also serve metrics under their names of 1.9 to 1.18.",
         ),
         _gone("failure-domains", STRING, _DOMAINS, "terms of affinity name their topology"),
         _gone("logtostderr", BOOL, True, f"{_TO_STDERR} in any case"),

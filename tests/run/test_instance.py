@@ -1,4 +1,4 @@
-"""One scheduler from its first look at the cluster to its end, without a process around it."""
+"""A scheduler instance without a process around it."""
 
 import asyncio
 import random
@@ -7,7 +7,7 @@ from stowplan.clock import VirtualClock, run
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.logs import Journal
-from stowplan.run.life import Life
+from stowplan.run.instance import SchedulerInstance
 from stowplan.scheduler import Scheduler, Settings
 
 
@@ -19,17 +19,19 @@ class Mute(InProcessClient):
         return None
 
 
-def test_whoever_waits_for_a_cluster_to_be_known_is_told_when_the_life_is_over() -> None:
+def test_waiting_for_the_caches_ends_when_the_instance_is_stopped() -> None:
     async def story(clock: VirtualClock) -> None:
         client = Mute(Store(clock, random.Random(1)))
-        life = Life(Scheduler(client, Settings.of(), clock=clock, rng=random.Random(1)), Journal())
-        life.begin()
-        waiting = asyncio.create_task(life.synced())
+        instance = SchedulerInstance(
+            Scheduler(client, Settings.of(), clock=clock, rng=random.Random(1)), Journal()
+        )
+        instance.start()
+        waiting = asyncio.create_task(instance.wait_synced())
         await asyncio.sleep(5)
         assert not waiting.done()
-        await life.end()
+        await instance.stop()
         async with asyncio.timeout(1):
             await waiting
-        assert not life.is_synced
+        assert not instance.is_synced
 
     run(story)

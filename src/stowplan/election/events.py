@@ -1,4 +1,4 @@
-"""Saying who leads and who stopped: core/v1 events about the lock."""
+"""Events of the election: core/v1 events on the lock that say who became leader and who stopped leading."""
 
 import asyncio
 import random
@@ -18,10 +18,10 @@ RETRY_PAUSE: Final = 10.0
 RETRY_JITTER: Final = 0.25
 
 
-class Announcer:
-    """Writes events without making anybody wait; `component` is whose events they are.
+class ElectionEvents:
+    """Records events of `component` in the background.
 
-    A server that cannot be reached is tried again for two minutes; what it refuses is given up.
+    An unreachable server is retried for two minutes; an event that the server refuses is dropped.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class Announcer:
         self._writing: set[asyncio.Task[None]] = set()
         self._last_nanosecond = 0
 
-    def announce(self, subject: Json, message: str) -> None:
-        """Something happened to the object that a reference stands for."""
+    def record(self, subject: Json, message: str) -> None:
+        """Write an event about the object of a reference."""
         task = asyncio.get_running_loop().create_task(
             self._write(self._event(subject, message)), name="leader election event"
         )
@@ -44,7 +44,7 @@ class Announcer:
         task.add_done_callback(self._writing.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Give events under way so much time, then give them up."""
+        """Give unwritten events so much time, then drop them."""
         if not self._writing:
             return
         _, unfinished = await asyncio.wait(set(self._writing), timeout=seconds)

@@ -1,4 +1,4 @@
-"""One scheduler, from its first look at the cluster to its end."""
+"""A scheduler instance: one scheduler from its first list of the cluster to its end."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from stowplan.logs import Journal
 from stowplan.scheduler import Scheduler
 
 CONFIRMED_WITHIN: Final = 2.0
-"""Seconds after the last binding within which the watch should have told of it."""
+"""Seconds within which the watch should have confirmed the last binding."""
 
 CAUGHT_UP_WITHIN: Final = 10.0
-"""Seconds a successor is given to hear of what its predecessor did."""
+"""Seconds that the watch of a new instance is given to reach the version of the old one."""
 
 _POLL: Final = 0.02
 
 
-class Life:
-    """A scheduler that watches as long as it lives, and schedules when it is told to.
+class SchedulerInstance:
+    """A scheduler that watches from `start` to `stop`, and schedules in between when told to.
 
-    When its configuration changes, another one is made beside it. That one first learns the cluster, then
-    takes over, as a process does that wins an election.
+    When the configuration changes, a new instance is started beside the old one. It syncs its caches first,
+    then takes over, as a process does that wins an election.
     """
 
     def __init__(self, scheduler: Scheduler, journal: Journal) -> None:
@@ -29,31 +29,31 @@ class Life:
         self.is_synced = False
         self.is_scheduling = False
         self._journal = journal
-        self._end = asyncio.Event()
-        self._began = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._started = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @property
     def task(self) -> "asyncio.Task[None]":
-        """The life itself: it ends when it is told to, or with what must not be survived."""
+        """The task that watches: it ends after `stop`, or with the error that ended it."""
         assert self._task is not None
         return self._task
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start watching."""
-        self._task = asyncio.create_task(self._live(), name="scheduler")
+        self._task = asyncio.create_task(self._run(), name="scheduler")
 
-    async def synced(self) -> None:
-        """Come back when the cluster is known, or this life is over. Raises what went wrong with it."""
+    async def wait_synced(self) -> None:
+        """Wait until the caches have synced, or the instance has ended. Raises what it failed with."""
         if self.is_synced:
             return
-        known = asyncio.ensure_future(self._synced())
+        synced = asyncio.ensure_future(self._wait_synced())
         try:
-            await asyncio.wait({known, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            await (known if known.done() else self.task)
+            await asyncio.wait({synced, self.task}, return_when=asyncio.FIRST_COMPLETED)
+            await (synced if synced.done() else self.task)
         finally:
-            known.cancel()
+            synced.cancel()
 
     def begin_scheduling(self) -> None:
         """Schedule from now on, for the first time or again."""
@@ -64,24 +64,24 @@ class Life:
         self.is_scheduling = True
 
     async def end_scheduling(self, grace: float) -> None:
-        """Let what is under way end, undo the rest, and say whom that concerns.
+        """Let binding cycles finish within `grace` seconds, undo the rest, and log which pods that concerns.
 
-        Whoever calls this while it is being done waits for the same end.
+        Concurrent calls wait for the same end.
         """
         if self._ending is None or (self._ending.done() and self.is_scheduling):
             self._ending = asyncio.create_task(self._end_scheduling(grace), name="end of scheduling")
         await asyncio.shield(self._ending)
 
-    async def caught_up_with(self, other: "Life") -> None:
-        """Come back when this one knows of everything that another one, which has ended, did."""
+    async def wait_caught_up_with(self, other: "SchedulerInstance") -> None:
+        """Wait until this instance has seen everything that another one, which has ended, wrote."""
         await _within(CONFIRMED_WITHIN, lambda: not other.scheduler.context.cache.sizes()["assumed_pods"])
         seen = _version(other.scheduler)
         if not await _within(CAUGHT_UP_WITHIN, lambda: _version(self.scheduler) >= seen):
             self._journal.warning("The watch of pods is behind; bindings may be refused for a while")
 
-    async def end(self) -> None:
-        """Stop watching. Raises nothing: how it ended is up to whoever waits for the task."""
-        self._end.set()
+    async def stop(self) -> None:
+        """Stop watching. Does not raise: whoever awaits the task gets its error."""
+        self._stop.set()
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -95,13 +95,13 @@ class Life:
             self._journal.info(0, "Outcome of binding is unknown because the scheduler is stopping", pod=pod)
         self.is_scheduling = False
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         async with self.scheduler.watching():
-            self._began.set()
-            await self._end.wait()
+            self._started.set()
+            await self._stop.wait()
 
-    async def _synced(self) -> None:
-        await self._began.wait()
+    async def _wait_synced(self) -> None:
+        await self._started.wait()
         await self.scheduler.synced()
         self.is_synced = True
 
@@ -112,7 +112,7 @@ def _version(scheduler: Scheduler) -> int:
 
 
 async def _within(seconds: float, holds: Callable[[], bool]) -> bool:
-    """Wait until something holds; False if it does not come to hold in time."""
+    """Poll a condition; False if it does not become true in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not holds():

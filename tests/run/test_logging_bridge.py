@@ -5,7 +5,7 @@ import logging
 import warnings
 
 from stowplan.logs import PROBLEM, WARNING, Journal
-from stowplan.run.strays import strays_caught
+from stowplan.run.process import bridge_logging
 
 
 def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:
@@ -20,7 +20,7 @@ def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:
         await asyncio.wait({task})
         del task
 
-    with strays_caught(journal):
+    with bridge_logging(journal):
         asyncio.run(story())
     assert told == [
         (
@@ -34,7 +34,7 @@ def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:
 def test_a_warning_is_a_warning_and_later_ones_are_left_alone() -> None:
     told: list[tuple[int, str]] = []
     journal = Journal(lambda level, message, values: told.append((level, message)), 0)
-    with strays_caught(journal):
+    with bridge_logging(journal):
         logging.getLogger("some.library").warning("%d things\nand more", 3)
         logging.getLogger("some.library").info("of no interest")
         with warnings.catch_warnings():

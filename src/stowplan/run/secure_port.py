@@ -1,4 +1,4 @@
-"""What a process answers on its port."""
+"""The secure port of a process and the pages it serves."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stowplan.run.process import Process
 
 
-class Port:
+class SecurePort:
     """The secure port of a process, with all its pages."""
 
     def __init__(self, process: "Process", clients: Clients) -> None:
@@ -72,7 +72,7 @@ class Port:
                 pod_resources=PodResources(self._pods).pieces,
                 leads=lambda: process.is_leading,
                 checked=self._health.checked,
-                config=lambda: process.prepared.built.config,
+                config=lambda: process.resolved.built.config,
                 flags=(lambda: options.flag_values) if gates["ComponentFlagz"] else None,
                 healthz=health or (PING,),
                 livez=(PING,),
@@ -83,5 +83,5 @@ class Port:
         )
 
     def _pods(self) -> Iterable[Pod]:
-        life = self._process.life
-        return () if life is None else life.scheduler.informers.pods.objects.values()
+        instance = self._process.instance
+        return () if instance is None else instance.scheduler.informers.pods.objects.values()
