@@ -21,7 +21,7 @@ def world_of(clock: VirtualClock) -> tuple[World, InProcessClient, Candidate]:
     world.store.catalogue.register(LEASE_CANDIDATES)
     client = InProcessClient(world.store)
     info = CandidateInfo(NAMESPACE, ME, NAME, "1.36.4", "1.36.0")
-    return world, client, Candidate(client, info, clock=clock, rng=random.Random(1), journal=world.journal())
+    return world, client, Candidate(client, info, clock=clock, rng=random.Random(1), logger=world.logger())
 
 
 async def put_in(client: InProcessClient, elector: Elector, **more: str) -> None:

@@ -364,7 +364,7 @@ def test_an_event_waits_for_a_server_that_cannot_be_reached_but_not_at_the_end()
     async def main(clock: VirtualClock) -> None:
         world = World(clock)
         client = world.client()
-        events = ElectionEvents(client, "me", clock=clock, rng=random.Random(1), journal=world.journal())
+        events = ElectionEvents(client, "me", clock=clock, rng=random.Random(1), logger=world.logger())
         subject = {"kind": "Lease", "namespace": NAMESPACE, "name": NAME}
         client.failure = unreachable("no")
         events.record(subject, "a")

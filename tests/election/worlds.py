@@ -16,7 +16,7 @@ from stowplan.election import ElectionEvents, Elector, LeaseLostError, Timing, i
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.gocompat.durations import Duration
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 R = TypeVar("R")
 
@@ -98,8 +98,8 @@ class World:
     def client(self) -> Watched:
         return Watched(self.store, self.clock, self.wire)
 
-    def journal(self, verbosity: int = 4) -> Journal:
-        return Journal(
+    def logger(self, verbosity: int = 4) -> Logger:
+        return Logger(
             lambda level, message, values: self.lines.append((level, message, dict(values))), verbosity
         )
 
@@ -111,9 +111,9 @@ class World:
         given = {
             "clock": self.clock,
             "rng": rng,
-            "journal": self.journal(),
+            "logger": self.logger(),
             "events": ElectionEvents(
-                client, "default-scheduler", clock=self.clock, rng=rng, journal=self.journal()
+                client, "default-scheduler", clock=self.clock, rng=rng, logger=self.logger()
             ),
         }
         return Elector(lock, options.pop("timing", timing()), **{**given, **options})

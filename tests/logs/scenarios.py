@@ -2,7 +2,7 @@
 
 from logs.reading import Line, entries
 from scheduler.worlds import World, live
-from stowplan.logs import LogSettings, journal_for
+from stowplan.logs import LogSettings, logger_for
 
 LATENCY = 0.006
 ZONE = {"topology.kubernetes.io/zone": "z1"}
@@ -24,8 +24,8 @@ def log_of(settings: LogSettings) -> str:
         await _fits_later(world)
         await _preempts(world)
 
-    with journal_for(settings, now=lambda: 1794771556.25, stderr=written.append, pid=4321) as journal:
-        live(story, latency=LATENCY, journal=journal)
+    with logger_for(settings, now=lambda: 1794771556.25, stderr=written.append, pid=4321) as logger:
+        live(story, latency=LATENCY, logger=logger)
     return b"".join(written).decode()
 
 

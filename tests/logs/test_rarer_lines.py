@@ -14,7 +14,7 @@ from stowplan.api.catalogue import NODES, PODS
 from stowplan.api.node import Node
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
-from stowplan.logs import FATAL, PROBLEM, Journal
+from stowplan.logs import ERROR, FATAL, Logger
 
 Told = tuple[int, str, dict[str, Any]]
 
@@ -53,7 +53,7 @@ def test_a_binding_that_fails_and_a_pod_that_is_gone() -> None:
     told = about(day(happens), "d/p")
     assert (1, "Failed to bind pod", {}) in told
     failed = {"err": 'running Bind plugin "DefaultBinder": pods "p" not found', "logger": "UnhandledError"}
-    assert (PROBLEM, "Error scheduling pod; retrying", failed) in told
+    assert (ERROR, "Error scheduling pod; retrying", failed) in told
     assert (0, "Pod doesn't exist in informer cache", {"err": 'pod "p" not found'}) in told
 
 
@@ -87,8 +87,8 @@ def test_a_plugin_that_fails_while_a_node_is_looked_for() -> None:
 
     world = day(lambda world: world.put_pod("p"), plugins=[plugin("Broken", pre_filter=broken)])
     levels = {message: level for level, message, _ in about(world, "d/p")}
-    assert levels["Error selecting node for pod"] == PROBLEM
-    assert levels["Error scheduling pod; retrying"] == PROBLEM
+    assert levels["Error selecting node for pod"] == ERROR
+    assert levels["Error scheduling pod; retrying"] == ERROR
 
 
 def test_a_gated_pod_is_told_of() -> None:
@@ -210,8 +210,8 @@ def test_a_slow_search_says_where_the_time_went(verbosity: int, steps: list[str]
 def test_sigusr2_writes_a_comparison_and_a_dump_to_the_log() -> None:
     async def main() -> list[tuple[int, str, Any]]:
         told: list[tuple[int, str, Any]] = []
-        journal = Journal(lambda *said: told.append(said), 3)
-        world = World(RealClock(), journal=journal)
+        logger = Logger(lambda *said: told.append(said), 3)
+        world = World(RealClock(), logger=logger)
         world.store.create(NODES, node("n"))
         async with world.scheduler.running():
             world.store.create(PODS, pod("p"))
@@ -261,4 +261,4 @@ def test_differences_between_cache_and_watches_are_told() -> None:
 
 def test_nothing_fatal_is_said_on_an_ordinary_day() -> None:
     world = day(lambda world: world.put_pod("p"), verbosity=10)
-    assert not [said for said in world.told if said[1] in (FATAL, PROBLEM)]
+    assert not [said for said in world.told if said[1] in (FATAL, ERROR)]

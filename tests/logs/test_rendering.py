@@ -15,17 +15,17 @@ from logs.reading import entries
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.pod import Pod
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import FATAL, LogSettings, ProcessJournal, Ref, journal_for
+from stowplan.logs import FATAL, LogSettings, ProcessLogger, Ref, logger_for
 
 NOW = 1794771556.854547
 
 
 class Kept:
-    """A journal and what was written of it."""
+    """A logger and what was written of it."""
 
     def __init__(self, format: str = "text", verbosity: int = 0, **settings: Any) -> None:
         self._written: list[bytes] = []
-        self.journal: ProcessJournal = journal_for(
+        self.logger: ProcessLogger = logger_for(
             LogSettings(format=format, verbosity=verbosity, **settings),
             now=lambda: NOW,
             stderr=self._written.append,
@@ -33,7 +33,7 @@ class Kept:
         )
 
     def text(self) -> str:
-        self.journal.close()
+        self.logger.close()
         return b"".join(self._written).decode()
 
 
@@ -96,20 +96,20 @@ VALUES = [
 @pytest.mark.parametrize(("value", "text", "as_json"), VALUES, ids=[ascii(one[2])[:30] for one in VALUES])
 def test_a_value_has_its_form(value: object, text: str, as_json: str) -> None:
     kept = Kept()
-    kept.journal.info(0, "Message", key=value)
+    kept.logger.info(0, "Message", key=value)
     assert kept.text().partition('] "Message" key=')[2] == text + "\n"
     kept = Kept("json")
-    kept.journal.info(0, "Message", key=value)
+    kept.logger.info(0, "Message", key=value)
     assert kept.text().partition('"v":0,"key":')[2] == as_json + "}\n"
 
 
 def test_a_line_of_text_has_severity_date_time_pid_file_and_line() -> None:
     kept = Kept()
-    kept.journal.info(0, "Message")
-    kept.journal.warning("Careful", why="because")
-    kept.journal.problem("Failed", pod=Ref("a/b"), logger="UnhandledError", err="broken")
-    kept.journal.fatal("Over")
-    kept.journal.plain(0, "Serving securely on 127.0.0.1:1")
+    kept.logger.info(0, "Message")
+    kept.logger.warning("Careful", why="because")
+    kept.logger.error("Failed", pod=Ref("a/b"), logger="UnhandledError", err="broken")
+    kept.logger.fatal("Over")
+    kept.logger.plain(0, "Serving securely on 127.0.0.1:1")
     shown = [re.sub(r":\d+\] ", ":1] ", line) for line in kept.text().splitlines()]
     heads = [re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", line[1:]) for line in shown]
     assert [line[0] for line in shown] == ["I", "W", "E", "F", "I"]
@@ -125,10 +125,10 @@ def test_a_line_of_text_has_severity_date_time_pid_file_and_line() -> None:
 
 def test_a_line_of_json_has_its_keys_in_order() -> None:
     kept = Kept("json", verbosity=4)
-    kept.journal.info(2, "Message", pod=Ref("a/b"), err="x", logger="Bind.DefaultBinder")
-    kept.journal.problem("Failed", err=ValueError("broken"), pod=Ref("a/b"), logger="UnhandledError")
-    kept.journal.warning("Careful", why=1)
-    kept.journal.plain(1, 'FLAG: --v="2"')
+    kept.logger.info(2, "Message", pod=Ref("a/b"), err="x", logger="Bind.DefaultBinder")
+    kept.logger.error("Failed", err=ValueError("broken"), pod=Ref("a/b"), logger="UnhandledError")
+    kept.logger.warning("Careful", why=1)
+    kept.logger.plain(1, 'FLAG: --v="2"')
     lines = [re.sub(r"\.py:\d+", ".py:1", line) for line in kept.text().splitlines()]
     assert lines == [
         '{"ts":1794771556854.547,"logger":"Bind.DefaultBinder","caller":"logs/test_rendering.py:1",'
@@ -144,14 +144,14 @@ def test_a_line_of_json_has_its_keys_in_order() -> None:
 def test_the_name_of_a_logger_is_shown_to_those_who_want_detail(format: str) -> None:
     for verbosity, count in ((2, 0), (4, 1)):
         kept = Kept(format, verbosity)
-        kept.journal.info(2, "Message", logger="PostFilter.DefaultPreemption")
+        kept.logger.info(2, "Message", logger="PostFilter.DefaultPreemption")
         assert kept.text().count("PostFilter.DefaultPreemption") == count
 
 
 def test_a_message_is_quoted_and_plain_text_is_not() -> None:
     kept = Kept()
-    kept.journal.info(0, 'a "b"\nc')
-    kept.journal.plain(FATAL, 'a "b"\x1b')
+    kept.logger.info(0, 'a "b"\nc')
+    kept.logger.plain(FATAL, 'a "b"\x1b')
     first, second = kept.text().splitlines()
     assert first.endswith(r'] "a \"b\"\nc"')
     assert second[0] == "F"
@@ -175,7 +175,7 @@ anything = st.recursive(
 @given(st.lists(anything, max_size=3), texts)
 def test_any_value_gives_one_entry_of_text(values: list[object], message: str) -> None:
     kept = Kept()
-    kept.journal.info(0, message, **{f"key{at}": value for at, value in enumerate(values)})
+    kept.logger.info(0, message, **{f"key{at}": value for at, value in enumerate(values)})
     [line] = entries(kept.text())
     assert line.keys == tuple(f"key{at}" for at in range(len(values)))
 
@@ -183,7 +183,7 @@ def test_any_value_gives_one_entry_of_text(values: list[object], message: str) -
 @given(anything, texts)
 def test_any_value_gives_one_line_of_json(value: object, message: str) -> None:
     kept = Kept("json")
-    kept.journal.info(0, message, key=value)
+    kept.logger.info(0, message, key=value)
     written = kept.text()
     assert written.index("\n") == len(written) - 1
     read = json.loads(written)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from stowplan.logs import Journal, LogSettings, Modules, Routing, journal_for, parse_vmodule
+from stowplan.logs import Logger, LogSettings, Modules, Routing, logger_for, parse_vmodule
 
 
-def shown(journal: Journal, written: list[bytes]) -> list[int]:
-    """The levels that a journal shows of messages from this module."""
+def shown(logger: Logger, written: list[bytes]) -> list[int]:
+    """The levels that a logger shows of messages from this module."""
     for level in range(8):
-        if journal.shows(level):
-            journal.info(level, f"level {level}")
-    journal.close()  # type: ignore[attr-defined]
+        if logger.enabled(level):
+            logger.info(level, f"level {level}")
+    logger.close()  # type: ignore[attr-defined]
     text = b"".join(written).decode()
     written.clear()
     return [level for level in range(8) if f'"level {level}"' in text]
@@ -18,13 +18,13 @@ def shown(journal: Journal, written: list[bytes]) -> list[int]:
 
 def test_the_verbosity_can_be_changed_at_any_time() -> None:
     written: list[bytes] = []
-    journal = journal_for(LogSettings(verbosity=2), now=lambda: 0.0, stderr=written.append)
-    assert shown(journal, written) == [0, 1, 2]
-    journal.set_verbosity(5)
-    assert journal.verbosity == 5
-    assert shown(journal, written) == [0, 1, 2, 3, 4, 5]
-    journal.set_verbosity(0)
-    assert shown(journal, written) == [0]
+    logger = logger_for(LogSettings(verbosity=2), now=lambda: 0.0, stderr=written.append)
+    assert shown(logger, written) == [0, 1, 2]
+    logger.set_verbosity(5)
+    assert logger.verbosity == 5
+    assert shown(logger, written) == [0, 1, 2, 3, 4, 5]
+    logger.set_verbosity(0)
+    assert shown(logger, written) == [0]
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_the_verbosity_can_be_changed_at_any_time() -> None:
 def test_a_module_may_say_more_than_others(vmodule: str, levels: int) -> None:
     written: list[bytes] = []
     settings = LogSettings(verbosity=1, vmodule=parse_vmodule(vmodule))
-    journal = journal_for(settings, now=lambda: 0.0, stderr=written.append)
-    assert shown(journal, written) == list(range(levels + 1))
-    journal.set_verbosity(7)
-    assert shown(journal, written) == list(range(8))
+    logger = logger_for(settings, now=lambda: 0.0, stderr=written.append)
+    assert shown(logger, written) == list(range(levels + 1))
+    logger.set_verbosity(7)
+    assert shown(logger, written) == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_split_streams_are_there_for_those_who_ask_for_what_is_new() -> None:
 
 
 def test_a_journal_nobody_reads_keeps_nothing_but_counts_problems() -> None:
-    journal = Journal()
-    assert not journal.shows(1)
-    journal.problem("broken")
-    journal.warning("careful")
-    journal.info(0, "fine")
-    assert journal.problems == 1
+    logger = Logger()
+    assert not logger.enabled(1)
+    logger.error("broken")
+    logger.warning("careful")
+    logger.info(0, "fine")
+    assert logger.errors == 1

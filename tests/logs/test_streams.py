@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stowplan.logs import LogSettings, Routing, journal_for
+from stowplan.logs import LogSettings, Routing, logger_for
 from stowplan.logs.streams import Stream, to_descriptor
 
 SOON = 5.0
@@ -105,17 +105,17 @@ def test_somebody_who_speaks_may_be_interrupted_by_himself() -> None:
 
 def test_a_stuck_reader_costs_lines_and_they_are_counted() -> None:
     gate = Gate()
-    journal = journal_for(LogSettings(), now=lambda: 0.0, stderr=gate)
+    logger = logger_for(LogSettings(), now=lambda: 0.0, stderr=gate)
     text = "x" * 1_000_000
     for _ in range(20):
-        journal.info(0, text)
+        logger.info(0, text)
     began = time.monotonic()
-    assert not journal.flush(0.01)
+    assert not logger.flush(0.01)
     assert time.monotonic() - began < 1
     gate.opened.set()
-    assert journal.flush(SOON)
-    journal.info(0, "again")
-    journal.close()
+    assert logger.flush(SOON)
+    logger.info(0, "again")
+    logger.close()
     kept = gate.text.count(text)
     assert 3 <= kept <= 6
     told, again = gate.text.splitlines()[-2:]
@@ -148,11 +148,11 @@ def test_a_descriptor_that_does_not_block_gets_all_of_it(pipe: Pipe) -> None:
 
 def test_what_is_said_after_the_end_is_still_written() -> None:
     written: list[bytes] = []
-    with journal_for(LogSettings(), now=lambda: 0.0, stderr=written.append) as journal:
-        journal.info(0, "one")
+    with logger_for(LogSettings(), now=lambda: 0.0, stderr=written.append) as logger:
+        logger.info(0, "one")
     assert len(written) == 1
-    journal.info(0, "two")
-    journal.close()
+    logger.info(0, "two")
+    logger.close()
     assert b'"two"' in written[1]
 
 
@@ -161,12 +161,12 @@ def test_problems_and_the_rest_go_their_ways_when_streams_are_split() -> None:
         routing = Routing(split_stream=True)
         found: dict[str, list[bytes]] = {"errors": [], "info": []}
         settings = LogSettings(format=format, text=routing, json=routing)
-        with journal_for(
+        with logger_for(
             settings, now=lambda: 0.0, stderr=found["errors"].append, stdout=found["info"].append
-        ) as journal:
-            journal.info(0, "fine")
-            journal.warning("careful")
-            journal.problem("broken")
+        ) as logger:
+            logger.info(0, "fine")
+            logger.warning("careful")
+            logger.error("broken")
         shown = {name: b"".join(parts) for name, parts in found.items()}
         assert b"fine" in shown["info"]
         assert b"broken" in shown["errors"]
@@ -194,12 +194,12 @@ def test_info_lines_are_held_back_until_there_are_enough_of_them_or_it_is_time()
 PROGRAM = """
 import sys
 from stowplan.clock import RealClock
-from stowplan.logs import LogSettings, journal_for
+from stowplan.logs import LogSettings, logger_for
 
 done = open(sys.argv[1], "w")
-with journal_for(LogSettings(), now=RealClock().now) as journal:
+with logger_for(LogSettings(), now=RealClock().now) as logger:
     for number in range(20000):
-        journal.info(0, "line", number=number)
+        logger.info(0, "line", number=number)
 done.write("done")
 """
 

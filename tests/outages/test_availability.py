@@ -17,7 +17,7 @@ from stowplan.client.http.availability import (
     ServerAvailability,
 )
 from stowplan.clock import VirtualClock, run
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 MINUTE = 60.0
 
@@ -68,9 +68,9 @@ def _now() -> float:
 class World:
     def __init__(self) -> None:
         self.lines: list[tuple[float, str]] = []
-        journal = Journal(lambda level, message, values: self.lines.append((_now(), message)))
+        logger = Logger(lambda level, message, values: self.lines.append((_now(), message)))
         self.connections = FakeConnections()
-        self.availability = ServerAvailability(random.Random(1), journal, "https://server")
+        self.availability = ServerAvailability(random.Random(1), logger, "https://server")
         self.availability.add(self.connections)
         self.availability.begin_watching()
 

@@ -6,7 +6,7 @@ import random
 from stowplan.clock import VirtualClock, run
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.run.instance import SchedulerInstance
 from stowplan.scheduler import Scheduler, Settings
 
@@ -23,7 +23,7 @@ def test_waiting_for_the_caches_ends_when_the_instance_is_stopped() -> None:
     async def story(clock: VirtualClock) -> None:
         client = Mute(Store(clock, random.Random(1)))
         instance = SchedulerInstance(
-            Scheduler(client, Settings.of(), clock=clock, rng=random.Random(1)), Journal()
+            Scheduler(client, Settings.of(), clock=clock, rng=random.Random(1)), Logger()
         )
         instance.start()
         waiting = asyncio.create_task(instance.wait_synced())

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import warnings
 
-from stowplan.logs import PROBLEM, WARNING, Journal
+from stowplan.logs import ERROR, WARNING, Logger
 from stowplan.run.process import bridge_logging
 
 
 def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:
     told: list[tuple[int, str, dict[str, object]]] = []
-    journal = Journal(lambda level, message, values: told.append((level, message, dict(values))), 0)
+    logger = Logger(lambda level, message, values: told.append((level, message, dict(values))), 0)
 
     async def forgotten() -> None:
         raise ValueError("nobody asked")
@@ -20,11 +20,11 @@ def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:
         await asyncio.wait({task})
         del task
 
-    with bridge_logging(journal):
+    with bridge_logging(logger):
         asyncio.run(story())
     assert told == [
         (
-            PROBLEM,
+            ERROR,
             "Task exception was never retrieved",
             {"logger": "asyncio", "err": "ValueError: nobody asked"},
         )
@@ -33,8 +33,8 @@ def test_an_error_that_nobody_waited_for_becomes_one_line() -> None:
 
 def test_a_warning_is_a_warning_and_later_ones_are_left_alone() -> None:
     told: list[tuple[int, str]] = []
-    journal = Journal(lambda level, message, values: told.append((level, message)), 0)
-    with bridge_logging(journal):
+    logger = Logger(lambda level, message, values: told.append((level, message)), 0)
+    with bridge_logging(logger):
         logging.getLogger("some.library").warning("%d things\nand more", 3)
         logging.getLogger("some.library").info("of no interest")
         with warnings.catch_warnings():

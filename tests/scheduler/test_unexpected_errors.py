@@ -10,7 +10,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.status import Status, error
-from stowplan.logs import PROBLEM
+from stowplan.logs import ERROR
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler import failure_handler
 from stowplan.scheduler.cache import CacheCorruptedError
@@ -37,7 +37,7 @@ def counted(world: World, source: str) -> bool:
 
 
 def traceback_of(world: World, message: str) -> str:
-    [values] = [about for _, level, said, about in world.told if level == PROBLEM and said == message]
+    [values] = [about for _, level, said, about in world.told if level == ERROR and said == message]
     assert values["err"] == "IndexError: on purpose"
     return str(values["traceback"])
 

@@ -24,7 +24,7 @@ from stowplan.config import LoadedConfig, load
 from stowplan.embedded.store import Store
 from stowplan.extenders import Extender
 from stowplan.framework.interface import Plugin
-from stowplan.logs import PROBLEM, Journal
+from stowplan.logs import ERROR, Logger
 from stowplan.scheduler import Scheduler, Settings
 
 Story = Callable[["World"], Awaitable[object]]
@@ -53,7 +53,7 @@ class World:
         seed: int = 1,
         latency: float = 0.0,
         verbosity: int = 0,
-        journal: Journal | None = None,
+        logger: Logger | None = None,
         timer: Callable[[], float] | None = None,
         may_schedule: Callable[[], bool] | None = None,
         **settings: Any,
@@ -74,8 +74,8 @@ class World:
             timer=timer,
             extenders=extenders,
             may_schedule=may_schedule,
-            journal=journal
-            or Journal(lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity),
+            logger=logger
+            or Logger(lambda *said: self.told.append((clock.now() - self.began, *said)), verbosity),
         )
 
     # Doing
@@ -164,7 +164,7 @@ class World:
     @property
     def problems(self) -> list[str]:
         """What went wrong; of a watch that failed only why it did."""
-        problems = [(message, about) for _, level, message, about in self.told if level == PROBLEM]
+        problems = [(message, about) for _, level, message, about in self.told if level == ERROR]
         return [str(about["err"]) if said == "Failed to watch" else said for said, about in problems]
 
     def times_of(self, message: str, pod: str = "") -> list[float]:

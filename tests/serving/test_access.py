@@ -22,7 +22,7 @@ from serving.secureports import (
     recorded_pages,
 )
 from stowplan.api.status import ApiError
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving import AuthenticationSettings, AuthorizationSettings, Limits, SecureServer, ServingError
 from stowplan.serving.authorization import AllowedPaths
 
@@ -258,8 +258,8 @@ def test_a_page_that_fails_is_reported_and_the_port_goes_on(tmp_path: Path) -> N
 def test_requests_are_logged_with_the_recorded_keys(tmp_path: Path) -> None:
     async def run() -> None:
         lines: list[tuple[int, str, dict[str, object]]] = []
-        journal = Journal(lambda level, message, values: lines.append((level, message, dict(values))), 4)
-        async with port(tmp_path, journal=journal) as server:
+        logger = Logger(lambda level, message, values: lines.append((level, message, dict(values))), 4)
+        async with port(tmp_path, logger=logger) as server:
             await Caller(server.port, headers={"User-Agent": "me"}).get("/metrics?x=1")
         forbidden, logged, _ = lines[-3:]
         assert forbidden == (4, "Forbidden", {"URI": "/metrics?x=1", "reason": ""})

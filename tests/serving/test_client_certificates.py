@@ -20,7 +20,7 @@ from serving.secureports import (
 )
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving import AuthenticationSettings, RequestHeaderSettings, SecureServer, ServingError
 from stowplan.serving.clientcertificates import UID_OID, CertPool, CredentialsError, user_from_certificate
 
@@ -206,7 +206,7 @@ def test_authorities_that_appear_later_are_used_from_then_on(tmp_path: Path) -> 
 def test_settings_in_the_cluster_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         problems: list[str] = []
-        journal = Journal(lambda level, message, values: problems.append(str(values.get("err"))))
+        logger = Logger(lambda level, message, values: problems.append(str(values.get("err"))))
 
         async def is_told(text: str) -> bool:
             return text in "".join(problems)
@@ -214,7 +214,7 @@ def test_settings_in_the_cluster_that_cannot_be_used_change_nothing(tmp_path: Pa
         api = AllowingApi()
         caller = Caller(0, context=CLIENTS.issue("ann", "system:masters").context(tmp_path))
         authentication_settings_in(api.store, CLIENTS.pem)
-        async with port(tmp_path, authentication_client=api, journal=journal) as server:
+        async with port(tmp_path, authentication_client=api, logger=logger) as server:
             caller.port = server.port
             authentication_settings_in(api.store, "no certificate")
             await eventually(lambda: is_told("client-ca-file: expected PEM certificates"))

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from serving.secureports import Caller, certificate_files, eventually, port, trusting_all
 from stowplan.clock import RealClock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving import ServingError, ServingSettings, SniCertificate
 from stowplan.serving.certificates import Certificate, Certificates, self_signed, signed_by_new_ca
 from stowplan.serving.server import listen
@@ -243,8 +243,8 @@ def test_an_address_that_is_none_is_told_in_one_line() -> None:
 def test_addresses_may_be_those_of_ipv6(tmp_path: Path, address: str) -> None:
     async def run() -> None:
         lines: list[str] = []
-        journal = Journal(lambda level, message, values: lines.append(message))
-        async with port(tmp_path, serving={"bind_address": address}, journal=journal) as server:
+        logger = Logger(lambda level, message, values: lines.append(message))
+        async with port(tmp_path, serving={"bind_address": address}, logger=logger) as server:
             context = trusting_all()
             for host in ["::1", "127.0.0.1"][: 1 if address == "::1" else 2]:
                 _, writer = await asyncio.open_connection(host, server.port, ssl=context)
@@ -272,7 +272,7 @@ def test_port_zero_turns_the_port_off(tmp_path: Path) -> None:
 
 def test_contexts_ask_for_client_certificates_only_if_somebody_can_vouch_for_them(tmp_path: Path) -> None:
     pair: Certificate = self_signed("x", ["x"], RealClock().now())
-    contexts = TLSContexts(ServingSettings(), Journal())
+    contexts = TLSContexts(ServingSettings(), Logger())
     contexts.replace(Certificates(pair), b"")
     assert contexts.for_address("").verify_mode == ssl.CERT_NONE
     contexts.replace(Certificates(pair), pair.certificate)

@@ -17,7 +17,7 @@ from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.pod import Pod
 from stowplan.config import default_config
 from stowplan.config.types import ClientConnection, SchedulerConfig
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.metrics import HealthMetrics, PodResources, ProcessMetrics, SchedulerMetrics
 from stowplan.serving.filters import Pages, Router, set_common_headers
 from stowplan.serving.pages import Check, Component, Sources, all_pages, checks
@@ -53,7 +53,7 @@ class World:
     more_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        self.journal = Journal(lambda level, message, values: self.lines.append(message))
+        self.logger = Logger(lambda level, message, values: self.lines.append(message))
         self.scheduling = SchedulerMetrics(perf_counter, DEFAULT_GATES, Random(0))
         self.metrics = ProcessMetrics(DEFAULT_GATES, timer=perf_counter)
         self.metrics.show(self.scheduling)
@@ -78,7 +78,7 @@ class World:
             Sources(
                 component=Component("kube-scheduler", STARTED, "1.36", "1.36"),
                 clock=StoppedClock(),
-                journal=self.journal,
+                logger=self.logger,
                 metrics=self.metrics,
                 slis=self.slis,
                 pod_resources=PodResources(lambda: self.pods).pieces,

@@ -113,8 +113,8 @@ def test_other_profiles_are_unknown(name: str) -> None:
 def test_the_verbosity_can_be_changed() -> None:
     world = World()
     assert answer_of(world, "/debug/flags/v", "PUT", body=b"7").code == 200
-    assert world.journal.shows(7)
-    assert not world.journal.shows(8)
+    assert world.logger.enabled(7)
+    assert not world.logger.enabled(8)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_a_verbosity_that_is_no_number_is_refused(given: bytes, problem: str) ->
     world = World()
     answer = answer_of(world, "/debug/flags/v", "PUT", body=given)
     assert (answer.code, answer.text) == (400, f"strconv.ParseUint: parsing {problem}\n")
-    assert world.journal.verbosity == 0
+    assert world.logger.verbosity == 0

@@ -34,7 +34,7 @@ def test_a_page_withholds_why_a_check_failed() -> None:
 )
 def test_the_page_of_a_single_check_and_the_log_say_why(name: str, reason: str) -> None:
     world = World(more_checks=FAILING)
-    world.journal.set_verbosity(2)
+    world.logger.set_verbosity(2)
     single, _ = answers_of(world, ("GET", f"/readyz/{name}"), ("GET", "/readyz"))
     assert single.code == 500
     assert single.text == f"internal server error: {reason}\n"

@@ -27,7 +27,7 @@ from stowplan.clock import run as run_virtual
 from stowplan.clock.watchdog import LIMIT
 from stowplan.config import LoadedConfig, load
 from stowplan.config.types import API_VERSION, KIND
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
 
 SETTLED: Final = 75.0
@@ -179,7 +179,7 @@ class SchedulerHost:
             clock=world.clock,
             rng=Random(f"scheduler {number} {world.plan.seed}"),
             extenders=extenders,
-            journal=Journal(self._log),
+            logger=Logger(self._log),
         )
         self.checks = CycleChecks(self.scheduler, number, world, self._bindings)
         self._task = asyncio.create_task(self.scheduler.run(), name="the scheduler")

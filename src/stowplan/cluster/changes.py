@@ -59,3 +59,17 @@ class ChangeLog:
         if length == 1:
             return np.array((rows[-1],), dtype=np.intp)
         return np.array(list(set(rows[start:])), dtype=np.intp)
+
+
+def merge_rows(one: Rows, other: Rows) -> Rows:
+    """The rows of either, each once."""
+    if not len(one) or one is other:
+        return other
+    if not len(other):
+        return one
+    if len(one) + len(other) <= 64:
+        return np.array(sorted({*one.tolist(), *other.tolist()}), dtype=np.intp)
+    mask = np.zeros(max(int(one.max()), int(other.max())) + 1, dtype=np.bool_)
+    mask[one] = True
+    mask[other] = True
+    return np.flatnonzero(mask)

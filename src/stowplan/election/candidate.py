@@ -11,7 +11,7 @@ from stowplan.api.requests import Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.client import Client, Reflector, Retries
 from stowplan.clock import Clock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 LEASE_CANDIDATES: Final = Resource("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate")
 
@@ -57,12 +57,12 @@ class Candidate:
     """Keeps our LeaseCandidate: creates it, renews it when the server pings it and every five minutes."""
 
     def __init__(
-        self, client: Client, info: CandidateInfo, *, clock: Clock, rng: random.Random, journal: Journal
+        self, client: Client, info: CandidateInfo, *, clock: Clock, rng: random.Random, logger: Logger
     ) -> None:
         self._client = client
         self._info = info
         self._clock = clock
-        self._journal = journal
+        self._logger = logger
         self._retries = Retries(rng, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         self._pinged = asyncio.Event()
         self._reflector = Reflector(
@@ -72,7 +72,7 @@ class Candidate:
             self,
             clock=clock,
             rng=rng,
-            report=lambda problem: journal.problem("Following our lease candidate failed", err=problem),
+            report=lambda problem: logger.error("Following our lease candidate failed", err=problem),
             namespace=info.namespace,
             selection=Selection.parse(fields=f"metadata.name={info.name}"),
         )
@@ -95,7 +95,7 @@ class Candidate:
         try:
             is_pinged = new.spec.is_pinged
         except ValueError as error:
-            self._journal.problem("Our lease candidate cannot be read", err=error)
+            self._logger.error("Our lease candidate cannot be read", err=error)
             return
         if is_pinged:
             self._pinged.set()
@@ -110,7 +110,7 @@ class Candidate:
             try:
                 await self._ensure()
             except ApiError as error:
-                self._journal.problem("Ensuring lease failed", err=error)
+                self._logger.error("Ensuring lease failed", err=error)
                 pause = self._retries.next_pause()
             else:
                 self._retries.reset()
@@ -129,11 +129,11 @@ class Candidate:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            self._journal.info(2, "Creating lease candidate")
+            self._logger.info(2, "Creating lease candidate")
             await self._client.create(LEASE_CANDIDATES, self._new_candidate(now), namespace=info.namespace)
-            self._journal.info(2, "Created lease candidate")
+            self._logger.info(2, "Created lease candidate")
             return
-        self._journal.info(2, "Lease candidate exists. Renewing.")
+        self._logger.info(2, "Lease candidate exists. Renewing.")
         await self._client.update(LEASE_CANDIDATES, {**found, "spec": {**found["spec"], "renewTime": now}})
 
     def _new_candidate(self, now: str) -> Json:

@@ -12,7 +12,7 @@ from stowplan.clock import Clock
 from stowplan.election.events import ElectionEvents
 from stowplan.election.locks import LOCK_ERRORS, Lock
 from stowplan.election.record import JITTER, Observation, Record, Tenure, Timing
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 R = TypeVar("R")
 
@@ -26,11 +26,11 @@ class Claim:
     `slow_paths` how often the lock had to be read before it could be renewed.
     """
 
-    def __init__(self, lock: Lock, timing: Timing, clock: Clock, journal: Journal) -> None:
+    def __init__(self, lock: Lock, timing: Timing, clock: Clock, logger: Logger) -> None:
         self._lock = lock
         self._timing = timing
         self._clock = clock
-        self._journal = journal
+        self._logger = logger
         self.observed = Observation()
         self.tenure: Tenure | None = None
         self.slow_paths = 0
@@ -130,10 +130,10 @@ class Claim:
             raise status.unreachable(f"lock {where}: no answer came within {limit}") from None
 
     def _log(self, level: int, message: str, **values: object) -> None:
-        self._journal.info(level, message, lock=self._lock.description, **values)
+        self._logger.info(level, message, lock=self._lock.description, **values)
 
     def _failed(self, message: str, error: Exception) -> bool:
-        self._journal.problem(message, err=error, lock=self._lock.description)
+        self._logger.error(message, err=error, lock=self._lock.description)
         return False
 
     def _succeeded(self, message: str, error: Exception | None) -> bool:
@@ -215,7 +215,7 @@ class Elector:
         *,
         clock: Clock,
         rng: random.Random,
-        journal: Journal | None = None,
+        logger: Logger | None = None,
         events: ElectionEvents | None = None,
         name: str = DEFAULT_NAME,
         coordinated: bool = False,
@@ -229,8 +229,8 @@ class Elector:
         self._timing = timing
         self._clock = clock
         self._rng = rng
-        self._journal = Journal() if journal is None else journal
-        self._claim = (CoordinatedClaim if coordinated else Claim)(lock, timing, clock, self._journal)
+        self._logger = Logger() if logger is None else logger
+        self._claim = (CoordinatedClaim if coordinated else Claim)(lock, timing, clock, self._logger)
         self._events = events
         self._on_new_leader = on_new_leader
         self._is_leading = False
@@ -284,17 +284,17 @@ class Elector:
         With `again`, for somebody who has led before: raises `LeaseLostError` if another one leads now.
         """
         where = self._lock.description
-        self._journal.info(0, "Attempting to acquire leader lease...", lock=where)
+        self._logger.info(0, "Attempting to acquire leader lease...", lock=where)
         while not await self._claim.try_acquire_or_renew():
             self._report_leader()
-            self._journal.info(4, "Failed to acquire lease", lock=where)
+            self._logger.info(4, "Failed to acquire lease", lock=where)
             if again and self._is_held_by_another:
                 raise LeaseLostError(f"lease {where} was taken by {self.leader}")
             await self._wait(self._pause())
         self._is_leading = self._has_led = True
         self._report_leader()
         self._record_event("became leader")
-        self._journal.info(0, "Successfully acquired lease", lock=where)
+        self._logger.info(0, "Successfully acquired lease", lock=where)
 
     async def renew(self) -> NoReturn:
         """Renew the lease until that fails for too long: then raises `LeaseLostError`."""
@@ -304,10 +304,10 @@ class Elector:
             self._report_leader()
             if not renewed:
                 break
-            self._journal.info(5, "Successfully renewed lease", lock=where)
+            self._logger.info(5, "Successfully renewed lease", lock=where)
             await self._wait(self._timing.retry_period.seconds)
         self._is_leading = False
-        self._journal.info(0, "Failed to renew lease", lock=where, err=_DEADLINE)
+        self._logger.info(0, "Failed to renew lease", lock=where, err=_DEADLINE)
         may_rejoin = not self._is_held_by_another and not await self._is_reachable()
         if may_rejoin:
             self._record_event("stopped leading")
@@ -326,7 +326,7 @@ class Elector:
             async with asyncio.timeout(self._timing.renew_deadline.seconds if seconds is None else seconds):
                 return await self._claim.release()
         except TimeoutError:
-            self._journal.problem("Failed to release lease", err=_DEADLINE, lock=self._lock.description)
+            self._logger.error("Failed to release lease", err=_DEADLINE, lock=self._lock.description)
             return False
         finally:
             self._record_event("stopped leading")
@@ -369,7 +369,7 @@ class Elector:
         if leader == self._reported:
             return
         self._reported = leader
-        self._journal.info(2, "New leader observed", lock=self._lock.description, holder=leader)
+        self._logger.info(2, "New leader observed", lock=self._lock.description, holder=leader)
         if self._on_new_leader is not None:
             self._on_new_leader(leader)
 

@@ -10,7 +10,7 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Writer
 from stowplan.clock import Clock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 REASON: Final = "LeaderElection"
 TRIES: Final = 12
@@ -25,13 +25,13 @@ class ElectionEvents:
     """
 
     def __init__(
-        self, client: Writer, component: str, *, clock: Clock, rng: random.Random, journal: Journal
+        self, client: Writer, component: str, *, clock: Clock, rng: random.Random, logger: Logger
     ) -> None:
         self._client = client
         self._component = component
         self._clock = clock
         self._rng = rng
-        self._journal = journal
+        self._logger = logger
         self._writing: set[asyncio.Task[None]] = set()
         self._last_nanosecond = 0
 
@@ -80,7 +80,7 @@ class ElectionEvents:
                 if error.is_already_exists:
                     return
                 if not error.is_unreachable or number == TRIES:
-                    self._journal.problem("Event was not written", event=event["message"], err=error)
+                    self._logger.error("Event was not written", event=event["message"], err=error)
                     return
                 await asyncio.sleep(RETRY_PAUSE * (1 + RETRY_JITTER * self._rng.random()))
             else:

@@ -16,17 +16,23 @@ from stowplan.api.feature_gates import FeatureGates
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import fit_error_text
+from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.events import (
+    NODE_ADD,
     Action,
     ClusterEvent,
     EventRegistration,
     Hint,
     HintError,
+    HintFunction,
     Resource,
     queue_if,
 )
 from stowplan.framework.interface import (
     ALL_ROWS,
+    FEW_ROWS,
+    IGNORED,
     MAX_NODE_SCORE,
     UNSIGNED,
     AllRows,
@@ -73,12 +79,15 @@ from stowplan.framework.protocols import (
     ScoreRowPlugin,
     SignaturePlugin,
 )
+from stowplan.framework.simulation import SimulatedRow, Simulation, Simulations, nominated_pods
 from stowplan.framework.status import (
     SKIP,
     SKIP_CLASS,
     SUCCESS,
     Code,
+    NotBuiltError,
     PluginError,
+    ProfileError,
     Status,
     error,
     unresolvable,
@@ -88,7 +97,10 @@ from stowplan.framework.waiting_pods import WaitingPod, WaitingPods
 
 __all__ = [
     "ALL_ROWS",
+    "FEW_ROWS",
+    "IGNORED",
     "MAX_NODE_SCORE",
+    "NODE_ADD",
     "SKIP",
     "SKIP_CLASS",
     "SUCCESS",
@@ -104,6 +116,7 @@ __all__ = [
     "Cycle",
     "EmptyNodeScorer",
     "EnqueueExtensions",
+    "Evaluation",
     "EventRegistration",
     "Extremes",
     "FeatureGates",
@@ -114,8 +127,10 @@ __all__ = [
     "Handle",
     "Hint",
     "HintError",
+    "HintFunction",
     "NodeRow",
     "NodeRows",
+    "NotBuiltError",
     "PermitPlugin",
     "Plugin",
     "PluginError",
@@ -131,6 +146,7 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "PreemptionPlugin",
+    "ProfileError",
     "QueueSortPlugin",
     "Reads",
     "ReservePlugin",
@@ -142,6 +158,9 @@ __all__ = [
     "Scores",
     "Services",
     "SignaturePlugin",
+    "SimulatedRow",
+    "Simulation",
+    "Simulations",
     "StaleRows",
     "Status",
     "Steps",
@@ -151,6 +170,8 @@ __all__ = [
     "WaitingPod",
     "WaitingPods",
     "error",
+    "fit_error_text",
+    "nominated_pods",
     "queue_if",
     "unresolvable",
     "unschedulable",

@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from stowplan.cluster.changes import Rows
+from stowplan.cluster.changes import Rows, merge_rows
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
-from stowplan.framework.plugin_call import PluginColumn, describe, merge_rows
+from stowplan.framework.plugin_call import PluginColumn, describe
 from stowplan.framework.protocols import FilterNodePlugin, FilterPlugin
 from stowplan.framework.status import PluginError, Status
 

@@ -44,7 +44,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -99,8 +99,8 @@ class Services(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def journal(self) -> Journal:
-        """The log. Ask `journal.shows(level)` before putting a message together on the way of every pod."""
+    def logger(self) -> Logger:
+        """The log. Ask `logger.enabled(level)` before putting a message together on the way of every pod."""
         ...
 
     @property
@@ -137,6 +137,9 @@ Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int64]
 
 MAX_NODE_SCORE = 100
+
+IGNORED = int(np.iinfo(np.int64).min)
+"""A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
 
 _serials = count()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 import numpy as np
 
 from stowplan.api.status import ApiError
-from stowplan.cluster.changes import NO_ROWS, Rows
+from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import ALL_ROWS, AllRows, Plugin, PreFilterResult, StaleRows, Traits, Wait
 from stowplan.framework.status import Code, PluginError, Status
@@ -67,7 +67,13 @@ def call_plugin(
     """What a plugin answers at an extension point to `method(cycle, *args)`. Raises PluginError."""
     watch = cycle.watch
     if watch is None:
-        return guarded(plugin, point, method, cycle, *args, node=node)
+        # The same as `guarded`, without another call: this is on the way of every pod, dozens of times.
+        try:
+            return method(cycle, *args)
+        except (PluginError, StopIteration):
+            raise
+        except Exception as cause:
+            raise plugin_error(plugin, point, describe_exception(cause), node) from cause
     began = watch.timer()
     label = Code.ERROR.label
     try:
@@ -145,19 +151,6 @@ def rows_read(traits: Traits, node_rows: Rows, usage_rows: Rows) -> Rows:
     if not traits.reads_node:
         return usage_rows if traits.reads_usage else NO_ROWS
     return merge_rows(node_rows, usage_rows) if traits.reads_usage else node_rows
-
-
-def merge_rows(one: Rows, other: Rows) -> Rows:
-    if not len(one) or one is other:
-        return other
-    if not len(other):
-        return one
-    if len(one) + len(other) <= 64:
-        return np.array(sorted({*one.tolist(), *other.tolist()}), dtype=np.intp)
-    mask = np.zeros(max(int(one.max()), int(other.max())) + 1, dtype=np.bool_)
-    mask[one] = True
-    mask[other] = True
-    return np.flatnonzero(mask)
 
 
 def merge_stale(one: Rows, other: StaleRows) -> StaleRows:

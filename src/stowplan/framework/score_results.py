@@ -13,6 +13,7 @@ from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import (
     ALL_ROWS,
     FEW_ROWS,
+    IGNORED,
     MAX_NODE_SCORE,
     AllRows,
     Extremes,
@@ -25,9 +26,6 @@ from stowplan.framework.plugin_call import PluginColumn, describe, merge_stale
 from stowplan.framework.protocols import ScoreExtensions, ScoreNodePlugin, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.status import Code, PluginError
-
-IGNORED = int(np.iinfo(np.int64).min)
-"""A raw score that means "not scored": it stays out of the extremes, and the plugin's `normalize` sees it."""
 
 _NORMALIZE = "ScoreExtensionNormalize"
 _SUCCESS = Code.SUCCESS.label

@@ -82,7 +82,7 @@ Nominations = Mapping[int, Sequence[PodInfo]]
 NO_NOMINATIONS: Nominations = {}
 
 
-def promised(nominations: Nominations, row: int, pod: PodInfo) -> list[PodInfo]:
+def nominated_pods(nominations: Nominations, row: int, pod: PodInfo) -> list[PodInfo]:
     """The pods promised to a row that another pod must leave room for: those at least as important."""
     return [
         other
@@ -179,7 +179,7 @@ class Simulation:
     def __init__(self, trials: Simulations, row: int) -> None:
         self._trials = trials
         self._as_if = SimulatedRow(trials.table, row)
-        self._promised = promised(trials.nominations, row, trials.pod)
+        self._promised = nominated_pods(trials.nominations, row, trials.pod)
         self._passed: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -246,7 +246,8 @@ def beside_nominated(
     concerned = {
         row: pods
         for row in nominations
-        if (row == nominated_row or filters.asks_for(row)) and (pods := promised(nominations, row, cycle.pod))
+        if (row == nominated_row or filters.asks_for(row))
+        and (pods := nominated_pods(nominations, row, cycle.pod))
     }
     if not concerned:
         return {}

@@ -39,7 +39,7 @@ from stowplan.embedded.store import Change, Store
 from stowplan.fuzz.cases import Case, Step, base, node, pod
 from stowplan.fuzz.extremes import KINDS, Json
 from stowplan.fuzz.feasibility import Cluster, objection
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.families import Distribution
 from stowplan.reporting import EventRecorder
@@ -201,7 +201,7 @@ class _Fuzz:
             dataclasses.replace(Settings.of(), kept_decisions=1),
             clock=self._clock,
             rng=Random("fuzz"),
-            journal=Journal(self._log),
+            logger=Logger(self._log),
         )
         _Judge(self, scheduler)
         return scheduler

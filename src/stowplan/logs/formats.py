@@ -18,9 +18,9 @@ import msgspec
 
 from stowplan.gocompat.jsontext import escape_html
 from stowplan.gocompat.quoting import escape, quote
-from stowplan.logs.journal import FATAL, PLAIN, PROBLEM, WARNING, Ref
+from stowplan.logs.logger import ERROR, FATAL, PLAIN, WARNING, Ref
 
-SEVERITIES: Final = {PROBLEM: "E", WARNING: "W", FATAL: "F"}
+SEVERITIES: Final = {ERROR: "E", WARNING: "W", FATAL: "F"}
 _FIRST: Final = ("err", "logger")
 _NAME: Final = "logger"
 _ERROR: Final = "err"
@@ -107,7 +107,7 @@ class JsonFormat:
     ) -> str:
         name = values.get(_NAME) if named or level < 0 else None
         logger = "" if name is None else f'"logger":{encode_basestring(str(name))},'
-        verbosity = "" if level in (PROBLEM, FATAL) else f',"v":{max(level, 0)}'
+        verbosity = "" if level in (ERROR, FATAL) else f',"v":{max(level, 0)}'
         pairs = [
             f",{encode_basestring(key)}:{as_json(value)}"
             for key, value in values.items()

@@ -1,4 +1,4 @@
-"""The journal of a process: the format and the streams that its flags ask for."""
+"""The logger of a process: the format and the streams that its flags ask for."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from stowplan.logs.formats import Format, JsonFormat, Source, TextFormat, module_of, source_of
-from stowplan.logs.journal import WARNING, Journal
+from stowplan.logs.logger import WARNING, Logger
 from stowplan.logs.settings import JSON, LogSettings, Modules
 from stowplan.logs.streams import DEFAULT_PAUSE, Stream, Write, standard_error, standard_output
 
@@ -65,8 +65,8 @@ class LineSink:
             stream.put(self._lines.line(WARNING, "Log lines were lost", values, source, number, now, False))
 
 
-class ProcessJournal(Journal):
-    """A journal that writes to streams. Leaving its `with` block flushes them."""
+class ProcessLogger(Logger):
+    """A logger that writes to streams. Leaving its `with` block flushes them."""
 
     def __init__(self, sink: LineSink, streams: tuple[Stream, ...], verbosity: int, highest: int) -> None:
         self._lines = sink
@@ -98,15 +98,15 @@ class ProcessJournal(Journal):
         self.close()
 
 
-def journal_for(
+def logger_for(
     settings: LogSettings,
     *,
     now: Callable[[], float],
     stderr: Write | None = None,
     stdout: Write | None = None,
     pid: int | None = None,
-) -> ProcessJournal:
-    """A journal as settings want it, on the process's own streams unless others are given.
+) -> ProcessLogger:
+    """A logger as settings want it, on the process's own streams unless others are given.
 
     `now` gives the time in seconds since the epoch (`Clock.now`).
     With split streams warnings go with the errors in text and with the rest in JSON, as they do for others.
@@ -129,4 +129,4 @@ def journal_for(
         warnings_apart=not is_json,
     )
     streams = (errors,) if info is errors else (errors, info)
-    return ProcessJournal(sink, streams, settings.verbosity, modules.highest)
+    return ProcessLogger(sink, streams, settings.verbosity, modules.highest)

@@ -15,8 +15,8 @@ class DefaultBinder(Plugin):
         metadata = ObjectMeta(namespace=meta.namespace, name=meta.name, uid=meta.uid)
         target = ObjectReference(kind="Node", name=node)
         scheduler = self.handle.scheduler
-        if scheduler.journal.detail >= 3:
-            scheduler.journal.info(
+        if scheduler.logger.level >= 3:
+            scheduler.logger.info(
                 3,
                 "Attempting to bind pod to node",
                 logger="Bind.DefaultBinder",

@@ -19,6 +19,7 @@ from stowplan.framework import (
     Extremes,
     FeatureGates,
     NodeRows,
+    NotBuiltError,
     Plugin,
     PodInfo,
     Reads,
@@ -28,7 +29,6 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
-from stowplan.framework.status import NotBuiltError
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
 

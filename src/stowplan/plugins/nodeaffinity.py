@@ -36,6 +36,7 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     PreFilterResult,
+    ProfileError,
     Reads,
     Resource,
     Scores,
@@ -44,7 +45,6 @@ from stowplan.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.framework.status import ProfileError
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.normalize import by_highest
 

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from stowplan.framework import (
+    NODE_ADD,
     Codes,
     Cycle,
     EventRegistration,
@@ -15,7 +16,6 @@ from stowplan.framework import (
     Status,
     unresolvable,
 )
-from stowplan.framework.events import NODE_ADD
 
 REASON = "node(s) didn't match the requested node name"
 

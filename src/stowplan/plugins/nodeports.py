@@ -6,6 +6,7 @@ import numpy as np
 
 from stowplan.api.pod import Pod, conflicts, host_ports
 from stowplan.framework import (
+    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
@@ -22,7 +23,6 @@ from stowplan.framework import (
     queue_if,
     unschedulable,
 )
-from stowplan.framework.events import NODE_ADD
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 

@@ -12,6 +12,7 @@ from stowplan.cluster.storage import Storage
 from stowplan.cluster.volumesinuse import Disk, conflict, disks_of
 from stowplan.framework import (
     ALL_ROWS,
+    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
@@ -30,7 +31,6 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.events import NODE_ADD
 
 REASON_DISK = "node(s) had no available disk"
 

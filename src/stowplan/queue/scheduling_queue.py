@@ -27,7 +27,7 @@ from stowplan.framework.events import (
 )
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.queue.backoff import SECOND, Backoff
 from stowplan.queue.cluster_events import pod_events
 from stowplan.queue.in_flight import InFlight
@@ -62,7 +62,7 @@ class SchedulingQueue:
         instrument: QueueInstrument | None = None,
         early: bool = True,
         groups: bool = False,
-        journal: Journal | None = None,
+        logger: Logger | None = None,
     ) -> None:
         self._clock = clock
         self._info = info
@@ -82,7 +82,7 @@ class SchedulingQueue:
             self.nominator,
             self._hooks,
             early,
-            Journal() if journal is None else journal,
+            Logger() if logger is None else logger,
         )
         self._waker = Waker(profiles, self._places, self._hooks)
         self._waiting = self._places.unschedulable.pods
@@ -366,7 +366,7 @@ def queue_for(
     extenders: bool = False,
     find: Callable[[str], Pod | None] | None = None,
     instrument: QueueInstrument | None = None,
-    journal: Journal | None = None,
+    logger: Logger | None = None,
 ) -> SchedulingQueue:
     """A queue for profiles on one table. All sort it alike, so the first one's plugin does.
 
@@ -389,7 +389,7 @@ def queue_for(
         instrument=instrument,
         early=early,
         groups=gates["GenericWorkload"],
-        journal=journal,
+        logger=logger,
     )
 
 

@@ -8,7 +8,7 @@ from stowplan.clock import Clock
 from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, HintMap
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
-from stowplan.logs import Journal, Ref
+from stowplan.logs import Logger, Ref
 from stowplan.queue.backoff import Backoff, BackoffQueue
 from stowplan.queue.heap import KeyedHeap
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
@@ -113,7 +113,7 @@ class SubQueues:
         nominator: Nominator,
         hooks: Hooks,
         early: bool,
-        journal: Journal,
+        logger: Logger,
     ) -> None:
         self.active: KeyedHeap[QueuedPod] = KeyedHeap(sort_key)
         self.backoff = BackoffQueue(backoff, sort_key)
@@ -123,7 +123,7 @@ class SubQueues:
         self._nominator = nominator
         self._hooks = hooks
         self._early = early
-        self._journal = journal
+        self._logger = logger
 
     def __len__(self) -> int:
         return len(self.active) + len(self.backoff) + len(self.unschedulable)
@@ -196,8 +196,8 @@ class SubQueues:
         run_pre_enqueue(rules.pre_enqueue if rules else (), queued, self._hooks)
         if queued.gate is not None and queued.gate.code is Code.ERROR:
             self.problem(f'running PreEnqueue plugin "{queued.gating_plugin}"', queued, queued.gate.message)
-        if queued.gate is not None and self._journal.shows(4):
-            self._journal.info(
+        if queued.gate is not None and self._logger.enabled(4):
+            self._logger.info(
                 4,
                 "Status after running PreEnqueue plugin",
                 pod=Ref(queued.key),
@@ -208,19 +208,19 @@ class SubQueues:
     def problem(self, message: str, queued: QueuedPod, error: str = "") -> None:
         """Log and count what should not happen; the queue goes on."""
         values = {"err": error} if error else {}
-        self._journal.problem(message, pod=Ref(queued.key), **values)
+        self._logger.error(message, pod=Ref(queued.key), **values)
         if self._hooks.problem is not None:
             self._hooks.problem(message)
 
     def _to_gate(self, queued: QueuedPod, event: str) -> None:
         queued.flushed = False
         self.to_unschedulable(queued, event)
-        if self._journal.shows(5):
+        if self._logger.enabled(5):
             why = f"{MOVED}, because the pod is gated"
-            self._journal.info(5, why, pod=Ref(queued.key), event=event, queue=QUEUES[GATED])
+            self._logger.info(5, why, pod=Ref(queued.key), event=event, queue=QUEUES[GATED])
 
     def _tell(self, queued: QueuedPod, queue: str, event: str) -> None:
         if self._hooks.incoming is not None:
             self._hooks.incoming(queued, queue, event)
-        if self._journal.detail >= 5 and queue != UNSCHEDULABLE:
-            self._journal.info(5, MOVED, pod=Ref(queued.key), event=event, queue=QUEUES[queue])
+        if self._logger.level >= 5 and queue != UNSCHEDULABLE:
+            self._logger.info(5, MOVED, pod=Ref(queued.key), event=event, queue=QUEUES[queue])

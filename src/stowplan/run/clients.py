@@ -29,7 +29,7 @@ from stowplan.config.load import ConfigError
 from stowplan.config.types import ClientConnection
 from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import WARNING, Journal
+from stowplan.logs import WARNING, Logger
 from stowplan.metrics import RequestMetrics
 from stowplan.run.version import MACHINES, VERSION
 
@@ -82,14 +82,14 @@ def client_settings(connection: ClientConnection, master: str) -> ClientSettings
 
 
 def find_server(
-    kubeconfig: str, master: str, journal: Journal, environ: Mapping[str, str] = os.environ
+    kubeconfig: str, master: str, logger: Logger, environ: Mapping[str, str] = os.environ
 ) -> Server:
     """The API server. Raises ConfigError, one line."""
     if kubeconfig:
         return _server_of_kubeconfig(kubeconfig, master)
     if master:
         return _server_at(master)
-    journal.plain(
+    logger.plain(
         WARNING,
         "Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work.",
     )
@@ -97,7 +97,7 @@ def find_server(
         return in_cluster(environ)
     except AccessError as error:
         reason = str(error) if all(environ.get(name) for name in _POD_VARIABLES) else _NOT_IN_CLUSTER
-        journal.plain(WARNING, f"error creating inClusterConfig, falling back to default config: {reason}")
+        logger.plain(WARNING, f"error creating inClusterConfig, falling back to default config: {reason}")
         raise ConfigError("client", _NO_CONFIGURATION) from None
 
 
@@ -180,7 +180,7 @@ class Clients:
     rng: random.Random
     environ: Mapping[str, str]
     requests: RequestMetrics
-    journal: Journal
+    logger: Logger
     streams: bool = True
     counted_by: asyncio.AbstractEventLoop | None = None
     """The loop that counts requests, if clients are used in the loop of another thread."""
@@ -192,7 +192,7 @@ class Clients:
         It finds out for itself whether servers can be reached, as it must not depend on this loop, and leaves
         it to this one to log that.
         """
-        return replace(self, rng=rng, journal=Journal(), counted_by=asyncio.get_running_loop(), _servers={})
+        return replace(self, rng=rng, logger=Logger(), counted_by=asyncio.get_running_loop(), _servers={})
 
     def client(
         self,
@@ -236,7 +236,7 @@ class Clients:
         address = str(server.address)
         if address not in self._servers:
             self._servers[address] = ServerAvailability(
-                random.Random(self.rng.getrandbits(64)), self.journal, address
+                random.Random(self.rng.getrandbits(64)), self.logger, address
             )
         return self._servers[address]
 

@@ -16,7 +16,7 @@ from stowplan.run.flags.table import GROUPS
 from stowplan.run.version import version_answer
 
 if TYPE_CHECKING:
-    from stowplan.logs import LogSettings, ProcessJournal
+    from stowplan.logs import LogSettings, ProcessLogger
     from stowplan.logs.streams import Write
     from stowplan.run.startup import Run
 
@@ -85,13 +85,13 @@ def _start(
     stderr: TextIO,
 ) -> int:
     from stowplan.clock import RealClock
-    from stowplan.logs import journal_for
+    from stowplan.logs import logger_for
     from stowplan.run.startup import start
 
     clock = RealClock()
 
-    def open_journal(settings: "LogSettings") -> "ProcessJournal":
-        return journal_for(settings, now=clock.now, stderr=log)
+    def open_logger(settings: "LogSettings") -> "ProcessLogger":
+        return logger_for(settings, now=clock.now, stderr=log)
 
     def write_out(line: str) -> None:
         stdout.write(f"{line}\n")
@@ -103,7 +103,7 @@ def _start(
         parsed,
         run,
         clock,
-        open_journal=open_journal,
+        open_logger=open_logger,
         environ=environ,
         write_out=write_out,
         write_error=write_error,

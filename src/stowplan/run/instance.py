@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler
 
 CONFIRMED_WITHIN: Final = 2.0
@@ -24,11 +24,11 @@ class SchedulerInstance:
     then takes over, as a process does that wins an election.
     """
 
-    def __init__(self, scheduler: Scheduler, journal: Journal) -> None:
+    def __init__(self, scheduler: Scheduler, logger: Logger) -> None:
         self.scheduler = scheduler
         self.is_synced = False
         self.is_scheduling = False
-        self._journal = journal
+        self._logger = logger
         self._stop = asyncio.Event()
         self._started = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class SchedulerInstance:
         await _within(CONFIRMED_WITHIN, lambda: not other.scheduler.context.cache.sizes()["assumed_pods"])
         seen = _version(other.scheduler)
         if not await _within(CAUGHT_UP_WITHIN, lambda: _version(self.scheduler) >= seen):
-            self._journal.warning("The watch of pods is behind; bindings may be refused for a while")
+            self._logger.warning("The watch of pods is behind; bindings may be refused for a while")
 
     async def stop(self) -> None:
         """Stop watching. Does not raise: whoever awaits the task gets its error."""
@@ -90,9 +90,9 @@ class SchedulerInstance:
             return
         unbound = await self.scheduler.end_scheduling(grace)
         for pod in unbound.given_up:
-            self._journal.info(0, "Binding was given up because the scheduler is stopping", pod=pod)
+            self._logger.info(0, "Binding was given up because the scheduler is stopping", pod=pod)
         for pod in unbound.unknown:
-            self._journal.info(0, "Outcome of binding is unknown because the scheduler is stopping", pod=pod)
+            self._logger.info(0, "Outcome of binding is unknown because the scheduler is stopping", pod=pod)
         self.is_scheduling = False
 
     async def _run(self) -> None:

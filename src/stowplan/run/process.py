@@ -28,7 +28,7 @@ from stowplan.election import (
     lock_for,
 )
 from stowplan.extenders.http import extenders_for
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.metrics import ProcessMetrics
 from stowplan.run.clients import Clients
 from stowplan.run.configuration import read_policy, watch_files
@@ -49,7 +49,7 @@ RELEASED_WITHIN: Final = 1.0
 
 def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> int:
     """Run a scheduler until it exits; the exit code."""
-    watchdog = LoopWatchdog(lambda hold, others: _report_hold(plan.journal, hold, others))
+    watchdog = LoopWatchdog(lambda hold, others: _report_hold(plan.logger, hold, others))
 
     async def run() -> int:
         process = Process(plan, environ)
@@ -59,7 +59,7 @@ def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> i
 
     try:
         with (
-            bridge_logging(plan.journal),
+            bridge_logging(plan.logger),
             asyncio.Runner(loop_factory=watchdog.new_loop) as runner,
             watchdog,
         ):
@@ -69,12 +69,12 @@ def run_process(plan: StartupPlan, environ: Mapping[str, str] = os.environ) -> i
             signal.signal(number, signal.SIG_IGN)
 
 
-def _report_hold(journal: Journal, hold: Hold, others: int) -> None:
+def _report_hold(logger: Logger, hold: Hold, others: int) -> None:
     """Log what held the event loop for too long, and how many holds were not logged since the last line."""
     values = hold.values()
     if others:
         values["others"] = others
-    journal.warning("Event loop was held", **values)
+    logger.warning("Event loop was held", **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,14 @@ class ExitReason:
     """Why a process exits, and with which code."""
 
     code: int
-    log: Callable[[Journal], None]
+    log: Callable[[Logger], None]
 
 
-TERMINATED: Final = ExitReason(0, lambda journal: journal.info(0, "Requested to terminate, exiting"))
+TERMINATED: Final = ExitReason(0, lambda logger: logger.info(0, "Requested to terminate, exiting"))
 WITHOUT_ELECTION: Final = ExitReason(
-    1, lambda journal: journal.problem("command failed", err="finished without leader elect")
+    1, lambda logger: logger.error("command failed", err="finished without leader elect")
 )
-LOST: Final = ExitReason(1, lambda journal: journal.problem("Leaderelection lost"))
+LOST: Final = ExitReason(1, lambda logger: logger.error("Leaderelection lost"))
 
 
 class Process:
@@ -98,7 +98,7 @@ class Process:
     def __init__(self, plan: StartupPlan, environ: Mapping[str, str]) -> None:
         self.options: Options = plan.options
         self.resolved: ResolvedConfig = plan.resolved
-        self.journal = plan.journal
+        self.logger = plan.logger
         self.clock = plan.clock
         self.election_health = ElectionHealth()
         self.is_stopping = False
@@ -115,7 +115,7 @@ class Process:
             self._rng,
             environ,
             self.metrics.requests,
-            self.journal,
+            self.logger,
             streams=self.options.gates.on("WatchListClient"),
         )
         self.metrics.watch_servers(self._clients.reachable)
@@ -147,7 +147,7 @@ class Process:
     def stop(self) -> None:
         """Shut down gracefully; when called again, exit at once."""
         if self._stop.is_set():
-            self.journal.flush()
+            self.logger.flush()
             os._exit(1)
         self._stop.set()
 
@@ -166,7 +166,7 @@ class Process:
 
     async def run(self) -> int:
         """Run until there is a reason to exit; the exit code. Raises ConfigError."""
-        self.journal.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
+        self.logger.info(0, "Starting Kubernetes Scheduler", version=self.options.version)
         async with AsyncExitStack() as stack:
             self._main = await stack.enter_async_context(
                 self._clients.client("scheduler", patient=True, may_repeat=self._may_write)
@@ -179,7 +179,7 @@ class Process:
             except ServingError as error:
                 raise ConfigError("serving", str(error)) from None
             reason = await self._run_until_exit()
-        reason.log(self.journal)
+        reason.log(self.logger)
         return reason.code
 
     # Sync, elect, schedule
@@ -252,7 +252,7 @@ class Process:
         Assumed pods that are not bound are forgotten: the next leader, this process or another, starts from
         the state in the API server.
         """
-        self.journal.warning(
+        self.logger.warning(
             "Lost the lease while the API server is unreachable, taking part in the election again"
         )
         if self._instance is not None:
@@ -303,7 +303,7 @@ class Process:
         """Let bindings finish, then release the lease."""
         self.is_stopping = True
         if not self.is_synced:
-            self.journal.problem("handlers are not fully synchronized", err="context canceled")
+            self.logger.error("handlers are not fully synchronized", err="context canceled")
         if self._instance is not None:
             await self._instance.end_scheduling(GRACE)
         main.cancel()
@@ -328,7 +328,7 @@ class Process:
         why = str(error)
         return ExitReason(
             1,
-            lambda journal: journal.fatal(
+            lambda logger: logger.fatal(
                 "Scheduler cache is corrupted and can badly affect scheduling decisions", err=why
             ),
         )
@@ -341,7 +341,7 @@ class Process:
         stack = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return ExitReason(
-            1, lambda journal: journal.problem("Unexpected error, exiting", err=why, stacktrace=stack)
+            1, lambda logger: logger.error("Unexpected error, exiting", err=why, stacktrace=stack)
         )
 
     async def _stop_scheduling(self) -> None:
@@ -352,7 +352,7 @@ class Process:
             async with asyncio.timeout(RELEASED_WITHIN):
                 await self._instance.end_scheduling(0)
         except Exception as error:  # noqa: BLE001 - it has failed before
-            self.journal.problem(
+            self.logger.error(
                 "Scheduling was not ended in good order", err=f"{type(error).__name__}: {error}"
             )
 
@@ -380,11 +380,11 @@ class Process:
             rng=random.Random(self._rng.getrandbits(64)),
             timer=perf_counter,
             extenders=extenders_for(resolved.built),
-            journal=self.journal,
+            logger=self.logger,
             events=self._events,
             may_schedule=None if self.elector is None else self._may_write,
         )
-        instance = SchedulerInstance(scheduler, self.journal)
+        instance = SchedulerInstance(scheduler, self.logger)
         instance.start()
         self.metrics.show(scheduler.context.metrics)
         return instance
@@ -400,7 +400,7 @@ class Process:
             hostname=self._hostname,
             clock=self.clock,
             rng=self._rng,
-            journal=self.journal,
+            logger=self.logger,
             events_within=RELEASED_WITHIN,
         )
         self.elector = await stack.enter_async_context(thread)
@@ -424,18 +424,18 @@ class Process:
                 options = reload(options, await read_policy(self._main, options.config_map))
             resolved = resolve_config(options)
         except ConfigError as error:
-            self.journal.problem("Configuration was not reloaded, the old one stays in force", err=str(error))
+            self.logger.error("Configuration was not reloaded, the old one stays in force", err=str(error))
             return
         for note in options.loaded.legacy.notes:
-            self.journal.warning(note)
+            self.logger.warning(note)
         for field in waiting_for_restart(options):
-            self.journal.warning("A change takes effect only when the process starts anew", field=field)
+            self.logger.warning("A change takes effect only when the process starts anew", field=field)
         self.options, self.resolved = options, resolved
         old = self._instance
         if old is not None:
             await self._replace_instance(old, resolved)
         names = [profile.scheduler_name for profile in resolved.built.profiles]
-        self.journal.info(0, "Reloaded configuration", file=", ".join(options.files), profiles=names)
+        self.logger.info(0, "Reloaded configuration", file=", ".join(options.files), profiles=names)
 
     async def _replace_instance(self, old: SchedulerInstance, resolved: ResolvedConfig) -> None:
         """Sync the new instance while the old one goes on scheduling, then switch over."""
@@ -463,7 +463,7 @@ def election_thread(
     hostname: str,
     clock: Clock,
     rng: random.Random,
-    journal: Journal,
+    logger: Logger,
     events_within: float,
 ) -> ElectionThread:
     """The elector of this process, in a thread and with clients of its own. Entering it raises ConfigError.
@@ -486,14 +486,14 @@ def election_thread(
         except ElectionError as error:
             raise ConfigError("election", str(error)) from None
         writer = await stack.enter_async_context(own.client("scheduler"))
-        events = ElectionEvents(writer, component, clock=clock, rng=event_rng, journal=journal)
+        events = ElectionEvents(writer, component, clock=clock, rng=event_rng, logger=logger)
         stack.push_async_callback(events.drain, events_within)
         return Elector(
             lock,
             timing,
             clock=clock,
             rng=elector_rng,
-            journal=journal,
+            logger=logger,
             events=events,
             pause=client.pause,
             is_reachable=client.is_reachable,
@@ -506,18 +506,18 @@ def election_thread(
 
 
 class LoggingBridge(logging.Handler):
-    """Passes messages of Python's `logging` on to the journal, one line each.
+    """Passes messages of Python's `logging` on to the logger, one line each.
 
     asyncio reports exceptions that nobody retrieved this way, with a traceback; the first line and the error
     are kept.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, logger: Logger) -> None:
         super().__init__(logging.WARNING)
-        self._journal = journal
+        self._logger = logger
 
     def emit(self, record: logging.LogRecord) -> None:
-        log = self._journal.problem if record.levelno >= logging.ERROR else self._journal.warning
+        log = self._logger.error if record.levelno >= logging.ERROR else self._logger.warning
         text = record.getMessage().partition("\n")[0]
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
@@ -527,9 +527,9 @@ class LoggingBridge(logging.Handler):
 
 
 @contextmanager
-def bridge_logging(journal: Journal) -> Iterator[None]:
-    """Within the block, messages and warnings of libraries go to the journal."""
-    handler = LoggingBridge(journal)
+def bridge_logging(logger: Logger) -> Iterator[None]:
+    """Within the block, messages and warnings of libraries go to the logger."""
+    handler = LoggingBridge(logger)
     root = logging.getLogger()
     root.addHandler(handler)
     logging.captureWarnings(True)

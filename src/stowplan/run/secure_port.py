@@ -45,13 +45,13 @@ class SecurePort:
                 authentication_client=knowing,
                 authorization_client=allowing,
                 clock=process.clock,
-                journal=process.journal,
+                logger=process.logger,
                 observer=process.metrics.access,
             )
             async with server:
                 yield
-            process.journal.info(0, "[graceful-termination] secure server has stopped listening")
-        process.journal.info(0, "[graceful-termination] secure server is exiting")
+            process.logger.info(0, "[graceful-termination] secure server has stopped listening")
+        process.logger.info(0, "[graceful-termination] secure server is exiting")
 
     def _pages(self) -> Pages:
         process, options = self._process, self._process.options
@@ -66,7 +66,7 @@ class SecurePort:
             Sources(
                 component=Component("kube-scheduler", self._started, KUBERNETES, minor),
                 clock=process.clock,
-                journal=process.journal,
+                logger=process.logger,
                 metrics=process.metrics,
                 slis=self._health,
                 pod_resources=PodResources(self._pods).pieces,

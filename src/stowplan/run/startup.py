@@ -13,7 +13,7 @@ from stowplan.framework.registry import Registry, installed_plugins, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.gocompat.quoting import path_error, quote
-from stowplan.logs import Journal, LogSettings, ProcessJournal
+from stowplan.logs import Logger, LogSettings, ProcessLogger
 from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
 from stowplan.run.clients import find_server
 from stowplan.run.configuration import policy_at_start
@@ -55,19 +55,19 @@ def resolve_config(options: Options) -> ResolvedConfig:
     return ResolvedConfig(registry, built)
 
 
-def write_config(resolved: ResolvedConfig, path: str, journal: Journal) -> None:
+def write_config(resolved: ResolvedConfig, path: str, logger: Logger) -> None:
     """Write the complete configuration to a file. Raises ConfigError."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(resolved.text)
     except OSError as error:
         raise ConfigError("write", path_error(error, path)) from None
-    journal.info(0, "Wrote configuration", file=path)
+    logger.info(0, "Wrote configuration", file=path)
 
 
 # The startup plan
 
-OpenJournal = Callable[[LogSettings], ProcessJournal]
+OpenLogger = Callable[[LogSettings], ProcessLogger]
 """Opens the log."""
 
 
@@ -78,7 +78,7 @@ class StartupPlan:
     options: Options
     server: Server
     resolved: ResolvedConfig
-    journal: ProcessJournal
+    logger: ProcessLogger
     clock: Clock
 
 
@@ -91,7 +91,7 @@ def start(
     run: Run,
     clock: Clock,
     *,
-    open_journal: OpenJournal,
+    open_logger: OpenLogger,
     environ: Mapping[str, str],
     write_out: Callable[[str], None],
     write_error: Callable[[str], None],
@@ -100,8 +100,8 @@ def start(
     try:
         gates = read_gates(parsed.value("feature-gates"))
     except ConfigError as error:
-        with open_journal(LogSettings()) as journal:
-            return log_failure(journal, error)
+        with open_logger(LogSettings()) as logger:
+            return log_failure(logger, error)
     if answer := version_answer(parsed.text("version")):
         write_out(answer)
         return 0
@@ -110,44 +110,44 @@ def start(
     if problems:
         write_error(aggregate(problems))
         return 1
-    with open_journal(logs) as journal:
+    with open_logger(logs) as logger:
         try:
-            plan = _startup_plan(_logged_options(parsed, gates, logs, journal), journal, clock, environ)
+            plan = _startup_plan(_logged_options(parsed, gates, logs, logger), logger, clock, environ)
             return 0 if plan is None else run(plan)
         except ConfigError as error:
-            return log_failure(journal, error)
+            return log_failure(logger, error)
 
 
-def log_failure(journal: Journal, error: ConfigError) -> int:
+def log_failure(logger: Logger, error: ConfigError) -> int:
     """Log why the scheduler does not start; the exit code."""
-    journal.problem("command failed", err=str(error))
+    logger.error("command failed", err=str(error))
     return 1
 
 
-def _logged_options(parsed: Parsed, gates: ProcessGates, logs: LogSettings, journal: Journal) -> Options:
+def _logged_options(parsed: Parsed, gates: ProcessGates, logs: LogSettings, logger: Logger) -> Options:
     """The options. Flags are logged at level 1, warnings always."""
-    if journal.shows(1):
+    if logger.enabled(1):
         for name, value in parsed.shown().items():
-            journal.plain(1, f"FLAG: --{name}={quote(value)}")
+            logger.plain(1, f"FLAG: --{name}={quote(value)}")
     options = options_from(parsed, gates, logs)
     for warning in options.warnings:
-        journal.warning(warning)
+        logger.warning(warning)
     return options
 
 
 def _startup_plan(
-    options: Options, journal: ProcessJournal, clock: Clock, environ: Mapping[str, str]
+    options: Options, logger: ProcessLogger, clock: Clock, environ: Mapping[str, str]
 ) -> StartupPlan | None:
     """The startup plan; None if the configuration was only to be written."""
-    server = find_server(options.client.kubeconfig, options.client.master, journal, environ)
+    server = find_server(options.client.kubeconfig, options.client.master, logger, environ)
     if options.config_map is not None:
         options = with_policy(options, policy_at_start(server, options.config_map, clock, environ))
     for note in options.loaded.legacy.notes:
-        journal.warning(note)
+        logger.warning(note)
     resolved = resolve_config(options)
-    if journal.shows(2):
-        journal.info(2, "Using component config", config=resolved.text)
+    if logger.enabled(2):
+        logger.info(2, "Using component config", config=resolved.text)
     if options.write_config_to:
-        write_config(resolved, options.write_config_to, journal)
+        write_config(resolved, options.write_config_to, logger)
         return None
-    return StartupPlan(options, server, resolved, journal, clock)
+    return StartupPlan(options, server, resolved, logger, clock)

@@ -136,13 +136,13 @@ class BindingCycle:
         if not self._announcing or assignment.ready.code is Code.ERROR:
             return ""
         context, pod = self._context, assignment.queued.pod.pod
-        context.journal.info(
+        context.logger.info(
             3, UPDATING, pod=Ref(pod.key), nominatedNodeName=assignment.node, nominatingMode=OVERRIDING
         )
         try:
             await patch_status(context.client, pod, nomination_patch(pod, assignment.node), context.rng)
         except ApiError as failure:
-            context.journal.problem(
+            context.logger.error(
                 "Failed to update the nominated node name in the binding cycle",
                 pod=Ref(pod.key),
                 nominatedNodeName=assignment.node,
@@ -212,7 +212,7 @@ class BindingCycle:
             status = await assignment.profile.lifecycle.bind(assignment.cycle, queued.pod, assignment.node)
         assignment.sending = False
         if status.code is not Code.SUCCESS:
-            context.journal.info(1, "Failed to bind pod", pod=Ref(queued.key))
+            context.logger.info(1, "Failed to bind pod", pod=Ref(queued.key))
             await self._fail(assignment, failed_late(status), announced)
             return
         self._report_bound(assignment)
@@ -233,8 +233,8 @@ class BindingCycle:
 
     def _report_bound(self, assignment: Assignment) -> None:
         context, queued = self._context, assignment.queued
-        if context.journal.detail >= 2:
-            context.journal.info(
+        if context.logger.level >= 2:
+            context.logger.info(
                 2,
                 "Successfully bound pod to node",
                 pod=Ref(queued.key),
@@ -249,8 +249,8 @@ class BindingCycle:
         took = context.timer() - assignment.began
         context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
         context.decisions.update(queued.uid, "bound", note)
-        if queued.flushed and context.journal.detail >= 4:
-            context.journal.info(
+        if queued.flushed and context.logger.level >= 4:
+            context.logger.info(
                 4,
                 "Pod scheduled after flush from unschedulablePods",
                 pod=Ref(queued.key),
@@ -261,7 +261,7 @@ class BindingCycle:
     async def _post_bind(self, assignment: Assignment) -> None:
         pod = assignment.queued.pod
         for problem in await assignment.profile.lifecycle.post_bind(assignment.cycle, pod, assignment.node):
-            self._context.journal.problem(problem, pod=Ref(pod.key))
+            self._context.logger.error(problem, pod=Ref(pod.key))
 
     # Failure
 
@@ -299,7 +299,7 @@ class BindingCycle:
         self._assigned.pop(queued.uid, None)
         context.waiting.remove(queued.uid)
         for problem in assignment.profile.lifecycle.unreserve(assignment.cycle, queued.pod, assignment.node):
-            context.journal.problem(problem, pod=Ref(queued.key))
+            context.logger.error(problem, pod=Ref(queued.key))
         left = context.cache.assumed_pod(queued.pod.pod)
         context.cache.forget(queued.uid)
         return left
@@ -349,7 +349,7 @@ class BindingCycle:
         try:
             context.queue.add_unschedulable_if_not_present(queued, pod=known)
         except AlreadyQueuedError as present:
-            context.journal.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
+            context.logger.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
 
     # Workers
 

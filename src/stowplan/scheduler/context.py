@@ -19,7 +19,7 @@ from stowplan.framework.interface import Plugin, Point
 from stowplan.framework.protocols import PreemptionPlugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.scheduling_queue import SchedulingQueue
@@ -179,7 +179,7 @@ class Context:
     waiting: WaitingPods
     metrics: SchedulerMetrics
     recorder: EventRecorder
-    journal: Journal
+    logger: Logger
     decisions: LastDecisions
     find: Callable[[str], Pod | None]
     wake: Callable[[], None]
@@ -199,7 +199,7 @@ class Context:
         """Log an exception nobody expected, with its traceback, and count it. The scheduler goes on."""
         self.metrics.unexpected(source)
         trace = "".join(traceback.format_exception(error)).rstrip()
-        self.journal.problem(message, err=describe(error), traceback=trace, **values)
+        self.logger.error(message, err=describe(error), traceback=trace, **values)
 
 
 def describe(error: BaseException) -> str:

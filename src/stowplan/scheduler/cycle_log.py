@@ -14,7 +14,7 @@ from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.interface import PREEMPTION_PREFIX, Point, PostFilterResult
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
-from stowplan.logs import Journal, Ref
+from stowplan.logs import Logger, Ref
 
 if TYPE_CHECKING:
     from stowplan.scheduler.scheduling_cycle import ScheduleResult
@@ -25,19 +25,19 @@ SLOW: Final = 0.1
 """Seconds after which the search for a node is worth a line of its own."""
 
 
-def log_result(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None:
+def log_result(logger: Logger, result: "ScheduleResult", pod: PodInfo) -> None:
     """What filters and scores came to, node by node (levels 4, 5 and 10)."""
     outright = result.evaluation.rejected_outright
     if outright is not None:
         status = outright.message
-        journal.info(5, "Status after running PreFilter plugins for pod", pod=Ref(pod.key), status=status)
+        logger.info(5, "Status after running PreFilter plugins for pod", pod=Ref(pod.key), status=status)
         return
-    _log_taints(journal, result.evaluation, pod)
-    if journal.shows(10) and result.evaluation.scored:
-        _log_scores(journal, result, pod)
+    _log_taints(logger, result.evaluation, pod)
+    if logger.enabled(10) and result.evaluation.scored:
+        _log_scores(logger, result, pod)
 
 
-def _log_taints(journal: Journal, evaluation: Evaluation, pod: PodInfo) -> None:
+def _log_taints(logger: Logger, evaluation: Evaluation, pod: PodInfo) -> None:
     table = evaluation.cycle.table
     first = evaluation.pod_class.filters.first
     for column in evaluation.filters():
@@ -45,7 +45,7 @@ def _log_taints(journal: Journal, evaluation: Evaluation, pod: PodInfo) -> None:
             continue
         for node in (table.nodes[row] for row in np.flatnonzero(first == column.index).tolist()):
             if node is not None:
-                journal.info(
+                logger.info(
                     4,
                     "node had untolerated taints",
                     logger=_TAINTS,
@@ -65,51 +65,49 @@ def _in_the_way(node: Node, pod: PodInfo) -> dict[str, str]:
     return {"key": taint.key, **value, "effect": taint.effect}
 
 
-def _log_scores(journal: Journal, result: "ScheduleResult", pod: PodInfo) -> None:
+def _log_scores(logger: Logger, result: "ScheduleResult", pod: PodInfo) -> None:
     rows = result.evaluation.feasible_rows
     names = [result.evaluation.cycle.table.name_of(row) for row in rows.tolist()]
     about = Ref(pod.key)
     for plugin, scores in result.scores(rows).items():
         for node, score in zip(names, scores, strict=True):
-            journal.info(10, "Plugin scored node for pod", pod=about, plugin=plugin, node=node, score=score)
+            logger.info(10, "Plugin scored node for pod", pod=about, plugin=plugin, node=node, score=score)
     for node, score in zip(names, result.all_totals(rows), strict=True):
-        journal.info(10, "Calculated node's final score for pod", pod=about, node=node, score=score)
+        logger.info(10, "Calculated node's final score for pod", pod=about, node=node, score=score)
 
 
-def log_preemption(
-    journal: Journal, plugin: str, cycle: Cycle, pod: PodInfo, result: PostFilterResult
-) -> None:
+def log_preemption(logger: Logger, plugin: str, cycle: Cycle, pod: PodInfo, result: PostFilterResult) -> None:
     """What preemption came to."""
-    about, logger = Ref(pod.key), f"PostFilter.{plugin}"
+    about, component = Ref(pod.key), f"PostFilter.{plugin}"
     node = result.nominated_node
     if result.status.is_success:
         if node:
-            journal.info(
+            logger.info(
                 2,
                 "the target node for the preemption is determined",
-                logger=logger,
+                logger=component,
                 pod=about,
                 node=node,
             )
     elif node is not None:
         evaluation = cycle.evaluation
         if evaluation is not None and not len(evaluation.rows_rejected_with(Code.UNSCHEDULABLE)):
-            journal.info(3, "Preemption will not help schedule pod on any node", logger=logger, pod=about)
-        journal.info(
+            logger.info(3, "Preemption will not help schedule pod on any node", logger=component, pod=about)
+        logger.info(
             2,
             "No preemption candidate is found; preemption is not helpful for scheduling",
-            logger=logger,
+            logger=component,
             pod=about,
         )
-    elif journal.shows(5):
+    elif logger.enabled(5):
         for reason in result.status.reasons:
             if reason.startswith(PREEMPTION_PREFIX):
                 why = reason.removeprefix(PREEMPTION_PREFIX)
-                journal.info(5, "Pod is not eligible for preemption", logger=logger, pod=about, reason=why)
+                logger.info(5, "Pod is not eligible for preemption", logger=component, pod=about, reason=why)
 
 
 def log_slow_cycle(
-    journal: Journal, pod: PodInfo, ended: float, took: float, filtered: float, number: int
+    logger: Logger, pod: PodInfo, ended: float, took: float, filtered: float, number: int
 ) -> None:
     """Where the time went: `took` seconds in all until `ended`, `filtered` of them for the filters.
 
@@ -120,7 +118,7 @@ def log_slow_cycle(
     steps = [("Computing predicates done", filtered, began + filtered)]
     if took > filtered:
         steps.append(("Prioritizing done", took - filtered, ended))
-    shown = [step for step in steps if step[1] >= SLOW / 3 or journal.shows(4)]
+    shown = [step for step in steps if step[1] >= SLOW / 3 or logger.enabled(4)]
     first = (
         f'{head} "Scheduling" namespace:{pod.namespace},name:{pod.name} '
         f"({_moment(began, '%d-%b-%Y %H:%M:%S')}) (total time: {int(took * 1000)}ms):"
@@ -130,7 +128,7 @@ def log_slow_cycle(
         *(f'{head} ---"{what}" {int(span * 1000)}ms ({_moment(at, "%H:%M:%S")})' for what, span, at in shown),
         f"{head} [{took * 1000:.6f}ms] [{took * 1000:.6f}ms] END",
     ]
-    journal.plain(0, "\n".join(lines))
+    logger.plain(0, "\n".join(lines))
 
 
 def _moment(seconds: float, form: str) -> str:
@@ -138,7 +136,7 @@ def _moment(seconds: float, form: str) -> str:
     return f"{moment.strftime(form)}.{moment.microsecond // 1000:03}"
 
 
-def log_plugins(journal: Journal, framework: Framework) -> None:
+def log_plugins(logger: Logger, framework: Framework) -> None:
     """Which plugins a profile works with, by extension point."""
     points = {
         f"{point.value[0].upper()}{point.value[1:]}": {
@@ -150,7 +148,7 @@ def log_plugins(journal: Journal, framework: Framework) -> None:
         }
         for point in _POINTS
     }
-    journal.info(2, "the scheduler starts to work with those plugins", Plugins=points)
+    logger.info(2, "the scheduler starts to work with those plugins", Plugins=points)
 
 
 _POINTS: Final = (

@@ -140,15 +140,15 @@ class Debugger:
 
     def tell(self) -> None:
         """Write the comparison and the dump to the log."""
-        context, journal = self._context, self._context.journal
-        journal.info(3, "Cache comparer started")
+        context, logger = self._context, self._context.logger
+        logger.info(3, "Cache comparer started")
         found = self.compare()
         for differences in found.differences():
-            journal.info(0, _MISMATCH, **differences)
-        journal.info(3, "Cache comparer finished")
-        journal.info(0, "Dump of cached NodeInfo", nodes=nodes_text(context.cache.table, context.queue))
+            logger.info(0, _MISMATCH, **differences)
+        logger.info(3, "Cache comparer finished")
+        logger.info(0, "Dump of cached NodeInfo", nodes=nodes_text(context.cache.table, context.queue))
         queue = context.queue
-        journal.info(0, "Dump of scheduling queue", summary=queue.summary(), pods=queue_text(queue))
+        logger.info(0, "Dump of scheduling queue", summary=queue.summary(), pods=queue_text(queue))
 
     def on_signal(self, write: Callable[[str], None] | None = None) -> None:
         """Report whenever this process gets SIGUSR2: to the log, or in lines to `write`. For real time."""

@@ -18,9 +18,9 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Extremes
+from stowplan.framework.interface import IGNORED, Extremes
 from stowplan.framework.protocols import EmptyNodeScorer
-from stowplan.framework.score_results import IGNORED, ScoreColumn
+from stowplan.framework.score_results import ScoreColumn
 
 Difference = dict[str, list[int]]
 

@@ -22,7 +22,7 @@ from stowplan.framework.events import (
     ClusterEvent,
 )
 from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Journal, Ref
+from stowplan.logs import Logger, Ref
 from stowplan.queue.cluster_events import node_events, pod_events
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context
@@ -277,12 +277,12 @@ class Dispatcher:
         self._context = context
         self._freeze = context.freeze
         self._wake = context.wake
-        self._journal = context.journal
-        self._log = _EventLog(handlers, context.journal)
+        self._logger = context.logger
+        self._log = _EventLog(handlers, context.logger)
 
     def dispatch(self, handler: Callable[..., None], *objects: Any) -> None:
         """Handle a watch event now, or when the table is released."""
-        if self._journal.detail >= _LOGGED:
+        if self._logger.level >= _LOGGED:
             self._log.log(handler, objects)
         if self._freeze.held:
             self._freeze.defer(lambda: self._handle(handler, objects))
@@ -361,9 +361,9 @@ class ObjectEventHandler:
 class _EventLog:
     """Log lines of watch events of pods and nodes: additions and deletions at level 3, updates at level 4."""
 
-    def __init__(self, handlers: EventHandlers, journal: Journal) -> None:
+    def __init__(self, handlers: EventHandlers, logger: Logger) -> None:
         self._is_ours = handlers.is_ours
-        self._journal = journal
+        self._logger = logger
         self._by_handler: dict[Any, Callable[..., None]] = {
             handlers.add_pod: lambda pod: self._pod(3, "Add", pod),
             handlers.update_pod: self._pod_updated,
@@ -389,9 +389,9 @@ class _EventLog:
 
     def _pod(self, level: int, what: str, pod: Pod) -> None:
         if pod.spec.node_name:
-            self._journal.info(level, f"{what} event for scheduled pod", pod=Ref(pod.key))
+            self._logger.info(level, f"{what} event for scheduled pod", pod=Ref(pod.key))
         elif self._is_ours(pod):
-            self._journal.info(level, f"{what} event for unscheduled pod", pod=Ref(pod.key))
+            self._logger.info(level, f"{what} event for unscheduled pod", pod=Ref(pod.key))
 
     def _node(self, level: int, what: str, node: Node) -> None:
-        self._journal.info(level, f"{what} event for node", node=Ref(node.name))
+        self._logger.info(level, f"{what} event for node", node=Ref(node.name))

@@ -12,7 +12,7 @@ from stowplan.framework.decision import NO_NODES, fit_error_text
 from stowplan.framework.evaluation import Rejectors
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.framework.status import Code, Status
-from stowplan.logs import Journal, Ref
+from stowplan.logs import Logger, Ref
 from stowplan.metrics.scheduling import ERROR, UNSCHEDULABLE_RESULT
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.sub_queues import MOVED, QUEUES, AlreadyQueuedError, Strategy
@@ -102,33 +102,31 @@ class FailureHandler:
         context, queue = self._context, self._context.queue
         known = context.find(queued.key)
         if known is None or known.spec.node_name or known.metadata.uid != queued.uid:
-            _log_absence(context.journal, queued, known)
+            _log_absence(context.logger, queued, known)
             queue.done(queued.uid)
             return queued.pod.pod if known is None or known.spec.node_name else None
         by = failure.rejectors.unschedulable, failure.rejectors.pending
         try:
             strategy = queue.add_unschedulable_if_not_present(queued, *by, known)
         except AlreadyQueuedError as error:
-            context.journal.problem("Error occurred", err=error, logger=UNHANDLED)
+            context.logger.error("Error occurred", err=error, logger=UNHANDLED)
         except QuantityError as error:
             context.cache.skip(f"pod {queued.key}: {error}")
             queue.add_unschedulable_if_not_present(queued, *by)
         else:
-            if context.journal.shows(3):
+            if context.logger.enabled(3):
                 self._log_requeue(queued, strategy)
         return known
 
     def _log(self, queued: QueuedPod, failure: Failure) -> None:
-        journal = self._context.journal
+        logger = self._context.logger
         pod, message = Ref(queued.key), failure.message
         if message == NO_NODES:
-            journal.info(
-                2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=pod
-            )
+            logger.info(2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=pod)
         elif failure.rejectors is not _NOBODY:
-            journal.info(2, "Unable to schedule pod; no fit; waiting", pod=pod, err=message)
+            logger.info(2, "Unable to schedule pod; no fit; waiting", pod=pod, err=message)
         else:
-            journal.problem("Error scheduling pod; retrying", pod=pod, err=message, logger=UNHANDLED)
+            logger.error("Error scheduling pod; retrying", pod=pod, err=message, logger=UNHANDLED)
 
     def _log_requeue(self, queued: QueuedPod, strategy: Strategy) -> None:
         queue = self._context.queue
@@ -139,24 +137,24 @@ class FailureHandler:
             "hint": _HINTS[strategy],
             "unschedulable plugins": {plugin: {} for plugin in sorted(queued.rejectors)},
         }
-        self._context.journal.info(3, MOVED, pod=Ref(queued.key), **told)
+        self._context.logger.info(3, MOVED, pod=Ref(queued.key), **told)
 
 
-def _log_absence(journal: Journal, queued: QueuedPod, known: Pod | None) -> None:
+def _log_absence(logger: Logger, queued: QueuedPod, known: Pod | None) -> None:
     """Say why a pod that failed does not come back."""
     pod = Ref(queued.key)
     if known is None:
         missing = f'pod "{queued.pod.name}" not found'
-        journal.info(0, "Pod doesn't exist in informer cache", pod=pod, err=missing)
+        logger.info(0, "Pod doesn't exist in informer cache", pod=pod, err=missing)
     elif known.spec.node_name:
-        journal.info(
+        logger.info(
             0,
             "Pod has been assigned to node. Abort adding it back to queue.",
             pod=pod,
             node=known.spec.node_name,
         )
     else:
-        journal.info(
+        logger.info(
             2,
             "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
             pod=pod,
@@ -188,7 +186,7 @@ class StatusWriter:
 
     def submit(self, pod: Pod, reason: str, message: str, nominated_node: str | None) -> None:
         wanted = _StatusUpdate(pod, reason, message, nominated_node)
-        if self._context.journal.shows(3):
+        if self._context.logger.enabled(3):
             self._log(wanted)
         uid = pod.metadata.uid
         if uid in self._under_way:
@@ -204,7 +202,7 @@ class StatusWriter:
         promised: dict[str, object] = {}
         if wanted.nominated_node is not None:
             promised = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
-        self._context.journal.info(
+        self._context.logger.info(
             3,
             UPDATING,
             pod=Ref(wanted.pod.key),
@@ -232,9 +230,7 @@ class StatusWriter:
                 except ApiError as error:
                     if is_replaced(error):
                         return
-                    context.journal.problem(
-                        "Error updating pod", pod=Ref(pod.key), err=error, logger=UNHANDLED
-                    )
+                    context.logger.error("Error updating pod", pod=Ref(pod.key), err=error, logger=UNHANDLED)
                 wanted, self._under_way[uid] = self._under_way[uid], None
                 if wanted is not None:
                     pod = self._latest(wanted.pod)

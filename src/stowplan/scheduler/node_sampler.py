@@ -13,7 +13,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.nodetree import NodeTree, zone_key
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.evaluation import Evaluation
-from stowplan.logs import Journal, Ref
+from stowplan.logs import Logger, Ref
 
 MIN_NODES: Final = 100
 MIN_PERCENTAGE: Final = 5
@@ -39,9 +39,9 @@ class NodeSampler:
     As in kube-scheduler a node whose zone changes keeps its place until a node comes or goes.
     """
 
-    def __init__(self, table: ClusterTable, journal: Journal | None = None) -> None:
+    def __init__(self, table: ClusterTable, logger: Logger | None = None) -> None:
         self._table = table
-        self._journal = Journal() if journal is None else journal
+        self._logger = Logger() if logger is None else logger
         self._tree = NodeTree()
         self._nodes: dict[str, Node] = {}
         self._order: Rows | None = None
@@ -57,7 +57,7 @@ class NodeSampler:
             self._tell("Added node to NodeTree", node)
         else:
             self._tree.update(old, node)
-            if self._journal.shows(2) and zone_key(old) != zone_key(node):
+            if self._logger.enabled(2) and zone_key(old) != zone_key(node):
                 self._tell("Removed node from NodeTree", old)
                 self._tell("Added node to NodeTree", node)
 
@@ -69,8 +69,8 @@ class NodeSampler:
             self._tell("Removed node from NodeTree", old)
 
     def _tell(self, message: str, node: Node) -> None:
-        if self._journal.shows(2):
-            self._journal.info(2, message, node=Ref(node.name), zone=zone_key(node))
+        if self._logger.enabled(2):
+            self._logger.info(2, message, node=Ref(node.name), zone=zone_key(node))
 
     def narrow(self, evaluation: Evaluation, percentage: int) -> None:
         """Leave out the nodes that a search that stops at enough of them would not have come to."""

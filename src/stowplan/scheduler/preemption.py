@@ -177,7 +177,7 @@ class Preemption:
                 await patch_status(context.client, pod, nomination_patch(pod, ""), context.rng)
             except ApiError as failure:
                 succeeded = False
-                context.journal.problem(
+                context.logger.error(
                     "Cannot clear 'NominatedNodeName' field from lower priority pods on the same target node",
                     node=node,
                     err=failure,
@@ -198,7 +198,7 @@ class Preemption:
                     gone = Ref(victim.key)
                     self._log("Victim Pod is already deleted", preemptor, victim=gone, node=node)
                     return True
-                context.journal.problem(
+                context.logger.error(
                     "Tried to preempted pod", pod=Ref(victim.key), preemptor=Ref(preemptor.key), err=failure
                 )
                 return False
@@ -240,8 +240,8 @@ class Preemption:
         self._log("Preemptor Pod preempted victim Pod", preemptor, victim=about, node=node)
 
     def _log(self, message: str, preemptor: Pod, **values: object) -> None:
-        if self._context.journal.shows(2):
-            self._context.journal.info(2, message, preemptor=Ref(preemptor.key), **values)
+        if self._context.logger.enabled(2):
+            self._context.logger.info(2, message, preemptor=Ref(preemptor.key), **values)
 
     def _profile(self, preemptor: Pod) -> Profile | None:
         return self._context.profiles.get(preemptor.spec.scheduler_name)

@@ -16,7 +16,7 @@ from stowplan.extenders import Extender
 from stowplan.framework.events import Action
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.metrics import SchedulerMetrics
 from stowplan.queue.scheduling_queue import queue_for, rules_of
 from stowplan.reporting import EventRecorder
@@ -67,14 +67,14 @@ class Scheduler:
         rng: Random,
         timer: Callable[[], float] | None = None,
         extenders: Sequence[Extender] = (),
-        journal: Journal | None = None,
+        logger: Logger | None = None,
         events: Writer | None = None,
         may_schedule: Callable[[], bool] | None = None,
         observer: SchedulingObserver | None = None,
     ) -> None:
         self.settings = settings
         gates = settings.gates
-        journal = Journal() if journal is None else journal
+        logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
         table = ClusterTable()
         metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
@@ -82,7 +82,7 @@ class Scheduler:
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
         self.waiting = WaitingPods()
-        self._services = _Services(self, client, clock, journal)
+        self._services = _Services(self, client, clock, logger)
         frameworks = [
             Framework(
                 profile,
@@ -96,13 +96,13 @@ class Scheduler:
             for profile in settings.config.profiles
         ]
         config = settings.config.config
-        sampler = NodeSampler(table, journal)
+        sampler = NodeSampler(table, logger)
         self.context = context = Context(
             client=client,
             clock=clock,
             timer=timer,
             rng=Random(rng.getrandbits(64)),
-            cache=Cache(table, journal.problem, sampler),
+            cache=Cache(table, logger.error, sampler),
             queue=queue_for(
                 frameworks,
                 clock,
@@ -113,7 +113,7 @@ class Scheduler:
                 extenders=bool(extenders),
                 find=self.pod,
                 instrument=metrics,
-                journal=journal,
+                logger=logger,
             ),
             waiting=self.waiting,
             metrics=metrics,
@@ -122,9 +122,9 @@ class Scheduler:
                 clock,
                 Random(rng.getrandbits(64)),
                 settings.hostname,
-                journal.problem,
+                logger.error,
             ),
-            journal=journal,
+            logger=logger,
             decisions=LastDecisions(settings.kept_decisions),
             find=self.pod,
             wake=self._woken.set,
@@ -142,8 +142,8 @@ class Scheduler:
             kinds_to_watch(watched, needed_objects(frameworks), groups=gates["GenericWorkload"]),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
-            report=lambda text: journal.problem("Failed to watch", err=text),
-            inform=lambda text: journal.info(0, text),
+            report=lambda text: logger.error("Failed to watch", err=text),
+            inform=lambda text: logger.info(0, text),
         )
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
@@ -151,7 +151,7 @@ class Scheduler:
         self._binding = BindingCycle(context, failures, announcing=gates["NominatedNodeNameForExpectation"])
         self._cycle = SchedulingCycle(
             context,
-            NodeFinder(sampler, extenders, Random(rng.getrandbits(64)), journal, timer),
+            NodeFinder(sampler, extenders, Random(rng.getrandbits(64)), logger, timer),
             Preemption(context, self._binding.pre_binding, asynchronous=gates["SchedulerAsyncPreemption"]),
             failures,
             self._binding,
@@ -159,8 +159,8 @@ class Scheduler:
         for framework in frameworks:
             if isinstance(framework.probe, ProfileProbe):
                 framework.probe.show_all(framework)
-            if journal.shows(2):
-                log_plugins(journal, framework)
+            if logger.enabled(2):
+                log_plugins(logger, framework)
 
     # Running
 
@@ -207,21 +207,21 @@ class Scheduler:
             tasks.start(self._reflect(reflector), f"reflector {reflector.resource.qualified}", lasting=True)
 
     async def _reflect(self, reflector: Reflector[Any]) -> None:
-        journal, about = self.context.journal, reflector_values(reflector)
-        journal.info(3, "Starting reflector", resyncPeriod="0s", **about)
+        logger, about = self.context.logger, reflector_values(reflector)
+        logger.info(3, "Starting reflector", resyncPeriod="0s", **about)
         try:
             await reflector.run()
         finally:
-            journal.info(3, "Stopping reflector", resyncPeriod="0s", **about)
+            logger.info(3, "Stopping reflector", resyncPeriod="0s", **about)
 
     async def synced(self) -> None:
         """Wait until the caches have synced."""
         await self.informers.synced()
-        journal = self.context.journal
-        for reflector in self.informers.all if journal.shows(2) else ():
+        logger = self.context.logger
+        for reflector in self.informers.all if logger.enabled(2) else ():
             if reflector.has_synced:
-                journal.info(2, "Caches populated", **reflector_values(reflector))
-        journal.info(3, "Handlers synced")
+                logger.info(2, "Caches populated", **reflector_values(reflector))
+        logger.info(3, "Handlers synced")
 
     def begin_scheduling(self) -> None:
         """Schedule pods from now on, also after `end_scheduling`. The caches must have synced."""
@@ -306,7 +306,7 @@ class Scheduler:
 
     def _stop(self) -> None:
         self.context.tasks.stop()
-        self.context.journal.info(2, "Scheduling queue is closed")
+        self.context.logger.info(2, "Scheduling queue is closed")
         for profile in self.context.profiles.values():
             for plugin in profile.framework.plugins.values():
                 plugin.close()
@@ -343,11 +343,11 @@ def _first(several: BaseExceptionGroup[Any]) -> BaseException:
 class _Services:
     """The scheduler as its plugins see it."""
 
-    def __init__(self, scheduler: Scheduler, client: Client, clock: Clock, journal: Journal) -> None:
+    def __init__(self, scheduler: Scheduler, client: Client, clock: Clock, logger: Logger) -> None:
         self._scheduler = scheduler
         self.client = client
         self.clock = clock
-        self.journal = journal
+        self.logger = logger
         self.waiting = scheduler.waiting
 
     def activate(self, pods: Iterable[Pod]) -> None:

@@ -28,7 +28,7 @@ from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable
 from stowplan.framework.waiting_pods import WaitingPod
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import Journal, Ref
+from stowplan.logs import Logger, Ref
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.sub_queues import AlreadyQueuedError
 from stowplan.reporting import WARNING
@@ -98,13 +98,13 @@ class NodeFinder:
         sampler: NodeSampler,
         extenders: Sequence[Extender],
         rng: Random,
-        journal: Journal,
+        logger: Logger,
         timer: Callable[[], float] | None = None,
     ) -> None:
         self._sampler = sampler
         self._extenders = extenders
         self._rng = rng
-        self._journal = journal
+        self._logger = logger
         self._timer = timer
         self.filtered_at = 0.0
 
@@ -119,7 +119,7 @@ class NodeFinder:
         evaluation = framework.run_filters(pod, nominations, nominated_row)
         if framework.profile.percentage_of_nodes_to_score is not None:
             self._sample(framework, evaluation)
-        if self._journal.detail >= 2:
+        if self._logger.level >= 2:
             self._note_filtered()
         framework.run_scores(evaluation)
         return self._choose(evaluation)
@@ -174,7 +174,7 @@ class NodeFinder:
         try:
             left = await filter_round(self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, [row]))
         except ExtenderError as failure:
-            self._journal.problem("Evaluation failed on nominated node", err=failure)
+            self._logger.error("Evaluation failed on nominated node", err=failure)
             return False
         return bool(left.kept)
 
@@ -187,7 +187,7 @@ class NodeFinder:
             self._extenders, evaluation.cycle.pod.pod, _nodes(evaluation, rows), left_out
         )
         for name, cause in left.ignored:
-            self._journal.info(0, _IGNORED, pod=Ref(evaluation.cycle.pod.key), extender=name, err=cause)
+            self._logger.info(0, _IGNORED, pod=Ref(evaluation.cycle.pod.key), extender=name, err=cause)
         verdicts = {table.row_of(name): verdict for name, verdict in left.verdicts.items()}
         known = {row: verdict for row, verdict in verdicts.items() if row is not None}
         evaluation.leave_out(np.array(list(known), dtype=np.intp), known)
@@ -201,7 +201,7 @@ class NodeFinder:
         nodes = _nodes(evaluation, rows.tolist())
         asked = await prioritize_round(self._extenders, evaluation.cycle.pod.pod, nodes)
         for name, cause in asked.ignored:
-            self._journal.info(5, _NO_SCORE, error=cause, pod=Ref(evaluation.cycle.pod.key), extender=name)
+            self._logger.info(5, _NO_SCORE, error=cause, pod=Ref(evaluation.cycle.pod.key), extender=name)
         shifts = empty_node_scores.differences(evaluation, rows, fresh) if fresh else {}
         totals = evaluation.totals()[rows] + empty_node_scores.total(shifts, len(rows))
         for given in asked.scores:
@@ -252,16 +252,16 @@ class SchedulingCycle:
         context = self._context
         profile = context.profiles.get(queued.profile)
         if profile is None:
-            context.journal.problem(f"profile not found for scheduler name {quote(queued.profile)}")
+            context.logger.error(f"profile not found for scheduler name {quote(queued.profile)}")
             context.queue.done(queued.uid)
             return None
-        if context.journal.detail >= 4:
-            context.journal.info(4, "About to try and schedule pod", pod=Ref(queued.key))
+        if context.logger.level >= 4:
+            context.logger.info(4, "About to try and schedule pod", pod=Ref(queued.key))
         if queued.pod.dying or context.cache.is_assumed(queued.uid):
             self._skip(queued)
             return None
-        if context.journal.detail >= 3:
-            context.journal.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
+        if context.logger.level >= 3:
+            context.logger.info(3, "Attempting to schedule pod", pod=Ref(queued.key))
         if context.extenders:
             with context.freeze.hold():
                 return await self._place(profile, queued, began)
@@ -273,7 +273,7 @@ class SchedulingCycle:
         if queued.pod.dying:
             note = f"skip schedule deleting pod: {pod.key}"
             context.event(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
-            context.journal.info(3, "Skip schedule deleting pod", pod=Ref(pod.key))
+            context.logger.info(3, "Skip schedule deleting pod", pod=Ref(pod.key))
         context.queue.done(queued.uid)
 
     async def _place(self, profile: Profile, queued: QueuedPod, began: float) -> Failure | None:
@@ -285,12 +285,12 @@ class SchedulingCycle:
             return Failure(NO_NODES, rejected=True)
         try:
             result = await self._find_node(profile.framework, queued.pod)
-            if context.journal.detail >= 2:
+            if context.logger.level >= 2:
                 self._log(queued.pod, result, began)
             if result.row is None:
                 return await self._post_filter(profile, queued, result)
         except (PluginError, ExtenderError) as failure:
-            context.journal.problem("Error selecting node for pod", pod=Ref(queued.key), err=failure)
+            context.logger.error("Error selecting node for pod", pod=Ref(queued.key), err=failure)
             self._record(queued, None, "error", str(failure))
             return Failure(str(failure), rejected=False)
         finally:
@@ -317,7 +317,7 @@ class SchedulingCycle:
     def _nominated_row(self, pod: PodInfo, node: str) -> int | None:
         row = self._context.cache.table.row_of(node)
         if row is None:
-            self._context.journal.problem(
+            self._context.logger.error(
                 "Evaluation failed on nominated node", pod=Ref(pod.key), node=node, err="the node is gone"
             )
         return row
@@ -327,9 +327,9 @@ class SchedulingCycle:
         took = context.timer() - began
         if took >= SLOW:
             filtered = max(self._finder.filtered_at - began, 0.0)
-            log_slow_cycle(context.journal, pod, context.clock.now(), took, filtered, context.queue.cycle)
-        if context.journal.detail >= 4:
-            log_result(context.journal, result, pod)
+            log_slow_cycle(context.logger, pod, context.clock.now(), took, filtered, context.queue.cycle)
+        if context.logger.level >= 4:
+            log_result(context.logger, result, pod)
 
     # No node: PostFilter
 
@@ -361,14 +361,14 @@ class SchedulingCycle:
                 result = await self._search_victims(profile, cycle, pod)
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
-        if profile.preemption is not None and context.journal.shows(2):
-            log_preemption(context.journal, profile.preemption_name, cycle, pod, result)
+        if profile.preemption is not None and context.logger.enabled(2):
+            log_preemption(context.logger, profile.preemption_name, cycle, pod, result)
         message = "Status after running PostFilter plugins for pod"
         status = result.status.message
         if result.status.code is Code.ERROR:
-            context.journal.problem(message, pod=Ref(pod.key), status=status, logger=UNHANDLED)
+            context.logger.error(message, pod=Ref(pod.key), status=status, logger=UNHANDLED)
         else:
-            context.journal.info(5, message, pod=Ref(pod.key), status=status)
+            context.logger.info(5, message, pod=Ref(pod.key), status=status)
         label = result.status.code.label
         context.metrics.point("PostFilter", label, profile.name, context.timer() - began)
         return result
@@ -447,7 +447,7 @@ class SchedulingCycle:
     ) -> Failure:
         context = self._context
         for problem in profile.lifecycle.unreserve(cycle, queued.pod, node):
-            context.journal.problem(problem, pod=Ref(queued.key))
+            context.logger.error(problem, pod=Ref(queued.key))
         context.cache.forget(queued.uid)
         failure = failed_on_node(status)
         outcome = "unschedulable" if failure.rejected else "error"
@@ -479,7 +479,7 @@ class SchedulingCycle:
         try:
             context.queue.add_unschedulable_if_not_present(queued)
         except AlreadyQueuedError as present:
-            context.journal.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
+            context.logger.info(4, "Pod is in the queue already", pod=Ref(queued.key), err=present)
 
     def _record(
         self,

@@ -10,7 +10,7 @@ import msgspec
 from stowplan.api.requests import Json
 from stowplan.client import Writer
 from stowplan.clock import Clock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.clientcertificates import User
 from stowplan.serving.reviews import (
     SUBJECT_ACCESS_REVIEWS,
@@ -58,7 +58,7 @@ class Authorizer:
         *,
         clock: Clock,
         rng: random.Random,
-        journal: Journal,
+        logger: Logger,
         observer: AccessObserver = UNOBSERVED,
     ) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class Authorizer:
         self._client = None if writer is None else ReviewClient(writer, rng, clock, observer.access_reviewed)
         self._cache: ReviewCache[AccessDecision] = ReviewCache(clock, _CACHE_SIZE)
         if writer is None:
-            journal.warning(
+            logger.warning(
                 "No authorization-kubeconfig provided,"
                 " so SubjectAccessReview of authorization tokens won't work."
             )

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stowplan.client.http.certfiles import load_key_pair
 from stowplan.clock import Clock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.settings import ServingError, ServingSettings
 
 LIFETIME: Final = timedelta(days=365)
@@ -180,7 +180,7 @@ class Certificates:
 class CertificateSource:
     """Loads the certificates the settings name. Raises `ServingError` for unusable ones."""
 
-    def __init__(self, settings: ServingSettings, clock: Clock, journal: Journal) -> None:
+    def __init__(self, settings: ServingSettings, clock: Clock, logger: Logger) -> None:
         self._settings = settings
         self._generated: Certificate | None = None
         self._files = (settings.certificate_file, settings.key_file)
@@ -188,7 +188,7 @@ class CertificateSource:
             missing = "--tls-private-key-file" if self._files[0] else "--tls-cert-file"
             raise ServingError(f"{missing}: expected a file, for the other of the two is given")
         if not self._files[0]:
-            self._generate(clock, journal)
+            self._generate(clock, logger)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -213,12 +213,12 @@ class CertificateSource:
         own = names or _certificate_names(certificate)
         return NamedCertificate(certificate, tuple(name.lower() for name in own), bool(names))
 
-    def _generate(self, clock: Clock, journal: Journal) -> None:
+    def _generate(self, clock: Clock, logger: Logger) -> None:
         folder = self._settings.certificate_folder
         hosts = _certificate_hosts(self._settings.bind_address)
         if not folder:
             self._generated = signed_by_new_ca(_HOST, hosts, clock.now())
-            journal.plain(0, "Generated self-signed cert in-memory")
+            logger.plain(0, "Generated self-signed cert in-memory")
             return
         certificate, key = (Path(folder, f"{PAIR_NAME}.{ending}") for ending in ("crt", "key"))
         self._files = (str(certificate), str(key))
@@ -231,7 +231,7 @@ class CertificateSource:
             signed_by_new_ca(_HOST, hosts, clock.now()).write(certificate, key)
         except OSError as error:
             raise ServingError(f"--cert-dir: cannot write {error.filename}: {error.strerror}") from None
-        journal.plain(0, f"Generated self-signed cert ({certificate}, {key})")
+        logger.plain(0, f"Generated self-signed cert ({certificate}, {key})")
 
 
 def subject_of(certificate: Certificate) -> str:

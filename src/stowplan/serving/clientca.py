@@ -18,7 +18,7 @@ from stowplan.api.status import ApiError
 from stowplan.client import Reader, Reflector
 from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.clientcertificates import CertPool, RequestHeaderAuthenticator
 from stowplan.serving.settings import AuthenticationSettings, RequestHeaderSettings, ServingError
 
@@ -50,14 +50,14 @@ class ClientCAs:
         *,
         clock: Clock,
         rng: random.Random,
-        journal: Journal,
+        logger: Logger,
     ) -> None:
         self._settings = settings
         self._reader = None if settings.skip_lookup else reader
         self._on_change = on_change
         self._clock = clock
         self._rng = rng
-        self._journal = journal
+        self._logger = logger
         self._client_bundle: Bundle = ()
         self._proxy_bundle: Bundle = ()
         self._headers = settings.request_header
@@ -99,7 +99,7 @@ class ClientCAs:
             try:
                 self._read_files()
             except ServingError as error:
-                self._journal.problem("Authorities cannot be reloaded; keeping those in use", err=str(error))
+                self._logger.error("Authorities cannot be reloaded; keeping those in use", err=str(error))
             else:
                 self._on_change()
 
@@ -122,7 +122,7 @@ class ClientCAs:
             self,
             clock=self._clock,
             rng=self._rng,
-            report=lambda text: self._journal.problem("Cannot follow the authentication settings", err=text),
+            report=lambda text: self._logger.error("Cannot follow the authentication settings", err=text),
             namespace=NAMESPACE,
             selection=Selection.parse(fields=f"metadata.name={NAME}"),
             stream=True,
@@ -145,11 +145,11 @@ class ClientCAs:
     def _lookup_failed(self, why: str) -> None:
         if not self._settings.tolerate_lookup_failure:
             raise ServingError(f"unable to load configmap based request-header-client-ca-file: {why}")
-        self._journal.warning("Error looking up in-cluster authentication configuration", err=why)
-        self._journal.warning(
+        self._logger.warning("Error looking up in-cluster authentication configuration", err=why)
+        self._logger.warning(
             "Continuing without authentication configuration. This may treat all requests as anonymous."
         )
-        self._journal.warning(
+        self._logger.warning(
             "To require authentication configuration lookup to succeed,"
             " set --authentication-tolerate-lookup-failure=false"
         )
@@ -157,7 +157,7 @@ class ClientCAs:
     def _warn_of(self, missing: list[str]) -> None:
         for key in missing:
             kind = "client" if key == CLIENT_CA else "request-header client"
-            self._journal.warning(
+            self._logger.warning(
                 f"No authentication-kubeconfig provided in order to lookup {key} in configmap/{NAME}"
                 f" in {NAMESPACE}, so {kind} certificate authentication won't work."
             )
@@ -189,7 +189,7 @@ class ClientCAs:
         try:
             return read()
         except ServingError as error:
-            self._journal.problem(f"configmap/{NAME} cannot be used; keeping what is in use", err=str(error))
+            self._logger.error(f"configmap/{NAME} cannot be used; keeping what is in use", err=str(error))
             return last
 
     def _use(self, clients: Bundle, proxy: Bundle, headers: RequestHeaderSettings) -> None:
@@ -197,7 +197,7 @@ class ClientCAs:
         self.users = CertPool(clients) if clients else None
         self.front_proxy = RequestHeaderAuthenticator(CertPool(proxy), headers) if proxy else None
         for index, certificate in enumerate(clients + proxy):
-            self._journal.info(
+            self._logger.info(
                 2, "Loaded client CA", index=index, subject=certificate.subject.rfc4514_string()
             )
 

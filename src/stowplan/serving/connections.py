@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.settings import Limits
 
 SERVER: Final = "stowplan"
@@ -142,13 +142,13 @@ class Connections:
         factory: Callable[[], ConnectionHandler],
         context: Callable[[str], ssl.SSLContext],
         limits: Limits,
-        journal: Journal,
+        logger: Logger,
     ) -> None:
         self._listener = listener
         self._factory = factory
         self._context = context
         self._limits = limits
-        self._journal = journal
+        self._logger = logger
         self._open: dict[web.RequestHandler, Connection] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -188,7 +188,7 @@ class Connections:
             try:
                 client, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                self._journal.problem("Cannot take in a connection", err=str(error))
+                self._logger.error("Cannot take in a connection", err=str(error))
                 await asyncio.sleep(_ACCEPT_RETRY_DELAY)
                 continue
             if not self._make_room():
@@ -227,9 +227,9 @@ class Connections:
                     ssl_shutdown_timeout=_TLS_SHUTDOWN_TIMEOUT,
                 )
         except (OSError, TimeoutError) as error:
-            if self._journal.shows(_HANDSHAKE_ERROR_VERBOSITY):
+            if self._logger.enabled(_HANDSHAKE_ERROR_VERBOSITY):
                 why = f"http: TLS handshake error from {address[0]}:{address[1]}: {error}"
-                self._journal.info(_HANDSHAKE_ERROR_VERBOSITY, why)
+                self._logger.info(_HANDSHAKE_ERROR_VERBOSITY, why)
         finally:
             connection.handshake, connection.since = None, loop.time()
             if connection.protocol.transport is None:

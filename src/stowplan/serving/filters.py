@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from stowplan.clock import Clock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.authentication import Authenticator
 from stowplan.serving.authorization import Authorizer
 from stowplan.serving.clientcertificates import CredentialsError
@@ -64,7 +64,7 @@ class FilterChain:
         *,
         max_in_flight: int,
         clock: Clock,
-        journal: Journal,
+        logger: Logger,
         observer: AccessObserver = UNOBSERVED,
     ) -> None:
         self._observer = observer
@@ -74,7 +74,7 @@ class FilterChain:
         self._max_in_flight = max_in_flight
         self._in_flight = 0
         self._clock = clock
-        self._journal = journal
+        self._logger = logger
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         began = self._clock.monotonic()
@@ -88,7 +88,7 @@ class FilterChain:
                 response = await self._authorize(request)
             finally:
                 self._in_flight -= 1
-        if self._journal.shows(_LOG_VERBOSITY):
+        if self._logger.enabled(_LOG_VERBOSITY):
             self._log(request, response, self._clock.monotonic() - began)
         return response
 
@@ -100,7 +100,7 @@ class FilterChain:
             user = await self._authenticator.authenticate(request)
         except CredentialsError as error:
             observer.authenticated("error", now() - began)
-            self._journal.problem("Unable to authenticate the request", err=str(error))
+            self._logger.error("Unable to authenticate the request", err=str(error))
             return unauthorized()
         authenticated_at = now()
         observer.authenticated("success", authenticated_at - began, user.name)
@@ -108,11 +108,11 @@ class FilterChain:
             decision = await self._authorizer.authorize(user, verb, path)
         except ReviewError as error:
             observer.authorized("error", now() - authenticated_at)
-            self._journal.problem("Failed to make webhook authorizer request", err=str(error))
+            self._logger.error("Failed to make webhook authorizer request", err=str(error))
             return internal_error(request.raw_path, str(error))
         observer.authorized("allowed" if decision.allowed else "no-opinion", now() - authenticated_at)
         if not decision.allowed:
-            self._journal.info(4, "Forbidden", URI=request.raw_path, reason=decision.reason)
+            self._logger.info(4, "Forbidden", URI=request.raw_path, reason=decision.reason)
             return forbidden(user, verb, path, decision.reason)
         return await self._dispatch(request)
 
@@ -125,12 +125,12 @@ class FilterChain:
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 (one failing page must not take down the port)
-            self._journal.problem("A page failed", path=request.path, err=f"{type(error).__name__}: {error}")
+            self._logger.error("A page failed", path=request.path, err=f"{type(error).__name__}: {error}")
             return internal_error(request.raw_path, "the page failed, see the log")
 
     def _log(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
         peer = request.get_extra_info("peername") or ("", 0)
-        self._journal.info(
+        self._logger.info(
             _LOG_VERBOSITY,
             "HTTP",
             verb=request.method,

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler
 from stowplan.client import Client, Writer
 from stowplan.client.http.certfiles import FileStamps
 from stowplan.clock import Clock, RealClock
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.authentication import Authenticator, TokenAuthenticator
 from stowplan.serving.authorization import Authorizer
 from stowplan.serving.certificates import Certificates, CertificateSource, subject_of
@@ -64,21 +64,21 @@ class SecureServer:
         authorization_client: Writer | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        journal: Journal | None = None,
+        logger: Logger | None = None,
         limits: Limits | None = None,
         observer: AccessObserver = UNOBSERVED,
         reload_every: float = RELOAD_EVERY,
     ) -> None:
-        clock, rng, journal = clock or RealClock(), rng or random.Random(), journal or Journal()
+        clock, rng, logger = clock or RealClock(), rng or random.Random(), logger or Logger()
         authentication = authentication or AuthenticationSettings()
         self._settings = serving or ServingSettings()
         self._clock = clock
-        self._journal = journal
+        self._logger = logger
         self._limits = limits or Limits()
         self._reload_every = reload_every
-        self._contexts = TLSContexts(self._settings, journal)
+        self._contexts = TLSContexts(self._settings, logger)
         self._client_cas = ClientCAs(
-            authentication, authentication_client, self._apply, clock=clock, rng=rng, journal=journal
+            authentication, authentication_client, self._apply, clock=clock, rng=rng, logger=logger
         )
         self._tokens = (
             None
@@ -92,7 +92,7 @@ class SecureServer:
             authorization_client,
             clock=clock,
             rng=rng,
-            journal=journal,
+            logger=logger,
             observer=observer,
         )
         self._filters = FilterChain(
@@ -101,7 +101,7 @@ class SecureServer:
             self._authorizer,
             max_in_flight=self._limits.requests,
             clock=clock,
-            journal=journal,
+            logger=logger,
             observer=observer,
         )
         self._source: CertificateSource | None = None
@@ -137,13 +137,13 @@ class SecureServer:
             await self.stop()
             raise
         self._connections = Connections(
-            listener, factory, self._contexts.for_address, self._limits, self._journal
+            listener, factory, self._contexts.for_address, self._limits, self._logger
         )
         self._connections.start()
         self._reloading = asyncio.create_task(self._reload())
         host, self.port = listener.getsockname()[:2]
         self._address = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-        self._journal.plain(0, f"Serving securely on {self._address}")
+        self._logger.plain(0, f"Serving securely on {self._address}")
 
     async def stop(self) -> None:
         """Stop listening, and let requests in flight finish."""
@@ -153,7 +153,7 @@ class SecureServer:
                 await self._reloading
         if self._connections is not None:
             await self._connections.stop()
-            self._journal.plain(0, f"Stopped listening on {self._address}")
+            self._logger.plain(0, f"Stopped listening on {self._address}")
         if self._runner is not None:
             await self._runner.cleanup()
         await self._client_cas.stop()
@@ -163,7 +163,7 @@ class SecureServer:
 
     async def _load(self) -> None:
         """Load certificates and client CAs."""
-        self._source = CertificateSource(self._settings, self._clock, self._journal)
+        self._source = CertificateSource(self._settings, self._clock, self._logger)
         self._stamps = FileStamps(self._source.files)
         self._certificates = self._source.read()
         await self._client_cas.start()
@@ -171,7 +171,7 @@ class SecureServer:
             self._contexts.replace(self._certificates, self._client_cas.pem)
         except ssl.SSLError as error:
             raise ServingError(f"certificates or authorities cannot be used: {error}") from None
-        self._journal.info(2, "Loaded serving cert", certDetail=subject_of(self._certificates.default))
+        self._logger.info(2, "Loaded serving cert", certDetail=subject_of(self._certificates.default))
 
     async def _start_http(self) -> Callable[[], ConnectionHandler]:
         """The HTTP server without a socket: aiohttp's own could not change certificates while it runs."""
@@ -219,9 +219,9 @@ class SecureServer:
         try:
             self._certificates = self._source.read()
         except ServingError as error:
-            self._journal.problem("Certificates cannot be reloaded; keeping those in use", err=str(error))
+            self._logger.error("Certificates cannot be reloaded; keeping those in use", err=str(error))
             return
-        self._journal.info(2, "Loaded serving cert", certDetail=subject_of(self._certificates.default))
+        self._logger.info(2, "Loaded serving cert", certDetail=subject_of(self._certificates.default))
         self._apply()
 
     def _apply(self) -> None:
@@ -231,9 +231,7 @@ class SecureServer:
         try:
             self._contexts.replace(self._certificates, self._client_cas.pem)
         except ssl.SSLError as error:
-            self._journal.problem(
-                "Certificates or authorities cannot be used; keeping the last", err=str(error)
-            )
+            self._logger.error("Certificates or authorities cannot be used; keeping the last", err=str(error))
 
 
 def listen(settings: ServingSettings) -> socket.socket:

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.certificates import Certificate, Certificates
 from stowplan.serving.settings import ServingError, ServingSettings
 
@@ -101,7 +101,7 @@ class TLSContexts:
     which fails for an unknown CA; kube-scheduler completes the handshake and responds with 401.
     """
 
-    def __init__(self, settings: ServingSettings, journal: Journal) -> None:
+    def __init__(self, settings: ServingSettings, logger: Logger) -> None:
         self._ciphers = openssl_ciphers(settings.cipher_suites)
         self._min_version = min_tls_version(settings.min_version)
         if settings.cipher_suites and not self._ciphers:
@@ -111,7 +111,7 @@ class TLSContexts:
         _check_ciphers(self._ciphers)
         self._default: ssl.SSLContext | None = None
         self._by_name: dict[str, ssl.SSLContext] = {}
-        _log_warnings(settings, journal)
+        _log_warnings(settings, logger)
 
     def replace(self, certificates: Certificates, client_cas: bytes) -> None:
         """Use these for new connections. `client_cas` is a PEM bundle, empty for none."""
@@ -170,11 +170,11 @@ def _check_ciphers(ciphers: list[str]) -> None:
             raise ServingError("--tls-cipher-suites: OpenSSL offers none of these any more") from None
 
 
-def _log_warnings(settings: ServingSettings, journal: Journal) -> None:
+def _log_warnings(settings: ServingSettings, logger: Logger) -> None:
     for suite in settings.cipher_suites:
         if is_insecure(suite):
-            journal.warning(f"Use of insecure cipher '{suite}' detected.")
+            logger.warning(f"Use of insecure cipher '{suite}' detected.")
     if settings.min_version in ("VersionTLS10", "VersionTLS11"):
-        journal.warning("TLS 1.0 and 1.1 are not spoken; the lowest version is 1.2")
+        logger.warning("TLS 1.0 and 1.1 are not spoken; the lowest version is 1.2")
     if len(settings.curve_preferences) > 1:
-        journal.warning("Only a single curve can be enforced; the choice is left to OpenSSL")
+        logger.warning("Only a single curve can be enforced; the choice is left to OpenSSL")

@@ -18,12 +18,12 @@ from stowplan.framework.events import (
     HintError,
 )
 from stowplan.framework.interface import (
+    IGNORED,
     Extremes,
     Plugin,
     PreFilterResult,
     Unsigned,
 )
-from stowplan.framework.score_results import IGNORED
 from stowplan.framework.status import SUCCESS, Code, PluginError, Status
 from stowplan.testing.reuse_machine import rows_by_name
 

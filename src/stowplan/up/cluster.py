@@ -16,7 +16,7 @@ from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
 from stowplan.extenders.http import extenders_for
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.manifests import Manifest, create_manifests
 
@@ -74,7 +74,7 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             timer=perf_counter,
             extenders=extenders_for(plan.settings.config),
-            journal=Journal(_error_sink(report)),
+            logger=Logger(_error_sink(report)),
         )
 
     @asynccontextmanager

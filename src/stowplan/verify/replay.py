@@ -35,7 +35,7 @@ from stowplan.framework.interface import Point, PostFilterResult, Victims
 from stowplan.framework.registry import Registry
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, NotBuiltError, PluginError
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import post_filter_with_extenders
@@ -210,7 +210,7 @@ class Replay:
             for profile in built.profiles
         }
         self._extenders = rule_extenders(built)
-        self._finder = NodeFinder(NodeSampler(self._table), self._extenders, Random(0), Journal())
+        self._finder = NodeFinder(NodeSampler(self._table), self._extenders, Random(0), Logger())
         self._pods = {pod.key: self._table.info(pod) for pod in scenario.pending()}
         self._running = {info.key: info.uid for info in self._table.pods.values()}
         self._evaluated: tuple[str, Evaluation] | None = None

@@ -19,7 +19,7 @@ import random
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 
 QUIET: Final = 1.0
 """Seconds without a byte from a server of which something is expected, until it is asked for a sign."""
@@ -91,9 +91,9 @@ class Connections(Protocol):
 class ServerAvailability:
     """One server, as all clients of it in one event loop see it."""
 
-    def __init__(self, rng: random.Random, journal: Journal | None = None, name: str = "") -> None:
+    def __init__(self, rng: random.Random, logger: Logger | None = None, name: str = "") -> None:
         self._rng = rng
-        self._journal = Journal() if journal is None else journal
+        self._logger = Logger() if logger is None else logger
         self._name = name
         self._members: list[Connections] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -183,7 +183,7 @@ class ServerAvailability:
         self._checking = None
         self._decided.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._journal.problem("Probing the API server failed", err=f"{type(error).__name__}: {error}")
+            self._logger.error("Probing the API server failed", err=f"{type(error).__name__}: {error}")
 
     async def _check(self) -> None:
         """Ask for a sign of life; if there is none, go on asking until the server is back."""
@@ -237,13 +237,13 @@ class ServerAvailability:
         self.outages += 1
         self._is_back.clear()
         self._decided.set()
-        self._journal.problem("API server is unreachable", server=self._name, err=problem)
+        self._logger.error("API server is unreachable", server=self._name, err=problem)
 
     def _come_back(self, began: float) -> None:
         assert self._down_since is not None
         seconds = asyncio.get_running_loop().time() - began
         self._down_since = None
-        self._journal.info(
+        self._logger.info(
             0, "API server is reachable again", server=self._name, unreachableFor=f"{seconds:.1f}s"
         )
         self._recover(began)

@@ -18,10 +18,8 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.lookups import DisruptionBudgets
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Codes, PodInfo, Status, unresolvable
-from stowplan.framework.evaluation import Evaluation
+from stowplan.framework import Codes, Evaluation, PodInfo, Status, nominated_pods, unresolvable
 from stowplan.framework.filter_results import FilterColumn
-from stowplan.framework.simulation import promised
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
 from stowplan.plugins.defaultpreemption.cache import (
     HELPS,
@@ -273,7 +271,7 @@ class BatchDryRun:
         nominations = evaluation.nominations
         self._others_say = [row for row, verdict in evaluation.overruled.items() if not verdict.plugin]
         self._nominated = {
-            row: pods for row in nominations if (pods := promised(nominations, row, self._pod))
+            row: pods for row in nominations if (pods := nominated_pods(nominations, row, self._pod))
         }
         results.begin(self._nominated)
 

@@ -17,9 +17,17 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.columns import BoolColumn, IntArray
 from stowplan.cluster.lookups import Budget, DisruptionBudgets
-from stowplan.framework import PluginError, PodInfo, Status, Victims, error, unresolvable
-from stowplan.framework.simulation import Simulation, Simulations
-from stowplan.framework.status import NotBuiltError
+from stowplan.framework import (
+    NotBuiltError,
+    PluginError,
+    PodInfo,
+    Simulation,
+    Simulations,
+    Status,
+    Victims,
+    error,
+    unresolvable,
+)
 from stowplan.gocompat.quoting import quote
 
 REASON_NO_VICTIMS = "No preemption victims found for incoming pod"

@@ -7,8 +7,7 @@ import numpy as np
 
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntArray
-from stowplan.framework import Code, PodInfo, Status
-from stowplan.framework.simulation import Simulations
+from stowplan.framework import Code, PodInfo, Simulations, Status
 from stowplan.plugins.defaultpreemption.batch import BatchDryRun
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,

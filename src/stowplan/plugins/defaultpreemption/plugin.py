@@ -16,6 +16,7 @@ from stowplan.framework import (
     ClusterEvent,
     Code,
     Cycle,
+    Evaluation,
     EventRegistration,
     FeatureGates,
     Handle,
@@ -28,11 +29,10 @@ from stowplan.framework import (
     Steps,
     Victims,
     error,
+    fit_error_text,
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.decision import fit_error_text
-from stowplan.framework.evaluation import Evaluation
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.defaultpreemption.batch import SortedPodsByRow, batch_dry_run
 from stowplan.plugins.defaultpreemption.cache import RowResultsCache

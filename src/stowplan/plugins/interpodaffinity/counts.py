@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from stowplan.api.labels import NOTHING, Selector
-from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.changes import NO_ROWS, merge_rows
 from stowplan.cluster.columns import Counts, IntArray
 from stowplan.cluster.labelsets import LabelSet
 from stowplan.cluster.matchers import Clause, ClauseIndex, DomainCounter, PodMatcher, RowSet
@@ -14,8 +14,7 @@ from stowplan.cluster.nodelabels import LabelColumn
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole
-from stowplan.framework.interface import ALL_ROWS, StaleRows
-from stowplan.framework.plugin_call import merge_rows
+from stowplan.framework import ALL_ROWS, StaleRows
 
 MANY_RARE_KEYS = 64
 """Up to so many topology keys that few nodes have get a column and a counter each."""

@@ -11,8 +11,7 @@ from stowplan.api.node import Node
 from stowplan.cluster.columns import IntArray, IntColumn
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import Cycle, FeatureGates, Handle, NodeRows, Plugin
-from stowplan.framework.status import ProfileError
+from stowplan.framework import Cycle, FeatureGates, Handle, NodeRows, Plugin, ProfileError
 from stowplan.plugins.args import PluginArgs
 
 OLD_MAX_PRIORITY = 10

@@ -12,7 +12,7 @@ from stowplan.api.labels import Selector, selector_from_labels
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import Service
-from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.changes import NO_ROWS, merge_rows
 from stowplan.cluster.columns import IntArray
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.nodelabels import LabelColumn
@@ -36,7 +36,6 @@ from stowplan.framework import (
     queue_if,
     unschedulable,
 )
-from stowplan.framework.plugin_call import merge_rows
 from stowplan.plugins.legacy.base import LegacyPlugin, PriorityArgs, Siblings
 
 REASON: Final = "node(s) didn't match service affinity"

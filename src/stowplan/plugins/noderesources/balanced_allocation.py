@@ -13,6 +13,7 @@ from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, duplicate, invalid
 from stowplan.cluster.columns import IntArray
 from stowplan.framework import (
+    FEW_ROWS,
     MAX_NODE_SCORE,
     SKIP,
     Cycle,
@@ -25,7 +26,6 @@ from stowplan.framework import (
     Scores,
     Status,
 )
-from stowplan.framework.interface import FEW_ROWS
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,

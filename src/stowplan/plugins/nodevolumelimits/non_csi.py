@@ -18,6 +18,7 @@ from stowplan.api.node import Node
 from stowplan.api.quantity import value_of
 from stowplan.cluster.attachments import Attachable, Problem, Trouble, needs_of
 from stowplan.framework import (
+    NODE_ADD,
     SKIP,
     Action,
     ClusterEvent,
@@ -34,7 +35,6 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.events import NODE_ADD
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.nodevolumelimits.csi import REASON
 

@@ -15,8 +15,7 @@ from stowplan.api.labels import Selector
 from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.matchers import PodMatcher
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import PodInfo
-from stowplan.framework.simulation import SimulatedRow
+from stowplan.framework import PodInfo, SimulatedRow
 from stowplan.plugins.normalize import rounded
 from stowplan.plugins.podtopologyspread.common import HOSTNAME, Constraint, RegardedRows, matcher_for
 from stowplan.plugins.podtopologyspread.filtering import NO_LABEL, SKEWED, most_pods, uncounted_pods

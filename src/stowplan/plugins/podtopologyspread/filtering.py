@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.cluster.changes import NO_ROWS, Rows
+from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
 from stowplan.cluster.columns import BoolColumn
-from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, StaleRows
-from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.simulation import SimulatedRow
+from stowplan.framework import ALL_ROWS, Codes, NodeRows, PodInfo, SimulatedRow, StaleRows
 from stowplan.plugins.podtopologyspread.common import Constraint, ConstraintCounter
 
 NO_LABEL, SKEWED = 1, 2

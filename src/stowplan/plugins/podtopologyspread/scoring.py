@@ -7,10 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.cluster.changes import NO_ROWS, Rows
-from stowplan.framework import ALL_ROWS, MAX_NODE_SCORE, Cycle, Extremes, NodeRows, Scores, StaleRows
-from stowplan.framework.plugin_call import merge_rows
-from stowplan.framework.score_results import IGNORED
+from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
+from stowplan.framework import ALL_ROWS, IGNORED, MAX_NODE_SCORE, Cycle, Extremes, NodeRows, Scores, StaleRows
 from stowplan.plugins.normalize import rounded
 from stowplan.plugins.podtopologyspread.common import HOSTNAME, ConstraintCounter
 

@@ -26,6 +26,7 @@ from stowplan.framework import (
     Handle,
     Hint,
     HintError,
+    HintFunction,
     NodeRows,
     Plugin,
     PluginError,
@@ -39,7 +40,6 @@ from stowplan.framework import (
     queue_if,
     unresolvable,
 )
-from stowplan.framework.events import HintFunction
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.resource_allocation import (
     MAX_SHAPE_SCORE,

@@ -6,7 +6,7 @@ from typing import Final
 
 from stowplan.clock import Clock
 from stowplan.config.types import SchedulerConfig
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.filters import Page, Pages
 from stowplan.serving.pages.debug import profiling_pages, verbosity_pages
 from stowplan.serving.pages.health import PING, Check, Checked, health_pages
@@ -27,7 +27,7 @@ class Sources:
 
     component: Component
     clock: Clock
-    journal: Journal
+    logger: Logger
     metrics: MetricsSource
     slis: MetricsSource
     pod_resources: Callable[[], Iterator[bytes]]
@@ -51,7 +51,7 @@ def all_pages(sources: Sources) -> Pages:
         ("/livez", sources.livez),
         ("/readyz", sources.readyz),
     ):
-        pages.update(health_pages(path, checks, checked=sources.checked, journal=sources.journal))
+        pages.update(health_pages(path, checks, checked=sources.checked, logger=sources.logger))
     pages["/configz"] = configz_page(sources.config)
     pages["/metrics"] = metrics_page(sources.metrics, started)
     pages["/metrics/resources"] = resources_page(sources.pod_resources, sources.leads, started)
@@ -62,7 +62,7 @@ def all_pages(sources: Sources) -> Pages:
         pages["/statusz"] = statusz_page(sources.component, list(pages), sources.clock)
     if sources.profiling:
         pages.update(profiling_pages())
-        pages.update(verbosity_pages(sources.journal))
+        pages.update(verbosity_pages(sources.logger))
     return pages
 
 

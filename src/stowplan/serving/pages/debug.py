@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.filters import Page, Pages
 from stowplan.serving.responses import response
 
@@ -258,12 +258,12 @@ def _await_location(task: Task) -> str:
 # /debug/flags
 
 
-def verbosity_pages(journal: Journal) -> Pages:
+def verbosity_pages(logger: Logger) -> Pages:
     """`PUT /debug/flags/v` sets the log verbosity; the index lists it."""
     return {
         "/debug/flags": _flags_index,
         "/debug/flags/": _flags_index,
-        "/debug/flags/v": _verbosity_page(journal),
+        "/debug/flags/v": _verbosity_page(logger),
     }
 
 
@@ -271,7 +271,7 @@ async def _flags_index(request: web.Request) -> web.StreamResponse:
     return response(_FLAGS_INDEX, "text/html; charset=utf-8", sniffed=True)
 
 
-def _verbosity_page(journal: Journal) -> Page:
+def _verbosity_page(logger: Logger) -> Page:
     async def page(request: web.Request) -> web.StreamResponse:
         if request.method != "PUT":
             return response("unsupported http method\n", _PLAIN, status=406)
@@ -280,7 +280,7 @@ def _verbosity_page(journal: Journal) -> Page:
         if problem:
             text = f"strconv.ParseUint: parsing {quote(given)}: {problem}\n"
             return response(text, _PLAIN, status=400)
-        journal.set_verbosity(int(given))
+        logger.set_verbosity(int(given))
         return response(f"successfully set klog.logging.verbosity to {given}\n", _PLAIN)
 
     return page

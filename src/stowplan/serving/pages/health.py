@@ -11,7 +11,7 @@ from typing import NamedTuple
 from aiohttp import web
 
 from stowplan.gocompat.quoting import quote
-from stowplan.logs import Journal
+from stowplan.logs import Logger
 from stowplan.serving.filters import Page, Pages
 from stowplan.serving.responses import response
 
@@ -45,10 +45,10 @@ PING = Check("ping", _no_problem)
 """Always passes."""
 
 
-def health_pages(path: str, checks: Sequence[Check], *, checked: Checked, journal: Journal) -> Pages:
+def health_pages(path: str, checks: Sequence[Check], *, checked: Checked, logger: Logger) -> Pages:
     """The page at a path (`/healthz`) and one for each check. Without checks there is `ping`."""
     checks = tuple(checks) or (PING,)
-    pages: dict[str, Page] = {path: _HealthPage(path.strip("/"), checks, checked, journal).page}
+    pages: dict[str, Page] = {path: _HealthPage(path.strip("/"), checks, checked, logger).page}
     pages.update({f"{path}/{check.name}": _check_page(check) for check in checks})
     return pages
 
@@ -56,11 +56,11 @@ def health_pages(path: str, checks: Sequence[Check], *, checked: Checked, journa
 class _HealthPage:
     """All checks of one page."""
 
-    def __init__(self, name: str, checks: Iterable[Check], checked: Checked, journal: Journal) -> None:
+    def __init__(self, name: str, checks: Iterable[Check], checked: Checked, logger: Logger) -> None:
         self._name = name
         self._checks = tuple(checks)
         self._checked = checked
-        self._journal = journal
+        self._logger = logger
 
     async def page(self, request: web.Request) -> web.StreamResponse:
         excluded = set(request.query.getall("exclude", ()))
@@ -89,9 +89,9 @@ class _HealthPage:
         return response("\n".join([*lines, f"{self._name} check passed\n"]))
 
     def _log(self, failed: dict[str, str]) -> None:
-        if self._journal.shows(2):
+        if self._logger.enabled(2):
             reasons = "".join(f"[-]{name} failed: {problem}\n" for name, problem in failed.items())
-            self._journal.plain(2, f"{','.join(failed)} check failed: {self._name}\n{reasons}")
+            self._logger.plain(2, f"{','.join(failed)} check failed: {self._name}\n{reasons}")
 
 
 def _check_page(check: Check) -> Page:

@@ -6,7 +6,7 @@ from typing import Final
 Sink = Callable[[int, str, Mapping[str, object]], None]
 """Takes a verbosity (below zero: a severity), a message and named values."""
 
-PROBLEM: Final = -1
+ERROR: Final = -1
 """The level of errors; they are always logged."""
 WARNING: Final = -2
 """The level of warnings; they are always logged, too."""
@@ -27,10 +27,10 @@ def _discard(level: int, message: str, values: Mapping[str, object]) -> None:
     """Log nothing."""
 
 
-class Journal:
+class Logger:
     """Messages with a verbosity: 0 is always shown, higher numbers are more and more detail.
 
-    On the way of every pod ask `journal.shows(level)` first, or look at `detail`, the highest level that is
+    On the way of every pod ask `logger.enabled(level)` first, or look at `level`, the highest one that is
     shown, so that a message nobody reads costs nothing.
     A value called `logger` names the component that logs; it is shown from verbosity 4 on, and with errors.
     `highest` is the highest level that a sink wants to be asked about beyond the verbosity, because it shows
@@ -40,32 +40,32 @@ class Journal:
     def __init__(self, sink: Sink = _discard, verbosity: int = 0, highest: int = 0) -> None:
         self._sink = sink
         self._highest = highest
-        self.problems = 0
+        self.errors = 0
         self.verbosity = 0
-        self.detail = 0
+        self.level = 0
         self.set_verbosity(verbosity)
 
     def set_verbosity(self, verbosity: int) -> None:
         """Show more or less from now on."""
         self.verbosity = verbosity
-        self.detail = max(verbosity, self._highest)
+        self.level = max(verbosity, self._highest)
 
-    def shows(self, level: int) -> bool:
-        return level <= self.detail
+    def enabled(self, level: int) -> bool:
+        return level <= self.level
 
     def info(self, level: int, message: str, /, **values: object) -> None:
-        if level <= self.detail:
+        if level <= self.level:
             self._sink(level, message, values)
 
     def plain(self, level: int, line: str, /) -> None:
         """A line without values, shown as it is."""
-        if level <= self.detail:
+        if level <= self.level:
             self._sink(level, line, PLAIN)
 
-    def problem(self, message: str, /, **values: object) -> None:
+    def error(self, message: str, /, **values: object) -> None:
         """Something went wrong; the scheduler goes on."""
-        self.problems += 1
-        self._sink(PROBLEM, message, values)
+        self.errors += 1
+        self._sink(ERROR, message, values)
 
     def warning(self, message: str, /, **values: object) -> None:
         """Something is not as it should be, or not done as asked; nothing has gone wrong."""
@@ -73,5 +73,5 @@ class Journal:
 
     def fatal(self, message: str, /, **values: object) -> None:
         """Something went wrong, and the process is going to end for it."""
-        self.problems += 1
+        self.errors += 1
         self._sink(FATAL, message, values)
