@@ -10,6 +10,7 @@ change with a minor version; the changelog says how.
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.view import NodeRow, NodeRows
@@ -26,6 +27,7 @@ from stowplan.framework.interface import (
     Wait,
 )
 from stowplan.framework.status import Status
+from stowplan.logs import Logger
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -185,6 +187,15 @@ class EmptyNodeScorer(Protocol):
     """Can score nodes as if no pod were on them, as an extender sends them back. Provisional."""
 
     def score_without_pods(self, cycle: "Cycle", pod: PodInfo, nodes: NodeRows, /) -> Scores | None: ...
+
+
+@runtime_checkable
+class RejectionLogger(Protocol):
+    """Has log lines of its own about the nodes its filter rejected. Provisional."""
+
+    def log_rejection(self, logger: Logger, component: str, pod: PodInfo, node: Node, /) -> None:
+        """Called for each node the plugin was the first to reject, at verbosity 4 and above."""
+        ...
 
 
 @runtime_checkable

@@ -29,6 +29,7 @@ from stowplan.framework import (
     queue_if,
     unresolvable,
 )
+from stowplan.logs import Logger, Ref
 from stowplan.plugins.normalize import by_highest
 
 REASON = "node(s) had untolerated taint(s)"
@@ -120,6 +121,19 @@ class TaintToleration(Plugin):
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)
+
+    def log_rejection(self, logger: Logger, component: str, pod: PodInfo, node: Node) -> None:
+        taints, tolerations = node.spec.taints, pod.spec.tolerations
+        taint = untolerated(taints, tolerations, compare=True) or untolerated(taints, tolerations)
+        about = {} if taint is None else {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        logger.info(
+            4,
+            "node had untolerated taints",
+            logger=component,
+            pod=Ref(pod.key),
+            node=Ref(node.name),
+            untoleratedTaint={field: text for field, text in about.items() if text},
+        )
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
         """Takes part in every cycle: a node without taints to avoid is worth full marks."""

@@ -5,21 +5,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from stowplan.api.node import Node
-from stowplan.api.taints import untolerated
 from stowplan.client import Reflector
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.interface import PREEMPTION_PREFIX, Point, PostFilterResult
+from stowplan.framework.protocols import RejectionLogger
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
 from stowplan.logs import Logger, Ref
 
 if TYPE_CHECKING:
     from stowplan.scheduler.scheduling_cycle import ScheduleResult
-
-_TAINTS: Final = "FilterWithNominatedPods.Filter.TaintToleration"
 
 SLOW: Final = 0.1
 """Seconds after which the search for a node is worth a line of its own."""
@@ -32,37 +29,23 @@ def log_result(logger: Logger, result: "ScheduleResult", pod: PodInfo) -> None:
         status = outright.message
         logger.info(5, "Status after running PreFilter plugins for pod", pod=Ref(pod.key), status=status)
         return
-    _log_taints(logger, result.evaluation, pod)
+    _log_rejections(logger, result.evaluation, pod)
     if logger.enabled(10) and result.evaluation.scored:
         _log_scores(logger, result, pod)
 
 
-def _log_taints(logger: Logger, evaluation: Evaluation, pod: PodInfo) -> None:
+def _log_rejections(logger: Logger, evaluation: Evaluation, pod: PodInfo) -> None:
     table = evaluation.cycle.table
     first = evaluation.pod_class.filters.first
     for column in evaluation.filters():
-        if column.plugin.name != "TaintToleration" or column.codes is None:
+        plugin = column.plugin
+        if column.codes is None or not isinstance(plugin, RejectionLogger):
             continue
-        for node in (table.nodes[row] for row in np.flatnonzero(first == column.index).tolist()):
+        component = f"FilterWithNominatedPods.Filter.{plugin.name}"
+        for row in np.flatnonzero(first == column.index).tolist():
+            node = table.nodes[row]
             if node is not None:
-                logger.info(
-                    4,
-                    "node had untolerated taints",
-                    logger=_TAINTS,
-                    pod=Ref(pod.key),
-                    node=Ref(node.name),
-                    untoleratedTaint=_in_the_way(node, pod),
-                )
-
-
-def _in_the_way(node: Node, pod: PodInfo) -> dict[str, str]:
-    """The taint that keeps a pod off a node."""
-    taints, tolerations = node.spec.taints, pod.spec.tolerations
-    taint = untolerated(taints, tolerations, compare=True) or untolerated(taints, tolerations)
-    if taint is None:
-        return {}
-    value = {"value": taint.value} if taint.value else {}
-    return {"key": taint.key, **value, "effect": taint.effect}
+                plugin.log_rejection(logger, component, pod, node)
 
 
 def _log_scores(logger: Logger, result: "ScheduleResult", pod: PodInfo) -> None:
