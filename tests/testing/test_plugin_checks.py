@@ -32,7 +32,7 @@ from stowplan.framework import (
     Status,
     unschedulable,
 )
-from stowplan.framework.status import ProfileError
+from stowplan.framework.status import PluginError, ProfileError
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import PluginCheckError, check_plugin, node, pod
 from stowplan.testing.plugin_answers import CHECKS
@@ -435,6 +435,16 @@ def test_what_cannot_be_checked_is_refused_in_one_line() -> None:
         check_plugin(type("Idle", (Plugin,), {}))
     with pytest.raises(ValueError, match="nodes: expected a strategy or at least one builder"):
         check_plugin(Good, nodes=[])
+
+
+def test_what_was_compared_in_no_cluster_is_a_warning() -> None:
+    def reserve(self: Plugin, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        raise PluginError("Failing", "no answer from the licence server")
+
+    failing = type("Failing", (Plugin,), {"reserve": reserve, "unreserve": lambda *_: None})
+    with pytest.warns(UserWarning, match="Failing: reserve could not be checked: .*no answer") as warned:
+        check_plugin(failing, examples=5)
+    assert len(warned) == 1
 
 
 IN_TREE = ("NodeResourcesFit", "TaintToleration", "NodeAffinity", "NodePorts", "ImageLocality")

@@ -6,6 +6,7 @@ through random histories in which what is reused is compared with what is found 
 (reuse_machine.py). What fails is reported as the smallest cluster in which it does.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn
 
@@ -25,7 +26,7 @@ from stowplan.framework.status import PluginError
 from stowplan.testing.builders import builder_text
 from stowplan.testing.clusters import AnyPlugin, Config
 from stowplan.testing.plugin_answers import PluginCheckError, describe_answer
-from stowplan.testing.plugin_contract import ContractCheck
+from stowplan.testing.plugin_contract import ContractCheck, Coverage
 from stowplan.testing.plugin_scenarios import (
     Nodes,
     Pods,
@@ -57,9 +58,11 @@ def check_plugin(
     default plugins, or as `config` (see `cluster`) says. `pods` and `nodes` are builders to choose from, or
     hypothesis strategies of objects or builders: give those with the labels and annotations the plugin looks
     at. Names are of no account, every object gets one of its own. `examples` is how many clusters, and how
-    many histories, are tried; they are the same in every run, and others with another `seed`.
+    many histories, are tried; they are the same in every run, and others with another `seed`. What could be
+    compared in no cluster, because the plugin says that it failed or needs a running scheduler, is a warning.
     """
     subject = subject_of(plugin, args, config)
+    coverage = Coverage()
     some_pods = pod_templates(pods)
     some_nodes = named_nodes(nodes)
     effort = settings(
@@ -78,7 +81,7 @@ def check_plugin(
     @effort
     @given(scenarios(some_pods, some_nodes))
     def in_clusters(scenario: Scenario) -> None:
-        ContractCheck(subject, scenario).run()
+        ContractCheck(subject, scenario, coverage).run()
 
     machine = type(
         "PluginHistory",
@@ -94,6 +97,8 @@ def check_plugin(
     if seed is not None:
         in_clusters, machine = seeded(seed)(in_clusters), seeded(seed)(machine)
     _reported(subject, in_clusters)
+    for what, why in coverage.never_compared().items():
+        warnings.warn(f"{subject.name}: {what} could not be checked: {why}", stacklevel=2)
     if points_of(subject.cls) & _REUSED:
         _reported(subject, lambda: run_state_machine_as_test(machine, settings=effort))
 

@@ -1,7 +1,7 @@
 """The contract of a plugin, checked in one cluster: before and after one change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -52,23 +52,36 @@ _RESERVATIONS = 24
 """How many pods in a row are reserved and unreserved."""
 
 
+@dataclass
+class Coverage:
+    """Which groups of checks came to an end in some scenario, and why the others did not."""
+
+    compared: set[str] = field(default_factory=set)
+    given_up: dict[str, str] = field(default_factory=dict)
+
+    def never_compared(self) -> dict[str, str]:
+        """The reason, by group of checks that was given up in every scenario."""
+        return {what: why for what, why in self.given_up.items() if what not in self.compared}
+
+
 class ContractCheck:
     """All checks of one scenario."""
 
-    def __init__(self, subject: Subject, scenario: Scenario) -> None:
+    def __init__(self, subject: Subject, scenario: Scenario, coverage: Coverage) -> None:
         self.subject = subject
         self.scenario = scenario
+        self.coverage = coverage
         self._begin()
         self.traits = Traits(self.plugin.instance)
         self._about: tuple[Pod, ...] = ()
 
     def run(self) -> None:
-        self._try(self._check_answers)
-        self._try(self._check_reserve)
+        self._try("filter and score", self._check_answers)
+        self._try("reserve", self._check_reserve)
         for change in self.scenario.changes:
-            self._try(self._check_hints, change)
+            self._try("queueing hints", self._check_hints, change)
             self._begin()
-            self._try(self._check_change, change)
+            self._try("answers after a change", self._check_change, change)
 
     def _begin(self) -> None:
         """The cluster as it was at first, with a plugin that knows nothing of it yet."""
@@ -76,12 +89,13 @@ class ContractCheck:
         instance = self.subject.framework(self.table).plugins[self.subject.name]
         self.plugin = CheckedPlugin(instance, self._fail_asking)
 
-    @staticmethod
-    def _try(check: Callable[..., None], *args: Any) -> None:
+    def _try(self, what: str, check: Callable[..., None], *args: Any) -> None:
         try:
             check(*args)
-        except NotComparableError:
-            return
+        except NotComparableError as stopped:
+            self.coverage.given_up.setdefault(what, str(stopped.__cause__))
+        else:
+            self.coverage.compared.add(what)
 
     def _check_answers(self) -> None:
         before = self._snapshot()

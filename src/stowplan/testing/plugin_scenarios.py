@@ -1,6 +1,6 @@
 """Random small clusters with a plugin in their profile, pods to schedule, and something that changes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -216,8 +216,18 @@ def scenarios(draw: st.DrawFn, pods: st.SearchStrategy[Pod], nodes: st.SearchStr
     pending = [named(first, "p1"), named(mixed(first, second, parts), "p2")]
     others = [named(pod, f"o{n}") for n, pod in enumerate(draw(st.lists(pods, min_size=1, max_size=2)))]
     one_change = _changes(made, running, pending[0], pods, nodes)
-    changes = draw(st.lists(one_change, min_size=1, max_size=6))
+    changes = draw(st.lists(one_change, min_size=1, max_size=4))
+    pairs = draw(st.lists(st.tuples(st.sampled_from(made), nodes), min_size=1, max_size=3))
+    changes += [change for old, other in pairs for change in _node_changes(old, other)]
     return deepcopy(Scenario(made, running, pending, others, changes))
+
+
+def _node_changes(old: Node, other: Node) -> Iterator[Change]:
+    """A node becomes like another, one part at a time."""
+    for part in ("labels", "annotations", "spec", "status", "all"):
+        new = mixed(old, renamed(other, old.name), part)
+        if new != old:
+            yield Change(old, new)
 
 
 @st.composite
@@ -229,16 +239,12 @@ def _changes(
     pods: st.SearchStrategy[Pod],
     nodes: st.SearchStrategy[Node],
 ) -> Change:
-    kinds = ["node changes", "node changes", "node comes", "pod comes", "pod itself changes"]
+    kinds = ["node comes", "pod comes", "pod itself changes"]
     kinds += ["pod goes", "pod changes"] if running else []
     taken = {pod.spec.node_name for pod in running}
     empty = [node for node in made if node.name not in taken]
     kinds += ["node goes"] if empty and len(made) > 1 else []
-    part = draw(st.sampled_from(["labels", "annotations", "spec", "status", "all"]))
     match draw(st.sampled_from(kinds)):
-        case "node changes":
-            old = draw(st.sampled_from(made))
-            return Change(old, mixed(old, renamed(draw(nodes), old.name), part))
         case "node comes":
             return Change(None, renamed(draw(nodes), "new"))
         case "node goes":
