@@ -14,7 +14,7 @@ settings.register_profile("ci", parent=settings.get_profile("default"), derandom
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-TOGETHER = "tests/run/test_recorded_"
+TOGETHER = ("tests/run/test_recorded_", "tests/outages/test_outages.py")
 """Tests of these files look at the same processes, which start and end once for all of them."""
 
 
@@ -22,7 +22,7 @@ class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
     """Gives workers one test at a time, but those that share processes to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER if nodeid.startswith(TOGETHER) else nodeid
+        return next((files for files in TOGETHER if nodeid.startswith(files)), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:

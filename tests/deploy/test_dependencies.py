@@ -12,6 +12,10 @@ MODULES = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
 """Distributions whose module has another name."""
 
 
+OPTIONAL = {"kubernetes", "lightkube", "hypothesis"}
+"""Clients that the HTTP benchmark compares with ours, and what the extra `testing` brings."""
+
+
 def declared() -> dict[str, str]:
     """Version ranges by the name of the module."""
     found = {}
@@ -36,7 +40,7 @@ def imported() -> set[str]:
 
 
 def test_everything_imported_is_declared_and_everything_declared_is_imported() -> None:
-    assert imported() - {"kubernetes", "lightkube"} == set(declared())
+    assert imported() - OPTIONAL == set(declared())
 
 
 def test_aiohttp_is_used_only_up_to_the_next_major_version() -> None:

@@ -12,7 +12,7 @@ SHOWN = [
     pytest.param(page, command.text.removeprefix("$ ").strip(), text.text, id=command.text.strip())
     for page in PAGES
     for command, text in pairwise(blocks(page))
-    if command.language == "console" and text.language == "text"
+    if f"```console\n{command.text}```\n\n```text\n{text.text}" in page.read_text()
 ]
 
 

@@ -45,7 +45,10 @@ DEPLOYMENT = {
             ["kubelets", "--kubeconfig", "x", "--nodes", "-1"],
             "--nodes: expected a whole number of at least 0",
         ),
-        (["kubelets", "--kubeconfig", "x", "--nodes", "1", "--shapes", "empty"], "give one of them"),
+        (
+            ["kubelets", "--kubeconfig", "x", "--nodes", "1", "--shapes", "empty"],
+            "--nodes and --shapes exclude each other",
+        ),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from stowplan.api.decode import convert
 from stowplan.api.meta import Namespace
 from stowplan.api.pod import Volume
@@ -124,7 +125,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(25))
 @given(STEPS)
 def test_when_all_objects_are_gone_every_table_is_as_it_began(steps: list[tuple[str, int, int]]) -> None:
     world = cluster()
