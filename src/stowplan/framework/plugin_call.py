@@ -6,7 +6,7 @@ the extension point and, where there is one, the node. In a sample of the cycles
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -136,14 +136,18 @@ def describe_exception(cause: BaseException) -> str:
 # PreFilter, which is also run in simulations
 
 
+_PRE_FILTER_ANSWERS = (Status, PreFilterResult)
+
+
 def ask_pre_filter(plugin: Plugin, cycle: "Cycle") -> Status | PreFilterResult | None:
     """What a PreFilter plugin says of the pod. Raises PluginError if it fails or answers nonsense."""
-    method = cast("PreFilterPlugin", plugin).pre_filter
-    answer = call_plugin(plugin, "PreFilter", method, cycle, cycle.pod)
-    if answer is None or isinstance(answer, Status | PreFilterResult):
-        return answer
-    found = type(answer).__name__
-    raise plugin_error(plugin, "PreFilter", f"expected a Status, a PreFilterResult or None, got {found}")
+    asked: PreFilterPlugin = plugin  # type: ignore[assignment]
+    answer = call_plugin(plugin, "PreFilter", asked.pre_filter, cycle, cycle.pod)
+    if answer is None or isinstance(answer, _PRE_FILTER_ANSWERS):
+        found: Status | PreFilterResult | None = answer
+        return found
+    got = type(answer).__name__
+    raise plugin_error(plugin, "PreFilter", f"expected a Status, a PreFilterResult or None, got {got}")
 
 
 def rows_read(traits: Traits, node_rows: Rows, usage_rows: Rows) -> Rows:

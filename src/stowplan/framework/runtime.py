@@ -7,7 +7,7 @@ points after Score are in extension_points.py.
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -420,8 +420,8 @@ def pre_score(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceCla
     skipping: tuple[str, ...] = ()
     alike: list[Plugin] = []
     for plugin in asked:
-        method = cast(PreScorePlugin, plugin).pre_score
-        answer: Status | None = call_plugin(plugin, "PreScore", method, cycle, cycle.pod)
+        scorer: PreScorePlugin = plugin  # type: ignore[assignment]
+        answer: Status | None = call_plugin(plugin, "PreScore", scorer.pre_score, cycle, cycle.pod)
         if answer is None or answer.code is Code.SUCCESS:
             continue
         if answer.code is not Code.SKIP:

@@ -140,7 +140,7 @@ class InterPodAffinity(Plugin):
         everything = sums.all
         for entry in everything:
             entry.sync()
-        if not terms.requires and not any(entry.any for entry in sums.existing):
+        if not terms.requires and not (sums.existing and any(entry.any for entry in sums.existing)):
             return SKIP
         alone = own.matches_itself and not any(entry.any for entry in sums.affinity)
         cycle.write(self, _FilterState(sums, tuple(entry.position for entry in everything), alone))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Self
 
 import numpy as np
 from msgspec.structs import replace
@@ -194,15 +194,6 @@ class _Request:
         return code | _TOO_LARGE if self.missing else code
 
 
-Amount = TypeVar("Amount", int, IntArray)
-"""One row's number, or many rows' numbers."""
-
-
-def _lacks(wanted: Amount, allocatable: Amount, requested: Amount) -> Any:
-    """Whether a request does not fit, of one row or of many. No amount is negative, so nothing overflows."""
-    return wanted > allocatable - requested
-
-
 class NodeResourcesFit(Plugin):
     """Filters by allocatable minus requested; scores by the configured strategy."""
 
@@ -248,7 +239,8 @@ class NodeResourcesFit(Plugin):
         if not request.wanted:
             return codes
         allocatable = request.lines.of(table.allocatable, rows)
-        lacking = _lacks(request.amounts[:, None], allocatable, request.lines.of(table.requested, rows))
+        # No amount is negative, so the difference cannot overflow; `_row_code` has the same rule for one row.
+        lacking = request.amounts[:, None] > allocatable - request.lines.of(table.requested, rows)
         request.add_lacking(codes, lacking, allocatable)
         return codes
 
@@ -271,11 +263,12 @@ class NodeResourcesFit(Plugin):
             request.find_lines(table.resources)
         code = int(table.pod_count.item(row) + more_pods >= table.allowed_pods.item(row))
         failing: list[int] = []
+        all_allocatable, all_requested = table.allocatable, table.requested
         for line, wanted, mark in request.listed:
-            allocatable, requested = table.allocatable.item(line, row), table.requested.item(line, row)
+            allocatable, requested = all_allocatable.item(line, row), all_requested.item(line, row)
             if more:
                 requested += more.get(line, 0)
-            if _lacks(wanted, allocatable, requested):
+            if wanted > allocatable - requested:
                 failing.append(mark)
                 if wanted > allocatable:
                     code |= _TOO_LARGE
