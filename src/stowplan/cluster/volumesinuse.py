@@ -1,10 +1,11 @@
 """What pods on nodes do with volumes, counted by row as pods and storage objects come, change and go."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from stowplan.api.meta import Object
-from stowplan.api.pod import Volume
+from stowplan.api.pod import ISCSI, RBD, AWSElasticBlockStore, GCEPersistentDisk, Volume
 from stowplan.api.storage import CSINode, PersistentVolume, VolumeAttachment
 from stowplan.cluster.attachments import Attachable, AttachCounts, Needs, Problem, Source, Trouble, needs_of
 from stowplan.cluster.changes import ChangeLog
@@ -13,25 +14,31 @@ from stowplan.cluster.podinfo import PodInfo, PodTemplate
 from stowplan.cluster.storage import Storage
 
 Disk = tuple[str, ...]
+DiskSource = tuple[GCEPersistentDisk | None, AWSElasticBlockStore | None, ISCSI | None, RBD | None]
 
 
-class Use:
-    """How many pods of a row use a disk, and how many of them write to it."""
+class DiskUse(NamedTuple):
+    """How a volume uses a disk. An image of Ceph is the same disk where two uses share a monitor."""
 
-    __slots__ = ("all", "writing")
+    writes: bool
+    monitors: frozenset[str] | None = None
 
-    def __init__(self) -> None:
-        self.all = 0
-        self.writing = 0
+    def conflicts(self, other: "DiskUse") -> bool:
+        """Whether pods cannot use the disk on one node in these two ways: reading it is no conflict."""
+        if not self.writes and not other.writes:
+            return False
+        if self.monitors is None or other.monitors is None:
+            return True
+        return not self.monitors.isdisjoint(other.monitors)
 
 
 class DiskIndex:
-    """Disk → row → how it is used there."""
+    """Which disks are in use on which rows."""
 
     __slots__ = ("_uses",)
 
     def __init__(self) -> None:
-        self._uses: dict[Disk, dict[int, Use]] = {}
+        self._uses: dict[Disk, dict[int, Counter[DiskUse]]] = {}
 
     @property
     def size(self) -> int:
@@ -40,59 +47,63 @@ class DiskIndex:
 
     def add(self, row: int, volume: Volume, delta: int) -> None:
         """A volume of a pod on a row comes (1) or goes (-1)."""
-        for disk, writes in disks_of(volume):
+        for disk, use in disks_of(volume):
             rows = self._uses.setdefault(disk, {})
-            use = rows.get(row)
-            if use is None:
-                use = rows[row] = Use()
-            use.all += delta
-            use.writing += delta if writes else 0
-            if not use.all:
+            uses = rows.setdefault(row, Counter())
+            uses[use] += delta
+            if uses[use]:
+                continue
+            del uses[use]
+            if not uses:
                 del rows[row]
-                if not rows:
-                    del self._uses[disk]
+            if not rows:
+                del self._uses[disk]
 
     def conflicting_rows(self, volume: Volume) -> set[int]:
         """Rows where a volume cannot be used because another pod uses the same disk."""
+        if not self._uses:
+            return set()
         return {
             row
-            for disk, writes in disks_of(volume)
-            for row, use in self._uses.get(disk, {}).items()
-            if writes or use.writing
+            for disk, use in disks_of(volume)
+            for row, others in self._uses.get(disk, {}).items()
+            if any(map(use.conflicts, others))
         }
 
     def conflicts_on(self, volume: Volume, row: int) -> bool:
         """Whether a row is among the conflicting ones."""
-        for disk, writes in disks_of(volume):
-            use = self._uses.get(disk, {}).get(row)
-            if use is not None and (writes or use.writing):
-                return True
-        return False
+        if not self._uses:
+            return False
+        return any(
+            any(map(use.conflicts, self._uses.get(disk, {}).get(row, ()))) for disk, use in disks_of(volume)
+        )
 
 
-def disks_of(volume: Volume) -> Iterator[tuple[Disk, bool]]:
-    """The disks a volume is about, each with whether it is written to.
-
-    Two pods that only read a disk do not get into each other's way. A block store of AWS is in the way of
-    everybody. An image of a Ceph cluster is known by each of the cluster's monitors.
-    """
+def disks_of(volume: Volume) -> Iterator[tuple[Disk, DiskUse]]:
+    """The disks a volume is about, and how it uses them. A block store of AWS is in the way of everybody."""
     if volume.gce_persistent_disk is not None:
         gce = volume.gce_persistent_disk
-        yield ("gce", gce.pd_name), not gce.read_only
+        yield ("gce", gce.pd_name), DiskUse(not gce.read_only)
     if volume.aws_elastic_block_store is not None:
-        yield ("ebs", volume.aws_elastic_block_store.volume_id), True
+        yield ("ebs", volume.aws_elastic_block_store.volume_id), DiskUse(True)
     if volume.iscsi is not None:
-        yield ("iscsi", volume.iscsi.iqn), not volume.iscsi.read_only
-    if volume.rbd is not None:
+        yield ("iscsi", volume.iscsi.iqn), DiskUse(not volume.iscsi.read_only)
+    if volume.rbd is not None and volume.rbd.monitors:
         rbd = volume.rbd
-        for monitor in dict.fromkeys(rbd.monitors):
-            yield ("rbd", rbd.pool, rbd.image, monitor), not rbd.read_only
+        yield ("rbd", rbd.pool, rbd.image), DiskUse(not rbd.read_only, frozenset(rbd.monitors))
+
+
+def disk_source(volume: Volume) -> DiskSource | None:
+    """All that `disks_of` looks at; None if the volume has no disks."""
+    gce, ebs = volume.gce_persistent_disk, volume.aws_elastic_block_store
+    source = (gce, ebs, volume.iscsi, volume.rbd)
+    return None if source == (None, None, None, None) else source
 
 
 def conflict(one: Volume, other: Volume) -> bool:
     """Whether two volumes of different pods cannot be used on one node."""
     taken = dict(disks_of(other))
-    return any(disk in taken and (writes or taken[disk]) for disk, writes in disks_of(one))
+    return any(disk in taken and use.conflicts(taken[disk]) for disk, use in disks_of(one))
 
 
 class _Attachment(NamedTuple):

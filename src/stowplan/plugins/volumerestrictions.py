@@ -9,7 +9,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolumeClaim
 from stowplan.cluster.changes import NO_ROWS
 from stowplan.cluster.storage import Storage
-from stowplan.cluster.volumesinuse import Disk, conflict, disks_of
+from stowplan.cluster.volumesinuse import DiskSource, conflict, disk_source
 from stowplan.framework import (
     ALL_ROWS,
     NODE_ADD,
@@ -44,9 +44,9 @@ _DISK, _CLAIM = 1, 2
 
 
 class RestrictedVolumes(NamedTuple):
-    """Disks with whether they are written to, claims for one pod only, the first claim that is missing."""
+    """In-tree disks, claims for one pod only, the first claim that is missing."""
 
-    disks: tuple[tuple[Disk, bool], ...]
+    disks: tuple[DiskSource, ...]
     for_one: tuple[str, ...]
     missing: str
 
@@ -56,12 +56,14 @@ NOTHING_RESTRICTED: Final = RestrictedVolumes((), (), "")
 
 def restricted_volumes(pod: PodInfo, storage: Storage) -> RestrictedVolumes:
     """What a pod with volumes wants."""
-    disks: dict[tuple[Disk, bool], None] = {}
+    disks: dict[DiskSource, None] = {}
     for_one: dict[str, None] = {}
     for volume in pod.template.volumes:
         named = volume.persistent_volume_claim
         if named is None:
-            disks |= dict.fromkeys(disks_of(volume))
+            source = disk_source(volume)
+            if source is not None:
+                disks[source] = None
             continue
         claim = storage.claims.get(f"{pod.namespace}/{named.claim_name}")
         if claim is None:
