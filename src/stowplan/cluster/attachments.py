@@ -255,7 +255,8 @@ class AttachCounts:
         "_counted",
         "_counts",
         "_installed",
-        "_installs",
+        "_installed_rows",
+        "_limited_rows",
         "_limits",
         "_nodes",
         "has_csi_node",
@@ -270,10 +271,12 @@ class AttachCounts:
         self._counts: dict[str, IntColumn] = {}
         self._counted: Counter[str] = Counter()
         """By driver, how many volumes are attached in all."""
+        self._limited_rows: dict[str, RowCounts] = {}
+        """By driver, the rows where it has a limit."""
+        self._installed_rows: dict[str, set[int]] = {}
         self._limits: dict[str, IntColumn] = {}
+        """The same as a line, for drivers that somebody asked about, and so below."""
         self._installed: dict[str, BoolColumn] = {}
-        self._installs: Counter[str] = Counter()
-        """By driver, on how many rows it is installed."""
         self._nodes: dict[int, CSINode] = {}
         self.has_csi_node: BoolColumn = np.zeros(capacity, dtype=np.bool_)
         self.limited: BoolColumn = np.zeros(capacity, dtype=np.bool_)
@@ -297,12 +300,25 @@ class AttachCounts:
 
     def limits(self, driver: str) -> IntColumn | None:
         """How many volumes of a driver can be attached, by row; None: no node sets a limit."""
-        return self._limits.get(driver)
+        rows = self._limited_rows.get(driver)
+        if rows is None:
+            return None
+        line = self._limits.get(driver)
+        if line is None:
+            line = self._limits[driver] = np.full(self._capacity, NO_LIMIT, dtype=np.int64)
+            line[list(rows)] = list(rows.values())
+        return line
 
     def installed(self, driver: str) -> BoolColumn:
         """On which rows a driver is installed."""
         line = self._installed.get(driver)
-        return np.zeros(self._capacity, dtype=np.bool_) if line is None else line
+        if line is None:
+            line = np.zeros(self._capacity, dtype=np.bool_)
+            rows = self._installed_rows.get(driver)
+            if rows is not None:
+                line[list(rows)] = True
+                self._installed[driver] = line
+        return line
 
     # Changes
 
@@ -348,8 +364,8 @@ class AttachCounts:
             "volumes used by pods": len(self.users),
             "volumes attached": len(self._attached),
             "drivers with volumes": len(self._counts),
-            "drivers with limits": len(self._limits),
-            "drivers installed": len(self._installed),
+            "drivers with limits": len(self._limited_rows),
+            "drivers installed": len(self._installed_rows),
             "rows with a CSI node": len(self._nodes),
         }
 
@@ -357,36 +373,43 @@ class AttachCounts:
         """What drivers say about the node of a row; None: nothing."""
         old = self._nodes.pop(row, None)
         if old is not None:
-            for name in dict.fromkeys(driver.name for driver in old.spec.drivers):
+            for name in {driver.name for driver in old.spec.drivers}:
                 self._uninstall(name, row)
         self.has_csi_node[row] = csi_node is not None
         self.limited[row] = False
         if csi_node is None:
             return
         self._nodes[row] = csi_node
-        for name in dict.fromkeys(driver.name for driver in csi_node.spec.drivers):
-            self._installed.setdefault(name, np.zeros(self._capacity, dtype=np.bool_))[row] = True
-            self._installs[name] += 1
         for driver in csi_node.spec.drivers:
+            self._install(driver.name, row)
             if driver.allocatable is not None and driver.allocatable.count is not None:
-                self._limit_line(driver.name)[row] = driver.allocatable.count
+                self._limit(driver.name, row, driver.allocatable.count)
                 self.limited[row] = True
 
+    def _install(self, driver: str, row: int) -> None:
+        self._installed_rows.setdefault(driver, set()).add(row)
+        if driver in self._installed:
+            self._installed[driver][row] = True
+
+    def _limit(self, driver: str, row: int, count: int) -> None:
+        self._limited_rows.setdefault(driver, {})[row] = count
+        if driver in self._limits:
+            self._limits[driver][row] = count
+
     def _uninstall(self, driver: str, row: int) -> None:
-        self._installs[driver] -= 1
-        if not self._installs[driver]:
-            del self._installs[driver], self._installed[driver]
-            self._limits.pop(driver, None)
-            return
-        self._installed[driver][row] = False
+        installed, limited = self._installed_rows[driver], self._limited_rows.get(driver, {})
+        installed.discard(row)
+        limited.pop(row, None)
+        if driver in self._installed:
+            self._installed[driver][row] = False
         if driver in self._limits:
             self._limits[driver][row] = NO_LIMIT
-
-    def _limit_line(self, driver: str) -> IntColumn:
-        line = self._limits.get(driver)
-        if line is None:
-            line = self._limits[driver] = np.full(self._capacity, NO_LIMIT, dtype=np.int64)
-        return line
+        if not limited:
+            self._limited_rows.pop(driver, None)
+            self._limits.pop(driver, None)
+        if not installed:
+            del self._installed_rows[driver]
+            self._installed.pop(driver, None)
 
 
 def _grown(line: IntColumn, capacity: int, filler: int) -> IntColumn:
