@@ -136,8 +136,16 @@ def _scheduler(store: Store, clock: SkippingClock, seed: int) -> Scheduler:
 
 
 def table_sizes(scheduler: Scheduler) -> dict[str, int]:
-    """The size of every table of the cluster."""
+    """The size of every table of the cluster, without what is there for results kept for classes of pods,
+    which have a budget of their own, or only waits for the garbage collector."""
+    _forget_classes(scheduler)
     return dict(scheduler.context.cache.table.sizes())
+
+
+def _forget_classes(scheduler: Scheduler) -> None:
+    for profile in scheduler.context.profiles.values():
+        profile.framework.forget_classes()
+    gc.collect()
 
 
 def _all_sizes(scheduler: Scheduler) -> dict[str, int]:
@@ -145,10 +153,8 @@ def _all_sizes(scheduler: Scheduler) -> dict[str, int]:
 
     Tables that are swept now and then are swept when they are asked for their sizes.
     """
-    for profile in scheduler.context.profiles.values():
-        profile.framework.forget_classes()
+    _forget_classes(scheduler)
     table = scheduler.context.cache.table
-    gc.collect()
     table.sizes()
     client = scheduler.context.client
     return sizes_of(scheduler, without=(client,), without_types=BOUNDED, array_unit=table.capacity)
