@@ -125,7 +125,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(10))
 @given(STEPS)
 def test_when_all_objects_are_gone_every_table_is_as_it_began(steps: list[tuple[str, int, int]]) -> None:
     world = cluster()
