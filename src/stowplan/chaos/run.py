@@ -58,9 +58,8 @@ class Outcome:
 def execute(plan: Plan, *, keep_log: bool = False) -> Outcome:
     """Carry out a plan; a second time if the event loop was held, which a busy machine can do as well."""
     outcome, held = _execute_once(plan, keep_log)
-    if held is None:
-        return outcome
-    outcome, held = _execute_once(plan, keep_log)
+    if held is not None:
+        _, held = _execute_once(plan, keep_log)
     return outcome if held is None else replace(outcome, findings=[*outcome.findings, held])
 
 
