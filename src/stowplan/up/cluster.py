@@ -11,7 +11,8 @@ from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.manager import controller_manager
+from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
@@ -65,7 +66,11 @@ class LocalCluster:
             report=report,
         )
         self._controllers = controller_manager(
-            self.client, clock=self.clock, rng=random.Random(rng.getrandbits(64)), report=report
+            self.client,
+            ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            report=report,
         )
         self.scheduler = Scheduler(
             self.client,
@@ -92,6 +97,9 @@ class LocalCluster:
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())
             yield self
+
+    def _root_ca(self) -> str:
+        return (self.server.certificate or b"").decode()
 
 
 def _error_sink(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:
