@@ -82,12 +82,16 @@ class LocalCluster:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["LocalCluster"]:
-        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced."""
+    async def running(self, *, listen: bool = True) -> AsyncIterator["LocalCluster"]:
+        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced.
+
+        In virtual time nothing can `listen`; requests then go to `server.handler`.
+        """
         async with AsyncExitStack() as stack:
             if self._log is not None:
                 stack.callback(self._log.close)
-            await stack.enter_async_context(self.server)
+            if listen:
+                await stack.enter_async_context(self.server)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())
