@@ -109,11 +109,11 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
         return {"said": text}
 
     @kopf.on.update("example.com", "v1", "greetings", field="spec.name", registry=registry)
-    def greet_again(new: str, name: str, namespace: str, **_: Any) -> dict[str, str]:
+    def greet_again(new: Any, name: Any, namespace: Any, **_: Any) -> dict[str, str]:
         core.patch_namespaced_config_map(f"{name}-text", namespace, {"data": {"text": f"hello {new}"}})
         return {"said": f"hello {new}"}
 
-    @kopf.on.delete("example.com", "v1", "greetings", registry=registry)  # type: ignore[arg-type]
+    @kopf.on.delete("example.com", "v1", "greetings", registry=registry)
     def forget(name: str, **_: Any) -> None:
         forgotten.append(name)
 
