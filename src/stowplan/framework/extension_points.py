@@ -15,10 +15,10 @@ from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import Plugin, Point, PostFilterResult, Steps, Wait
 from stowplan.framework.plugin_call import (
     call_plugin,
-    describe_exception,
     guarded,
     guarded_await,
     plugin_error,
+    raised_error,
     status_label,
 )
 from stowplan.framework.protocols import PostFilterPlugin
@@ -253,7 +253,7 @@ class Lifecycle:
                 try:
                     answer = await plugin.bind(cycle, pod, node)
                 except Exception as cause:  # noqa: BLE001 - it becomes the pod's error, as in plugin_call
-                    status = error(plugin_error(plugin, "Bind", describe_exception(cause)).message)
+                    status = error(raised_error(plugin, "Bind", cause).message)
                 else:
                     status = SUCCESS if answer is None else checked_status(plugin, "Bind", answer)
             else:
