@@ -13,6 +13,7 @@ from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -36,6 +37,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
@@ -71,7 +73,7 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(lifecycle=plan.lifecycle, accounts=AccountSettings(root_ca=self._root_ca)),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,
