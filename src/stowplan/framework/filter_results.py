@@ -95,7 +95,7 @@ class FilterColumn(PluginColumn):
         except PluginError:
             raise
         except Exception as cause:
-            raise self.raised(cause) from cause
+            raise self.raised(cause, table.name_of(row)) from cause
         return changed
 
     def ask_row(self, table: ClusterTable, cycle: Cycle, row: int) -> int:
@@ -152,7 +152,9 @@ class FilterColumn(PluginColumn):
         if status is None:
             return 0
         if not isinstance(status, Status):
-            raise self.error(f"expected a Status or None, got {describe(status)}", node.name)
+            raise self.error(
+                f"expected a Status or None, got {describe(status)} (node {node.name})", node.name
+            )
         if status.is_success:
             return 0
         if not status.code.is_rejection:

@@ -123,7 +123,7 @@ class ScoreColumn(PluginColumn):
         except PluginError:
             raise
         except Exception as cause:
-            raise self.raised(cause) from cause
+            raise self.raised(cause, table.name_of(row)) from cause
         return False
 
     def raw_scores(self, rows: list[int]) -> list[int]:
@@ -170,7 +170,7 @@ class ScoreColumn(PluginColumn):
             node = NodeRow(cycle.table, row)
             score = call_plugin(plugin, "Score", plugin.score_node, cycle, cycle.pod, node, node=node.name)
             if not isinstance(score, int | np.integer):
-                raise self.error(f"expected an int, got {describe(score)}", node.name)
+                raise self.error(f"expected an int, got {describe(score)} (node {node.name})", node.name)
             scores.append(int(score))
         return scores
 
