@@ -53,12 +53,11 @@ class LocalCluster:
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
-        self.client = InProcessClient(self.store)
         self.server = ApiServer(
             self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
         )
         self.kubelets = Kubelets(
-            self.client,
+            InProcessClient(self.store, name="kubelet"),
             plan.shapes,
             plan.kubelets,
             clock=self.clock,
@@ -66,14 +65,14 @@ class LocalCluster:
             report=report,
         )
         self._controllers = controller_manager(
-            self.client,
+            InProcessClient(self.store, name="kube-controller-manager"),
             ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,
         )
         self.scheduler = Scheduler(
-            self.client,
+            InProcessClient(self.store, name="kube-scheduler"),
             plan.settings,
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
@@ -83,12 +82,16 @@ class LocalCluster:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["LocalCluster"]:
-        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced."""
+    async def running(self, *, listen: bool = True) -> AsyncIterator["LocalCluster"]:
+        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced.
+
+        In virtual time nothing can `listen`; requests then go to `server.handler`.
+        """
         async with AsyncExitStack() as stack:
             if self._log is not None:
                 stack.callback(self._log.close)
-            await stack.enter_async_context(self.server)
+            if listen:
+                await stack.enter_async_context(self.server)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())
