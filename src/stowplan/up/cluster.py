@@ -10,6 +10,7 @@ from time import perf_counter
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
@@ -54,7 +55,11 @@ class LocalCluster:
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
         self.server = ApiServer(
-            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+            self.store,
+            plan.listening,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -66,7 +71,7 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret)),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,

@@ -48,7 +48,6 @@ class Authenticator:
     def __init__(self, token: str | None, issuer: TokenIssuer) -> None:
         self._token = token
         self._secret = b"" if token is None else token.encode()
-        self._header = None if token is None else f"Bearer {token}"
         self._issuer = issuer
 
     @property
@@ -87,14 +86,12 @@ def impersonated(
 ) -> User:
     """As whom a request is to be treated: as its sender, if its headers name nobody else.
 
-    `request` is what is asked for, as far as rights for single verbs are concerned; None for an administrator.
+    `request` is what the sender asks for, None if that need not be known (the sender may do everything).
     Raises `ApiError` 400, or 403 if the sender may not be that user.
     """
     wanted = wanted_user(headers)
     if wanted is None:
         return user
-    if user.is_admin:
-        return _completed(wanted, _constrained_groups(wanted) if wanted.name.startswith(_NODE) else None)
     refusal: ApiError | None = None
     for mode, groups in _modes(user, wanted):
         on = None if request is None else request._replace(verb=f"impersonate-on:{mode}:{request.verb}")
@@ -181,18 +178,16 @@ def _completed(wanted: User, groups: tuple[str, ...] | None) -> User:
     return wanted._replace(groups=groups if implied in groups else (*groups, implied))
 
 
-def _constrained_groups(wanted: User) -> tuple[str, ...] | None:
-    only_name = not wanted.groups and not wanted.uid and not wanted.extra
-    return (_NODES,) if only_name and wanted.name != _NODE else None
-
-
 def _as_go(user: User) -> str:
     """The user in Go's notation."""
     groups = "[]string{" + ", ".join(map(quote, user.groups)) + "}" if user.groups else "[]string(nil)"
     extra = "map[string][]string(nil)"
     if user.extra:
         shown = (
-            f"{quote(key)}:[]string{{{', '.join(map(quote, values))}}}" for key, values in sorted(user.extra.items())
+            f"{quote(key)}:[]string{{{', '.join(map(quote, values))}}}"
+            for key, values in sorted(user.extra.items())
         )
         extra = "map[string][]string{" + ", ".join(shown) + "}"
-    return f"&user.DefaultInfo{{Name:{quote(user.name)}, UID:{quote(user.uid)}, Groups:{groups}, Extra:{extra}}}"
+    return (
+        f"&user.DefaultInfo{{Name:{quote(user.name)}, UID:{quote(user.uid)}, Groups:{groups}, Extra:{extra}}}"
+    )

@@ -46,10 +46,8 @@ class Attributes(NamedTuple):
             return f"User {user} cannot {self.verb} path {quote(self.path)}".translate(_HTML)
         resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         scope = f"in the namespace {quote(self.namespace)}" if self.namespace else "at the cluster scope"
-        text = (
-            f"User {user} cannot {self.verb} resource {quote(resource)} in API group {quote(self.group)} {scope}"
-        )
-        return text.translate(_HTML)
+        what = f"resource {quote(resource)} in API group {quote(self.group)}"
+        return f"User {user} cannot {self.verb} {what} {scope}".translate(_HTML)
 
 
 class Decision(NamedTuple):
@@ -225,7 +223,9 @@ def _grants_of(binding: Json) -> Iterator[tuple[str, Grant]]:
     metadata, role = binding["metadata"], binding.get("roleRef") or {}
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     kind, role_name = role.get("kind", ""), role.get("name", "")
-    shown = f"RoleBinding {quote(f'{name}/{namespace}')}" if namespace else f"ClusterRoleBinding {quote(name)}"
+    shown = (
+        f"RoleBinding {quote(f'{name}/{namespace}')}" if namespace else f"ClusterRoleBinding {quote(name)}"
+    )
     shown = f"{shown} of {kind} {quote(role_name)} to "
     for subject in binding.get("subjects") or ():
         what, who = subject.get("kind", ""), subject.get("name", "")

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
@@ -24,6 +24,7 @@ from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
 from stowplan.clock import Clock
 from stowplan.embedded.auth.users import User, account_groups, account_username
+from stowplan.embedded.durable import DataDirError
 from stowplan.embedded.store import Store
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
@@ -61,21 +62,16 @@ class SigningKey:
 
     @classmethod
     def kept_in(cls, folder: Path) -> "SigningKey":
-        """The key of a data directory, made if there is none yet. Raises OSError, ValueError."""
+        """The key of a data directory, made if there is none yet. Raises DataDirError."""
         path = folder / KEY_FILE
-        if path.exists():
-            key = serialization.load_pem_private_key(path.read_bytes(), None)
-            if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-                raise ValueError(f"{path}: expected an EC key (P-256)")
-            return cls(key)
-        made = cls()
-        pem = made._key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pem)
+        try:
+            if path.exists():
+                return cls(_read_key(path))
+            made = cls()
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(made._pem())
+        except OSError as error:
+            raise DataDirError(f"{path}: {error.strerror}") from None
         return made
 
     def sign(self, claims: Json) -> str:
@@ -96,6 +92,10 @@ class SigningKey:
         except InvalidSignature:
             raise TokenError("go-jose/go-jose: error in cryptographic primitive") from None
 
+    def _pem(self) -> bytes:
+        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        return self._key.private_bytes(encoding, form, serialization.NoEncryption())
+
     def jwk(self) -> Json:
         """The public half, as JSON Web Keys show it."""
         numbers = self._public.public_numbers()
@@ -108,6 +108,16 @@ class SigningKey:
             "x": _base64(numbers.x.to_bytes(_NUMBER_BYTES)),
             "y": _base64(numbers.y.to_bytes(_NUMBER_BYTES)),
         }
+
+
+def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise DataDirError(f"{path}: expected an unencrypted EC key (P-256) as PEM")
+    return key
 
 
 class BoundObject(NamedTuple):
@@ -123,13 +133,13 @@ class TokenIssuer:
     """Signs tokens of service accounts and says whose a token is."""
 
     def __init__(
-        self, store: Store, clock: Clock, rng: Random, *, key: SigningKey | None = None, issuer: str = ""
+        self, store: Store, clock: Clock, rng: Random, *, key: SigningKey, issuer: str = DEFAULT_ISSUER
     ) -> None:
         self._store = store
         self._clock = clock
         self._rng = rng
-        self._key = SigningKey() if key is None else key
-        self.issuer = issuer or DEFAULT_ISSUER
+        self._key = key
+        self.issuer = issuer
         self.audiences = (self.issuer,)
         self._verified: dict[str, Json] = {}
 
