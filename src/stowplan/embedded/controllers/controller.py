@@ -213,7 +213,7 @@ def merge_patch_of(old: Json, new: Json) -> Json:
             inner = merge_patch_of(before, value)
             if inner:
                 patch[field] = inner
-        elif value != before and (value != {} or field in old):
+        elif value != before:
             patch[field] = value
     return patch
 
