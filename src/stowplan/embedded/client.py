@@ -13,7 +13,7 @@ from stowplan.api.meta import AnyObject, Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
-from stowplan.embedded.apiserver.responses import from_core
+from stowplan.embedded.apiserver.conversion import from_core
 from stowplan.embedded.store import Change, Store, Watcher, WatchStream
 from stowplan.embedded.store.watchcache import Sink
 from stowplan.embedded.store.writer import component
