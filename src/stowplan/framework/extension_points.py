@@ -7,9 +7,12 @@ Filter and Score, which are asked about all nodes at once, are run in runtime.py
 
 import asyncio
 import inspect
+import sys
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
@@ -89,7 +92,7 @@ def call_plugin(
         except (PluginError, StopIteration):
             raise
         except Exception as cause:
-            raise plugin_error(plugin, point, describe_exception(cause), node) from cause
+            raise raised_error(plugin, point, cause, node) from cause
     began = watch.timer()
     label = Code.ERROR.label
     try:
@@ -109,7 +112,7 @@ def guarded(
     except (PluginError, StopIteration):
         raise
     except Exception as cause:
-        raise plugin_error(plugin, point, describe_exception(cause), node) from cause
+        raise raised_error(plugin, point, cause, node) from cause
 
 
 async def guarded_await(plugin: Plugin, point: str, answer: Awaitable[Any]) -> Any:
@@ -119,7 +122,25 @@ async def guarded_await(plugin: Plugin, point: str, answer: Awaitable[Any]) -> A
     except PluginError:
         raise
     except Exception as cause:
-        raise plugin_error(plugin, point, describe_exception(cause)) from cause
+        raise raised_error(plugin, point, cause) from cause
+
+
+def raised_error(plugin: Plugin, point: str, cause: Exception, node: str | None = None) -> PluginError:
+    """The error that stands for what a plugin raised: with file and line, and the node if there was one."""
+    message = describe_exception(cause)
+    if not isinstance(cause, ApiError):
+        place = _raised_at(plugin, cause)
+        message += f" ({place})" if node is None else f" ({place}, node {node})"
+    return plugin_error(plugin, point, message, node)
+
+
+def _raised_at(plugin: Plugin, cause: Exception) -> str:
+    """`file.py:12`: the innermost line in the plugin's own file, or where it was raised."""
+    frames = traceback.extract_tb(cause.__traceback__)
+    module = sys.modules.get(type(plugin).__module__)
+    own = getattr(module, "__file__", None)
+    frame = next((one for one in reversed(frames) if one.filename == own), frames[-1])
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def plugin_error(plugin: Plugin, point: str, message: str, node: str | None = None) -> PluginError:
@@ -226,15 +247,13 @@ class PluginColumn:
         """Call a method of the plugin that is not timed. Raises PluginError."""
         return guarded(self.plugin, self.point, method, cycle, cycle.pod, *args, node=node)
 
-    def row_method(self, method: Callable[..., int], cycle: Cycle) -> Callable[..., int]:
-        """A method for single rows, to be called many times: with timing if the cycle is a sample."""
-        if cycle.watch is None:
-            return method
+    def timed(self, method: Callable[..., int]) -> Callable[..., int]:
+        """A method for single rows that goes through `call_plugin`, for a cycle that is a sample."""
         return partial(call_plugin, self.plugin, self.point, method)
 
-    def raised(self, cause: Exception) -> PluginError:
+    def raised(self, cause: Exception, node: str | None = None) -> PluginError:
         """The error that stands for what the plugin raised."""
-        return self.error(describe_exception(cause))
+        return raised_error(self.plugin, self.point, cause, node)
 
     def error(self, message: str, node: str | None = None) -> PluginError:
         """The error that ends the cycle."""
@@ -486,7 +505,7 @@ class Lifecycle:
                 try:
                     answer = await plugin.bind(cycle, pod, node)
                 except Exception as cause:  # noqa: BLE001 - it becomes the pod's error, as in `call_plugin`
-                    status = error(plugin_error(plugin, "Bind", describe_exception(cause)).message)
+                    status = error(raised_error(plugin, "Bind", cause).message)
                 else:
                     status = SUCCESS if answer is None else checked_status(plugin, "Bind", answer)
             else:

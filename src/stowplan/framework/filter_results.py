@@ -79,7 +79,8 @@ class FilterColumn(PluginColumn):
             if rows:
                 self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return rows
-        ask = self.row_method(ask, cycle)
+        if cycle.watch is not None:
+            ask = self.timed(ask)
         pod, codes, changed = cycle.pod, self.codes, []
         try:
             for row in rows:
@@ -94,7 +95,7 @@ class FilterColumn(PluginColumn):
         except PluginError:
             raise
         except Exception as cause:
-            raise self.raised(cause) from cause
+            raise self.raised(cause, table.name_of(row)) from cause
         return changed
 
     def ask_row(self, table: ClusterTable, cycle: Cycle, row: int) -> int:
@@ -151,7 +152,9 @@ class FilterColumn(PluginColumn):
         if status is None:
             return 0
         if not isinstance(status, Status):
-            raise self.error(f"expected a Status or None, got {describe(status)}", node.name)
+            raise self.error(
+                f"expected a Status or None, got {describe(status)} (node {node.name})", node.name
+            )
         if status.is_success:
             return 0
         if not status.code.is_rejection:

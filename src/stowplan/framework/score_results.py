@@ -109,7 +109,8 @@ class ScoreColumn(PluginColumn):
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return raw is not self.raw
-        ask = self.row_method(ask, cycle)
+        if cycle.watch is not None:
+            ask = self.timed(ask)
         pod = cycle.pod
         try:
             for row in rows:
@@ -122,7 +123,7 @@ class ScoreColumn(PluginColumn):
         except PluginError:
             raise
         except Exception as cause:
-            raise self.raised(cause) from cause
+            raise self.raised(cause, table.name_of(row)) from cause
         return False
 
     def raw_scores(self, rows: list[int]) -> list[int]:
@@ -169,7 +170,7 @@ class ScoreColumn(PluginColumn):
             node = NodeRow(cycle.table, row)
             score = call_plugin(plugin, "Score", plugin.score_node, cycle, cycle.pod, node, node=node.name)
             if not isinstance(score, int | np.integer):
-                raise self.error(f"expected an int, got {describe(score)}", node.name)
+                raise self.error(f"expected an int, got {describe(score)} (node {node.name})", node.name)
             scores.append(int(score))
         return scores
 

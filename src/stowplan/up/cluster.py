@@ -12,7 +12,9 @@ from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objec
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -36,6 +38,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
@@ -60,6 +63,7 @@ class LocalCluster:
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
+            stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -71,7 +75,10 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret)),
+            ControllerSettings(
+                lifecycle=plan.lifecycle,
+                accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
+            ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,

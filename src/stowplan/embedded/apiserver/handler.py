@@ -13,14 +13,14 @@ Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 w
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import PODS
+from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
 from stowplan.embedded.apiserver.openapi import OpenApi
@@ -46,6 +46,7 @@ from stowplan.embedded.store import Store
 _log: Final = logging.getLogger(__name__)
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
 _NONE: Final[Mapping[str, str]] = {}
+_VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Handler:
@@ -59,6 +60,7 @@ class Handler:
         clock: Clock,
         rng: random.Random,
         watch_limit: int,
+        stored_only: Collection[Resource] = (),
     ) -> None:
         views = Views(clock)
         self._store = store
@@ -70,7 +72,7 @@ class Handler:
         self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
         self._openapi = OpenApi(store.catalogue)
-        self._writes = WriteVerbs(store, views)
+        self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -125,6 +127,8 @@ class Handler:
         method = request.method
         if target.subresource and (target.subresource != "status" or not target.resource.status):
             return await self._subresources.handler(method, target)(request, target, query, user)
+        if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
+            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
         if method == "GET":
             if not target.name or flag(query, "watch"):
                 return await self.reads.list(request, target, query)
@@ -207,3 +211,11 @@ def _binding_namespace(path: str) -> str:
     parts = path.split("/")
     is_bindings = len(parts) == 6 and parts[:4] == ["", "api", "v1", "namespaces"] and parts[5] == "bindings"
     return parts[4] if is_bindings else ""
+
+
+def _verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+    """What a request does to objects, in the words of discovery."""
+    verb = _VERBS.get(method, method.lower())
+    if verb == "get" and (not target.name or flag(query, "watch")):
+        return "watch" if flag(query, "watch") else "list"
+    return "deletecollection" if verb == "delete" and not target.name else verb

@@ -8,6 +8,7 @@ import random
 import secrets
 import ssl
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
+from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.apiserver.bodies import BODY_LIMIT
 from stowplan.embedded.apiserver.handler import Handler
@@ -105,7 +107,8 @@ class ApiServer:
     """A store behind HTTPS. `async with` begins and ends it.
 
     `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is how many
-    bytes a watcher may lag behind before it is cut off.
+    bytes a watcher may lag behind before it is cut off. `stored_only` are kinds on which nothing acts:
+    whoever writes one is warned.
     """
 
     def __init__(
@@ -117,6 +120,7 @@ class ApiServer:
         rng: random.Random | None = None,
         signing_key: SigningKey | None = None,
         watch_limit: int = LIMIT_OF_WATCHES,
+        stored_only: Collection[Resource] = (),
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
@@ -127,7 +131,9 @@ class ApiServer:
         )
         token = None if self._listening.open_to_all else self._listening.token
         self._authenticator = Authenticator(token, self.issuer)
-        self.handler = Handler(store, self._authenticator, self.issuer, self._clock, rng, watch_limit)
+        self.handler = Handler(
+            store, self._authenticator, self.issuer, self._clock, rng, watch_limit, stored_only
+        )
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None
         self._certificate: Certificate | None = None
