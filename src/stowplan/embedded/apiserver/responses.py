@@ -29,8 +29,12 @@ def response_of(
     """An answer whose body is there already."""
     response = web.Response(body=raw, status=code, content_type=content_type)
     for warning in warnings[:_MAX_WARNINGS]:
-        response.headers.add("Warning", f'299 - "{_escaped(warning[:_MAX_WARNING_LENGTH])}"')
+        response.headers.add("Warning", warning_header(warning))
     return response
+
+
+def warning_header(text: str) -> str:
+    return f'299 - "{_escaped(text[:_MAX_WARNING_LENGTH])}"'
 
 
 def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:

@@ -73,7 +73,11 @@ def _migration_state(migration: Json, now: float) -> str:
     return states[-1] if states else "Unknown"
 
 
-MIGRATIONS: Final = (NAME._replace(format=""), Column("Resource", _migrated), Column("Status", _migration_state))
+MIGRATIONS: Final = (
+    NAME._replace(format=""),
+    Column("Resource", _migrated),
+    Column("Status", _migration_state),
+)
 
 COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.STORAGE_CLASSES: STORAGE_CLASSES,
