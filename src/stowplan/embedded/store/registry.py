@@ -7,6 +7,7 @@ contains. Rules that a cluster adds to these are its admission.
 """
 
 import random
+from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -24,6 +25,7 @@ from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
+from stowplan.embedded.store.qos import qos_class
 from stowplan.gocompat.quoting import quote
 
 
@@ -34,19 +36,28 @@ class Lookup(Protocol):
 
     def all(self, resource: Resource) -> list[Json]: ...
 
+    def within(self, resource: Resource, namespace: str) -> list[Json]: ...
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        """Replace an object as the server itself does, without admission."""
+
+
+Commit = Callable[[], None]
+
 
 class Admission(Protocol):
     """Fills in and judges objects before they are written; a refusal is an `ApiError`.
 
     The object that is to be written belongs to the store alone and may be changed in place (but not if it
-    is for a subresource); the old one must not be.
+    is for a subresource); the old one must not be. What they give back, if anything, is to be called just
+    before the object is written: it changes other objects, such as the quotas that are charged.
     """
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> Commit | None: ...
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
-    ) -> None: ...
+    ) -> Commit | None: ...
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
 
@@ -159,9 +170,14 @@ def set_initial_status(resource: Resource, obj: Json, stamp: str) -> None:
     if phase is None:
         return
     obj["status"] = {"phase": phase}
-    if resource == PODS and obj.get("spec", {}).get("schedulingGates"):
-        held = pod_condition("PodScheduled", "False", stamp, reason="SchedulingGated", message=_GATED)
-        obj["status"]["conditions"] = [held]
+    if resource == PODS:
+        spec = obj.get("spec", {})
+        obj["status"]["qosClass"] = qos_class(spec)
+        if spec.get("schedulingGates"):
+            held = pod_condition("PodScheduled", "False", stamp, reason="SchedulingGated", message=_GATED)
+            obj["status"]["conditions"] = [held]
+    elif resource == PERSISTENT_VOLUMES:
+        obj["status"]["lastPhaseTransitionTime"] = stamp
 
 
 def check_uid(resource: Resource, obj: Json, uid: str | None) -> None:

@@ -25,6 +25,7 @@ from stowplan.embedded.store.pods import (
 )
 from stowplan.embedded.store.registry import (
     Admission,
+    Commit,
     MetadataFactory,
     check_deletion,
     check_metadata,
@@ -96,6 +97,16 @@ class Store(Storage):
         """Every object of a resource, in no particular order."""
         return [*self._collection(resource).objects.values()]
 
+    def within(self, resource: Resource, namespace: str) -> list[Json]:
+        """Every object of a resource in a namespace, in no particular order."""
+        objects = self._collection(resource).objects
+        return [obj for key, obj in objects.items() if key[0] == namespace] if objects else []
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        metadata = old["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self._rewrite(self._collection(resource), key, new, old)
+
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
     ) -> Page:
@@ -128,8 +139,8 @@ class Store(Storage):
         obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
         if managed:
             created["managedFields"] = managed
-        if self._admission is not None:
-            self._admission.admit_create(self, resource, obj)
+        admission = self._admission
+        commit = None if admission is None else admission.admit_create(self, resource, obj)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
@@ -137,6 +148,8 @@ class Store(Storage):
         if resource.status:
             set_initial_status(resource, obj, created["creationTimestamp"])
         if not self._dry_run:
+            if commit is not None:
+                commit()
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
                 now, limit = self._metadata.latest, self._event_limit
@@ -175,10 +188,9 @@ class Store(Storage):
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, obj, subresource)
+        commit = self._admit_update(resource, old, obj, subresource)
         new = self._managed(old, prepared_update(resource, old, obj, subresource), manager, subresource)
-        return self._replace(collection, key, old, new)
+        return self._replace(collection, key, old, new, commit)
 
     def patch(
         self,
@@ -196,11 +208,12 @@ class Store(Storage):
         old = collection.get(key)
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
+        commit = None
         if self._admission is not None:
             new = new if subresource else owned(new)
-            self._admission.admit_update(self, resource, old, new, subresource)
+            commit = self._admit_update(resource, old, new, subresource)
         new = self._managed(old, prepared_update(resource, old, new, subresource), "", subresource)
-        return self._replace(collection, key, old, new)
+        return self._replace(collection, key, old, new, commit)
 
     def apply(
         self, resource: Resource, body: Body, manager: str, *, force: bool = False, subresource: str = ""
@@ -224,10 +237,9 @@ class Store(Storage):
             return self._create(resource, found, key[0], managed)
         check_metadata(resource, old, metadata)
         new = owned(found)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, new, subresource)
+        commit = self._admit_update(resource, old, new, subresource)
         new = prepared_update(resource, old, new, subresource)
-        return self._replace(collection, key, old, with_metadata(new, managedFields=managed))
+        return self._replace(collection, key, old, with_metadata(new, managedFields=managed), commit)
 
     def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
@@ -304,10 +316,18 @@ class Store(Storage):
             raise other_uid(resource, *key, uid, "")
         return self.create(resource, obj)
 
-    def _replace(self, collection: Collection, key: Key, old: Json, new: Json) -> Json:
+    def _admit_update(self, resource: Resource, old: Json, new: Json, subresource: str) -> Commit | None:
+        admission = self._admission
+        return None if admission is None else admission.admit_update(self, resource, old, new, subresource)
+
+    def _replace(
+        self, collection: Collection, key: Key, old: Json, new: Json, commit: Commit | None = None
+    ) -> Json:
         """Write an update, unless it changes nothing or was all that a deletion waited for."""
         if new == old:
             return old
+        if commit is not None:
+            commit()
         if ends_with_update(old, new):
             self._remove(collection, key, old)
             return new
