@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.config import echo_notes, feature_gates_option, one_line_errors, plugins_option
 from stowplan.cli.values import AtLeast
 from stowplan.config import default_config
 from stowplan.config.featuregates import parse_feature_gates
@@ -92,6 +92,7 @@ def up(
         gates = parse_feature_gates(feature_gates)
         loaded = default_config(gates) if config is None else load_any_file(str(config), gates)
         settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+    echo_notes(loaded.legacy.notes)
     furnished = bool(files) or (data_dir is not None and is_data_dir(data_dir))
     try:
         plan = Plan(

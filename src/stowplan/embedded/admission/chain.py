@@ -25,6 +25,7 @@ from stowplan.embedded.admission.strategy import (
 )
 from stowplan.embedded.admission.validation import check_created, check_status, check_updated
 from stowplan.embedded.store.registry import Lookup
+from stowplan.embedded.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 Commit = Callable[[], None]
@@ -41,7 +42,9 @@ class ClusterAdmission:
         self._check_updated = enabled(CHECK_UPDATED, disabled)
         self._quotas = "ResourceQuota" not in disabled
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> Commit | None:
+    def admit_create(
+        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
+    ) -> Commit | None:
         _check_namespace(lookup, resource, obj)
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
@@ -61,7 +64,7 @@ class ClusterAdmission:
         return charge_quotas(lookup, resource, None, obj, "") if self._quotas else None
 
     def admit_update(
-        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
+        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> Commit | None:
         if subresource == "status":
             prepare_status = PREPARE_STATUS.get(resource)
@@ -88,7 +91,7 @@ class ClusterAdmission:
             plugin(lookup, old, new)
         return charge_quotas(lookup, resource, old, new, subresource) if self._quotas else None
 
-    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
+    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         name = obj["metadata"]["name"]
         if resource == NAMESPACES and name in _PROTECTED_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")

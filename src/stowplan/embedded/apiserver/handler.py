@@ -94,28 +94,28 @@ class Handler:
         text = request.rel_url.raw_query_string
         query = _query(text) if text else _NONE
         _authorize(user, request.method, target, query)
-        return await self._verb(request, target, query)
+        return await self._verb(request, target, query, user)
 
     async def _verb(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
         if target.subresource and (target.subresource != "status" or not target.resource.status):
-            return await self._subresources.handler(method, target)(request, target, query)
+            return await self._subresources.handler(method, target)(request, target, query, user)
         if method == "GET":
             if not target.name or flag(query, "watch"):
                 return await self.reads.list(request, target, query)
             return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
-            return await self._writes.create(request, target, query)
+            return await self._writes.create(request, target, query, user)
         if method == "PUT" and target.name:
-            return await self._writes.update(request, target, query)
+            return await self._writes.update(request, target, query, user)
         if method == "PATCH" and target.name:
-            return await self._writes.patch(request, target, query)
+            return await self._writes.patch(request, target, query, user)
         if method == "DELETE" and not target.subresource:
             if target.name:
-                return await self._writes.delete(request, target, query)
-            return await self._writes.delete_collection(request, target, query)
+                return await self._writes.delete(request, target, query, user)
+            return await self._writes.delete_collection(request, target, query, user)
         raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
 
     async def _answer_other(self, request: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
@@ -125,7 +125,7 @@ class Handler:
             return await self._reviews.answer(request, review, user)
         binding = _binding_namespace(path)
         if binding and request.method == "POST" and user.is_admin:
-            return await self._subresources.bind(request, Target(PODS, binding), _NONE)
+            return await self._subresources.bind(request, Target(PODS, binding), _NONE, user)
         _authorize_path(user, request.method, path)
         if request.method != "GET":
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)

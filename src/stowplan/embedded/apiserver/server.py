@@ -118,7 +118,7 @@ class ApiServer:
         self._listening = Listening() if listening is None else listening
         self._clock = RealClock() if clock is None else clock
         self._authenticator = Authenticator(None if self._listening.open_to_all else self._listening.token)
-        self._handler = Handler(store, self._authenticator, self._clock, rng or random.Random(), watch_limit)
+        self.handler = Handler(store, self._authenticator, self._clock, rng or random.Random(), watch_limit)
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None
         self._certificate: Certificate | None = None
@@ -134,7 +134,7 @@ class ApiServer:
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be had."""
         server = web.Server(
-            self._handler, request_factory=_request, handler_cancellation=True, access_log=None
+            self.handler, request_factory=_request, handler_cancellation=True, access_log=None
         )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_GRACE)
         await self._runner.setup()
@@ -152,7 +152,7 @@ class ApiServer:
             self._bookmarks.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._bookmarks
-        self._handler.reads.end_watches()
+        self.handler.reads.end_watches()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -13,12 +13,18 @@ from stowplan.embedded.controllers.disruption import DisruptionController
 from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.job import JobController
-from stowplan.embedded.controllers.namespace import NamespaceController, ServiceAccountController
+from stowplan.embedded.controllers.namespace import NamespaceController
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
 from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
 from stowplan.embedded.controllers.replicaset import ReplicaSetController
+from stowplan.embedded.controllers.serviceaccount import (
+    AccountSettings,
+    RootCAPublisher,
+    ServiceAccountController,
+    TokensController,
+)
 from stowplan.embedded.controllers.statefulset import StatefulSetController
 from stowplan.embedded.controllers.tainteviction import TaintEvictionController
 from stowplan.embedded.controllers.volumeprotection import (
@@ -33,6 +39,7 @@ class ControllerSettings:
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
+    accounts: AccountSettings = field(default_factory=AccountSettings)
 
 
 def all_controllers(context: Context, settings: ControllerSettings | None = None) -> list[Controller]:
@@ -52,6 +59,8 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         GarbageCollector(context),
         NamespaceController(context),
         ServiceAccountController(context),
+        RootCAPublisher(context, settings.accounts),
+        TokensController(context, settings.accounts),
     ]
 
 

@@ -26,6 +26,7 @@ from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
 from stowplan.embedded.store.qos import qos_class
+from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
 
 
@@ -49,17 +50,20 @@ class Admission(Protocol):
     """Fills in and judges objects before they are written; a refusal is an `ApiError`.
 
     The object that is to be written belongs to the store alone and may be changed in place (but not if it
-    is for a subresource); the old one must not be. What they give back, if anything, is to be called just
-    before the object is written: it changes other objects, such as the quotas that are charged.
+    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run. What
+    they give back, if anything, is to be called just before the object is written: it changes other objects,
+    such as the quotas that are charged.
     """
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> Commit | None: ...
-
-    def admit_update(
-        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
+    def admit_create(
+        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
     ) -> Commit | None: ...
 
-    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
+    def admit_update(
+        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
+    ) -> Commit | None: ...
+
+    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 
 
 _IMMUTABLE: Final = ("name", "namespace", "uid")
