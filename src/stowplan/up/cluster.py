@@ -6,9 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import (
+    ClusterAdmission,
+    create_bootstrap_objects,
+    create_default_storage_class,
+    publish_server,
+)
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
@@ -22,6 +28,9 @@ from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.manifests import Manifest, create_manifests
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
+
+_HTTPS: Final = 443
+"""The port that a server which does not listen is said to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,7 @@ class LocalCluster:
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
+        create_default_storage_class(self.store)
         self.server = ApiServer(
             self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
         )
@@ -92,6 +102,7 @@ class LocalCluster:
                 stack.callback(self._log.close)
             if listen:
                 await stack.enter_async_context(self.server)
+            publish_server(self.store, self.server.address, self.server.port or _HTTPS)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())

@@ -42,9 +42,7 @@ class ClusterAdmission:
         self._check_updated = enabled(CHECK_UPDATED, disabled)
         self._quotas = "ResourceQuota" not in disabled
 
-    def admit_create(
-        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
-    ) -> Commit | None:
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
         _check_namespace(lookup, resource, obj)
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:

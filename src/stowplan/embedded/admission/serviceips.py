@@ -11,9 +11,6 @@ from stowplan.api.requests import Json
 from stowplan.embedded.store.registry import Lookup
 
 SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
-KUBERNETES_IP: Final = str(SERVICE_RANGE[1])
-"""The first address, which the Service `kubernetes` has."""
-
 _FIRST_PORT: Final = 30000
 _LAST_PORT: Final = 32767
 _PORTS: Final = _LAST_PORT - _FIRST_PORT + 1
@@ -85,7 +82,9 @@ class ServiceAllocator:
             address = str(SERVICE_RANGE[number])
             if address not in used:
                 return address
-        raise status.ApiError(500, "InternalError", "Internal error occurred: failed to allocate a serviceIP: range is full")
+        raise status.ApiError(
+            500, "InternalError", "Internal error occurred: failed to allocate a serviceIP: range is full"
+        )
 
     def _port(self, obj: Json, used: Iterable[int]) -> int:
         for _ in range(_PORTS):
@@ -136,9 +135,9 @@ def _drop_unused(before: Json, spec: Json) -> None:
                 port.pop("nodePort", None)
         if spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
             spec.pop("externalTrafficPolicy", None)
-    if _is_local(before) and not _is_local(spec):
-        if spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
-            spec.pop("healthCheckNodePort", None)
+    health = "healthCheckNodePort"
+    if _is_local(before) and not _is_local(spec) and spec.get(health) == before.get(health):
+        spec.pop(health, None)
     if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
         for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
             if spec.get(field) == before.get(field):
@@ -173,7 +172,8 @@ def _check_ports(obj: Json, before: Json, used: set[int]) -> None:
         if not number or number in own:
             continue
         if not _FIRST_PORT <= number <= _LAST_PORT:
-            text = f"provided port is not in the valid range. The range of valid ports is {_FIRST_PORT}-{_LAST_PORT}"
+            text = "provided port is not in the valid range. The range of valid ports is "
+            text += f"{_FIRST_PORT}-{_LAST_PORT}"
             errors.append(invalid(f"spec.ports[{i}].nodePort", number, text))
         elif number in used:
             errors.append(invalid(f"spec.ports[{i}].nodePort", number, "provided port is already allocated"))

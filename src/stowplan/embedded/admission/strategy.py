@@ -6,6 +6,7 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
+from stowplan.embedded.quota.qos import qos_class
 
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -37,7 +38,12 @@ def generate_job_selector(job: Json) -> None:
     if not spec.get("manualSelector"):
         uid, name = metadata["uid"], metadata["name"]
         of_pods = template.setdefault("metadata", {})
-        own = {_CONTROLLER_UID: uid, "batch.kubernetes.io/job-name": name, "controller-uid": uid, "job-name": name}
+        own = {
+            _CONTROLLER_UID: uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
         of_pods["labels"] = {**own, **(of_pods.get("labels") or {})}
         selector = spec["selector"] = dict(spec.get("selector") or {})
         selector["matchLabels"] = {_CONTROLLER_UID: uid, **(selector.get("matchLabels") or {})}
@@ -70,6 +76,14 @@ def next_template_generation(old: Json, new: Json) -> None:
     new["metadata"]["annotations"] = annotations
 
 
+def set_qos_class(pod: Json) -> None:
+    pod["status"]["qosClass"] = qos_class(pod["spec"])
+
+
+def set_transition_time(volume: Json) -> None:
+    volume["status"]["lastPhaseTransitionTime"] = volume["metadata"]["creationTimestamp"]
+
+
 _ALSO_KEPT: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
@@ -94,6 +108,8 @@ def prepare_pod_status(old: Json, new: Json) -> None:
 
 
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
+    catalogue.PODS: set_qos_class,
+    catalogue.PERSISTENT_VOLUMES: set_transition_time,
     catalogue.NAMESPACES: add_namespace_finalizer,
     catalogue.JOBS: generate_job_selector,
     catalogue.DAEMON_SETS: first_template_generation,

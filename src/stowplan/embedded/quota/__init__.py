@@ -6,11 +6,11 @@ of the namespace. Both use the same evaluators.
 
 from stowplan.embedded.quota.amounts import amounts_of, as_text, printed
 from stowplan.embedded.quota.evaluators import Evaluator, evaluator_for, is_quotable
-from stowplan.embedded.quota.usage import Exceeded, charge, total_usage
+from stowplan.embedded.quota.usage import ExceededError, charge, total_usage
 
 __all__ = [
     "Evaluator",
-    "Exceeded",
+    "ExceededError",
     "amounts_of",
     "as_text",
     "charge",

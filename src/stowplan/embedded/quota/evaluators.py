@@ -17,7 +17,7 @@ from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.requests import Json
 from stowplan.api.resources import is_extended, is_hugepages, is_pod_level, pod_limits, pod_requests
 from stowplan.embedded.quota.amounts import Amounts
-from stowplan.embedded.store.qos import qos_class
+from stowplan.embedded.quota.qos import qos_class
 
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
@@ -85,7 +85,7 @@ class _Claims(Evaluator):
 
     def handles(self, operation: str, subresource: str, old: Json | None, new: Json) -> bool:
         if subresource == "status":
-            return _allocated(old or {}) != _allocated(new)
+            return bool(_allocated(old or {}) != _allocated(new))
         return not subresource
 
     def usage(self, obj: Json, now: float) -> Amounts:
@@ -174,10 +174,12 @@ class _Pods(Evaluator):
                 lacking.setdefault(name, set()).add(container.get("name", ""))
         if not lacking:
             return ""
-        return "must specify " + "; ".join(f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking))
+        return "must specify " + "; ".join(
+            f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking)
+        )
 
     def in_scope(self, obj: Json, scope: Json) -> bool:
-        name, spec = scope.get("scopeName"), obj.get("spec") or {}
+        name, spec = str(scope.get("scopeName")), obj.get("spec") or {}
         if name in ("Terminating", "NotTerminating"):
             return _has_deadline(obj) == (name == "Terminating")
         if name in ("BestEffort", "NotBestEffort"):

@@ -5,11 +5,20 @@ from typing import NamedTuple
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.quota.amounts import Amounts, amounts_of, as_text, exceeding, increase, only, plus, printed
+from stowplan.embedded.quota.amounts import (
+    Amounts,
+    amounts_of,
+    as_text,
+    exceeding,
+    increase,
+    only,
+    plus,
+    printed,
+)
 from stowplan.embedded.quota.evaluators import Evaluator, evaluator_for, is_quotable
 
 
-class Exceeded(Exception):
+class ExceededError(Exception):
     """A quota that does not allow an object; the message says which and why."""
 
 
@@ -26,7 +35,7 @@ class Write(NamedTuple):
 
 
 def charge(quota: Json, write: Write) -> Json | None:
-    """The quota with the write counted, None if it does not count for it. Raises `Exceeded`."""
+    """The quota with the write counted, None if it does not count for it. Raises `ExceededError`."""
     status, evaluator = quota.get("status") or {}, write.evaluator
     hard, used = status.get("hard") or {}, status.get("used") or {}
     names = evaluator.counted(hard)
@@ -35,17 +44,19 @@ def charge(quota: Json, write: Write) -> Json | None:
     name = quota["metadata"]["name"]
     missing = evaluator.missing(names, write.new)
     if missing:
-        raise Exceeded(f"failed quota: {name}: {missing}")
+        raise ExceededError(f"failed quota: {name}: {missing}")
     if any(counted not in used for counted in names):
-        raise Exceeded(f"status unknown for quota: {name}, resources: {','.join(names)}")
-    requested = {key: amount for key, amount in only(_added(quota, write), hard).items() if not amount.is_zero}
+        raise ExceededError(f"status unknown for quota: {name}, resources: {','.join(names)}")
+    requested = {
+        key: amount for key, amount in only(_added(quota, write), hard).items() if not amount.is_zero
+    }
     if not requested:
         return None
     limits, before = amounts_of(hard), amounts_of(used)
     after = plus(before, requested)
     over = exceeding(only(after, requested), limits)
     if over:
-        raise Exceeded(
+        raise ExceededError(
             f"exceeded quota: {name}, requested: {printed(only(requested, over))}, "
             f"used: {printed(only(before, over))}, limited: {printed(only(limits, over))}"
         )
@@ -68,7 +79,7 @@ def scopes_of(quota: Json) -> list[Json]:
     """All scopes of a quota, those without values too."""
     spec = quota.get("spec") or {}
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
-    return scopes + [*((spec.get("scopeSelector") or {}).get("matchExpressions") or ())]
+    return [*scopes, *((spec.get("scopeSelector") or {}).get("matchExpressions") or ())]
 
 
 def total_usage(

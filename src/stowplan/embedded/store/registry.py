@@ -25,7 +25,6 @@ from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
-from stowplan.embedded.store.qos import qos_class
 from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
 
@@ -174,14 +173,9 @@ def set_initial_status(resource: Resource, obj: Json, stamp: str) -> None:
     if phase is None:
         return
     obj["status"] = {"phase": phase}
-    if resource == PODS:
-        spec = obj.get("spec", {})
-        obj["status"]["qosClass"] = qos_class(spec)
-        if spec.get("schedulingGates"):
-            held = pod_condition("PodScheduled", "False", stamp, reason="SchedulingGated", message=_GATED)
-            obj["status"]["conditions"] = [held]
-    elif resource == PERSISTENT_VOLUMES:
-        obj["status"]["lastPhaseTransitionTime"] = stamp
+    if resource == PODS and obj.get("spec", {}).get("schedulingGates"):
+        held = pod_condition("PodScheduled", "False", stamp, reason="SchedulingGated", message=_GATED)
+        obj["status"]["conditions"] = [held]
 
 
 def check_uid(resource: Resource, obj: Json, uid: str | None) -> None:

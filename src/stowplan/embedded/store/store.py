@@ -148,14 +148,14 @@ class Store(Storage):
         obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
         if managed:
             created["managedFields"] = managed
+        if resource.status:
+            set_initial_status(resource, obj, created["creationTimestamp"])
         admission = self._admission
         commit = None if admission is None else admission.admit_create(self, resource, obj, by)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        if resource.status:
-            set_initial_status(resource, obj, created["creationTimestamp"])
         if not by.dry_run:
             if commit is not None:
                 commit()

@@ -9,7 +9,6 @@ from stowplan.api.requests import Json
 from stowplan.embedded.admission.defaults.core import default_claim
 from stowplan.embedded.admission.defaults.podspec import default_pod_spec, fill
 
-
 _MAX_INT32: Final = (1 << 31) - 1
 
 
@@ -60,7 +59,9 @@ def default_stateful_set(obj: Json) -> None:
     strategy = spec["updateStrategy"]
     if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
         fill(strategy["rollingUpdate"], {"partition": 0})
-    kept = spec["persistentVolumeClaimRetentionPolicy"] = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    kept = spec["persistentVolumeClaimRetentionPolicy"] = (
+        spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    )
     fill(kept, {"whenDeleted": "Retain", "whenScaled": "Retain"})
     for claim in spec.get("volumeClaimTemplates") or ():
         fill(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})

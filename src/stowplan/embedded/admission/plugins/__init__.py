@@ -50,9 +50,7 @@ MUTATE_CREATED: Final[Plugins[OnCreate]] = {
         ("DefaultStorageClass", default_storage_class),
         ("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pvc-protection")),
     ),
-    PERSISTENT_VOLUMES: (
-        ("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pv-protection")),
-    ),
+    PERSISTENT_VOLUMES: (("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pv-protection")),),
 }
 MUTATE_UPDATED: Final[Plugins[OnUpdate]] = {
     PODS: (("ServiceAccount", keep_service_account), ("Priority", keep_priority)),

@@ -40,14 +40,18 @@ def _fill_in(limit_range: Json, spec: Json) -> Iterator[str]:
         for container in spec.get(field) or ():
             resources = container.setdefault("resources", {})
             for part, defaults, word in (("requests", requests, "request"), ("limits", limits, "limit")):
-                added = {name: amount for name, amount in defaults.items() if name not in (resources.get(part) or {})}
+                added = {
+                    name: amount
+                    for name, amount in defaults.items()
+                    if name not in (resources.get(part) or {})
+                }
                 if added:
                     resources[part] = {**(resources.get(part) or {}), **added}
                     yield f"{', '.join(sorted(added))} {word} for {label} {container.get('name', '')}"
 
 
 def check_limits(lookup: Lookup, resource: Resource, obj: Json) -> None:
-    """Raises `ApiError` 403 if a pod or claim asks for too little, too much, or is too far from its request."""
+    """Raises `ApiError` 403 if a pod or claim asks for too little or too much."""
     rules = _pod_problems if resource == PODS else _claim_problems
     for limit_range in lookup.within(LIMIT_RANGES, obj["metadata"]["namespace"]):
         problems = [*rules(limit_range, obj)]
@@ -136,7 +140,9 @@ def _too_far(item: Json, name: str, ratio: Any, requests: Written, limits: Writt
         yield f"{text} no limit is specified or limit is 0"
     else:
         precise = request.value() <= _MAX_MILLI and limit.value() <= _MAX_MILLI
-        lim, req = (limit.milli_value(), request.milli_value()) if precise else (limit.value(), request.value())
+        lim, req = (
+            (limit.milli_value(), request.milli_value()) if precise else (limit.value(), request.value())
+        )
         if lim / req > _amount(ratio).milli_value() / 1000:
             yield f"{text} provided ratio is {lim / req:.6f}"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stowplan.api.catalogue import RESOURCE_QUOTAS, Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.refusals import forbidden
-from stowplan.embedded.quota import Exceeded, charge, evaluator_for, is_quotable
+from stowplan.embedded.quota import ExceededError, charge, evaluator_for, is_quotable
 from stowplan.embedded.quota.evaluators import CREATE, UPDATE
 from stowplan.embedded.quota.usage import Write
 from stowplan.embedded.store.registry import Lookup
@@ -33,7 +33,7 @@ def charge_quotas(
     for quota in sorted(quotas, key=lambda found: str(found["metadata"]["name"])):
         try:
             after = charge(quota, write)
-        except Exceeded as error:
+        except ExceededError as error:
             raise forbidden(resource, new["metadata"]["name"], str(error)) from None
         if after is not None:
             charged.append((quota, after))

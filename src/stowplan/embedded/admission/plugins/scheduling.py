@@ -95,4 +95,6 @@ def check_overhead(lookup: Lookup, pod: Json) -> None:
     """Overhead is that of a RuntimeClass, so there is none without one."""
     spec = pod["spec"]
     if spec.get("overhead") and not spec.get("runtimeClassName"):
-        raise forbidden_pod(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise forbidden_pod(
+            pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        )

@@ -18,7 +18,9 @@ _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 def default_storage_class(lookup: Lookup, claim: Json) -> None:
     """A claim that names no class gets the default one; of several the youngest."""
-    if "storageClassName" in claim["spec"] or _CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
+    if "storageClassName" in claim["spec"] or _CLASS_ANNOTATION in (
+        claim["metadata"].get("annotations") or {}
+    ):
         return
     defaults = [found for found in lookup.all(STORAGE_CLASSES) if _is_default(found)]
     if defaults:
@@ -40,7 +42,9 @@ def check_resize(lookup: Lookup, old: Json, new: Json) -> None:
     name = new["metadata"]["name"]
     of_class = (old.get("spec") or {}).get("storageClassName") or ""
     found = lookup.find(STORAGE_CLASSES, "", of_class) if of_class else None
-    if (new.get("status") or {}).get("phase") != "Bound" and (old.get("status") or {}).get("phase") != "Bound":
+    if (new.get("status") or {}).get("phase") != "Bound" and (old.get("status") or {}).get(
+        "phase"
+    ) != "Bound":
         raise forbidden(PERSISTENT_VOLUME_CLAIMS, name, "Only bound persistent volume claims can be expanded")
     if found is None or not found.get("allowVolumeExpansion"):
         raise forbidden(

@@ -32,7 +32,9 @@ def replicated_errors(obj: Json) -> list[FieldError]:
     errors = [*_count_errors(spec, "replicas"), *_count_errors(spec, "minReadySeconds")]
     errors += _count_errors(spec, "revisionHistoryLimit")
     errors += _selector_errors(spec)
-    claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
+    claims = [
+        (claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()
+    ]
     errors += template_errors(spec.get("template"), "spec.template", ("Always",), claims)
     return errors
 

@@ -20,7 +20,9 @@ def qos_class(spec: Json) -> str:
         given = [container.get("resources") or {} for container in every]
     if not any(given):
         return "BestEffort"
-    requests, limits, guaranteed = {}, {}, True
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+    guaranteed = True
     for resources in given:
         asked, most = _positive(resources.get("requests")), _positive(resources.get("limits"))
         guaranteed = guaranteed and len(most) == len(_COMPUTE)
