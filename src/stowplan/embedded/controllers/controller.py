@@ -48,6 +48,10 @@ class Context:
         return cls(client, clock, rng, informers, EventRecorder(client, clock, report), report)
 
 
+class RetryLater(Exception):  # noqa: N818 - nothing went wrong here
+    """A key that cannot be finished yet, and that whoever should know was told about: it is tried again."""
+
+
 class Controller(ABC):
     """One control loop.
 
@@ -57,6 +61,8 @@ class Controller(ABC):
 
     name: ClassVar[str]
     workers: ClassVar[int] = 2
+    event_source: ClassVar[str] = ""
+    """What its events say they are from, where that is not its name."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -161,7 +167,7 @@ class Controller(ABC):
                 raise
 
     async def record_event(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
-        await self.context.events.record(about, type, reason, note, by=self.name)
+        await self.context.events.record(about, type, reason, note, by=self.event_source or self.name)
 
     def note(self, resource: Resource, written: Json) -> Json:
         version = written["metadata"].get("resourceVersion", "")
@@ -180,6 +186,8 @@ class Controller(ABC):
             except ApiError as error:
                 if not (error.is_conflict or error.is_not_found or _is_other_uid(error)):
                     self.context.report(f"{self.name}: {key}: {error}")
+                self.queue.retry(key)
+            except RetryLater:
                 self.queue.retry(key)
             except Exception as error:  # noqa: BLE001 - one object that makes no sense must not stop the rest
                 self.context.report(f"{self.name}: {key}: {type(error).__name__}: {error}")
