@@ -11,7 +11,9 @@ from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
@@ -60,7 +62,12 @@ class LocalCluster:
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
         self.server = ApiServer(
-            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+            self.store,
+            plan.listening,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
+            stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -75,7 +82,7 @@ class LocalCluster:
             ControllerSettings(
                 provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
-                accounts=AccountSettings(root_ca=self._root_ca),
+                accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
