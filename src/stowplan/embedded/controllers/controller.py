@@ -204,7 +204,7 @@ class Controller(ABC):
             try:
                 await self.sync(key)
             except ApiError as error:
-                if not (error.is_conflict or error.is_not_found or _is_other_uid(error)):
+                if not _is_expected(error):
                     self.context.report(f"{self.name}: {key}: {error}")
                 self.queue.retry(key)
             except RetryLater:
@@ -229,6 +229,12 @@ class Controller(ABC):
 def is_namespace_terminating(error: ApiError) -> bool:
     """Whether nothing can be created because the namespace goes: that is no failure worth an event."""
     return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
+
+
+def _is_expected(error: ApiError) -> bool:
+    """Whether a failure happens in the ordinary course of things and is not worth a word."""
+    changed = error.is_conflict or error.is_not_found or _is_other_uid(error)
+    return changed or is_namespace_terminating(error)
 
 
 def _is_other_uid(error: ApiError) -> bool:
