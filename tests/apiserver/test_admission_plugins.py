@@ -10,12 +10,7 @@ from store.stores import HandClock
 from stowplan.api import catalogue as c
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import (
-    ClusterAdmission,
-    create_bootstrap_objects,
-    create_default_storage_class,
-    publish_server,
-)
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.embedded.quota import total_usage
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.writer import API_SERVER
@@ -262,9 +257,12 @@ def claim(store: Store, name: str = "data") -> Any:
 def test_claims_grow_if_their_class_allows_it_and_never_shrink(
     store: Store, expandable: bool, storage: str, text: str
 ) -> None:
-    create_default_storage_class(store)
-    of_class = store.get(c.STORAGE_CLASSES, "", "standard")
-    store.update(c.STORAGE_CLASSES, {**of_class, "allowVolumeExpansion": expandable})
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    metadata = {"name": "standard", "annotations": annotations}
+    store.create(
+        c.STORAGE_CLASSES,
+        {"metadata": metadata, "provisioner": "p", "allowVolumeExpansion": expandable},
+    )
     assert claim(store)["spec"]["storageClassName"] == "standard"
     change = {"spec": {"resources": {"requests": {"storage": storage}}}}
     if not text:

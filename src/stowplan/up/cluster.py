@@ -8,16 +8,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
+from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import (
     ClusterAdmission,
     create_bootstrap_objects,
-    create_default_storage_class,
     publish_server,
 )
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
+from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -44,6 +48,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
@@ -62,9 +67,15 @@ class LocalCluster:
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
-        create_default_storage_class(self.store)
+        if not self.store.count(STORAGE_CLASSES):
+            self.store.create(STORAGE_CLASSES, default_storage_class())
         self.server = ApiServer(
-            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+            self.store,
+            plan.listening,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
+            stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -76,7 +87,11 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(
+                provisioner=ProvisionerSettings(installed_only=True),
+                lifecycle=plan.lifecycle,
+                accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
+            ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,

@@ -4,16 +4,7 @@
 every cluster has from the start, `publish_server` the Service of the API server itself.
 """
 
-from stowplan.embedded.admission.bootstrap import (
-    create_bootstrap_objects,
-    create_default_storage_class,
-    publish_server,
-)
+from stowplan.embedded.admission.bootstrap import create_bootstrap_objects, publish_server
 from stowplan.embedded.admission.chain import ClusterAdmission
 
-__all__ = [
-    "ClusterAdmission",
-    "create_bootstrap_objects",
-    "create_default_storage_class",
-    "publish_server",
-]
+__all__ = ["ClusterAdmission", "create_bootstrap_objects", "publish_server"]

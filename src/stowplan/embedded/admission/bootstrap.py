@@ -8,10 +8,10 @@ from stowplan.api.catalogue import (
     NAMESPACES,
     PRIORITY_CLASSES,
     SERVICES,
-    STORAGE_CLASSES,
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.auth.policy import create_bootstrap_policy
 from stowplan.embedded.store import Store
 
 BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -28,7 +28,7 @@ SYSTEM_PRIORITIES: Final = {
 
 
 def create_bootstrap_objects(store: Store) -> None:
-    """Make the namespaces and priority classes that are always there, where they are not yet."""
+    """Make the objects that are always there, where they are not yet."""
     for name in BOOTSTRAP_NAMESPACES:
         _ensure(store, NAMESPACES, {"metadata": {"name": name}})
     for name, (value, description) in SYSTEM_PRIORITIES.items():
@@ -37,6 +37,7 @@ def create_bootstrap_objects(store: Store) -> None:
             PRIORITY_CLASSES,
             {"metadata": {"name": name}, "value": value, "description": description},
         )
+    create_bootstrap_policy(store)
 
 
 KUBERNETES_IP: Final = "10.96.0.1"
@@ -74,24 +75,6 @@ def publish_server(store: Store, address: str, port: int) -> None:
         "ports": serving,
     }
     _publish(store, ENDPOINT_SLICES, slice_, "ports")
-
-
-DEFAULT_STORAGE_CLASS: Final = "standard"
-PROVISIONER: Final = "pretend.stowplan.io/volumes"
-_IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
-
-
-def create_default_storage_class(store: Store) -> None:
-    """Make a default storage class, for claims that name none, in a cluster that has no class at all."""
-    if store.count(STORAGE_CLASSES):
-        return
-    body: Json = {
-        "metadata": {"name": DEFAULT_STORAGE_CLASS, "annotations": {_IS_DEFAULT: "true"}},
-        "provisioner": PROVISIONER,
-        "volumeBindingMode": "WaitForFirstConsumer",
-        "allowVolumeExpansion": True,
-    }
-    store.create(STORAGE_CLASSES, body)
 
 
 def _ensure(store: Store, resource: Resource, body: Json) -> Json:

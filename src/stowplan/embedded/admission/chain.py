@@ -17,6 +17,7 @@ from stowplan.embedded.admission.plugins import (
 )
 from stowplan.embedded.admission.plugins.resourcequota import charge_quotas
 from stowplan.embedded.admission.refusals import forbidden
+from stowplan.embedded.admission.roles import RoleGuard
 from stowplan.embedded.admission.serviceips import ServiceAllocator
 from stowplan.embedded.admission.strategy import (
     PREPARE_CREATED,
@@ -41,6 +42,7 @@ class ClusterAdmission:
         self._check_created = enabled(CHECK_CREATED, disabled)
         self._check_updated = enabled(CHECK_UPDATED, disabled)
         self._quotas = "ResourceQuota" not in disabled
+        self._roles = RoleGuard()
 
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
         _check_namespace(lookup, resource, obj)
@@ -52,11 +54,10 @@ class ClusterAdmission:
         prepare = PREPARE_CREATED.get(resource)
         if prepare is not None:
             prepare(obj)
+        self._roles.check(lookup, resource, None, obj, by)
+        check_created(resource, obj)
         if resource == SERVICES:
-            check_created(resource, obj)
             self._services.allocate(lookup, obj, None)
-        else:
-            check_created(resource, obj)
         for plugin in self._check_created.get(resource, ()):
             plugin(lookup, obj)
         return charge_quotas(lookup, resource, None, obj, "") if self._quotas else None
@@ -82,6 +83,7 @@ class ClusterAdmission:
             prepare(old, new)
         if resource == SERVICES:
             self._services.keep(old, new)
+        self._roles.check(lookup, resource, old, new, by)
         check_updated(resource, old, new, subresource)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)

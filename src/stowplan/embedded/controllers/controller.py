@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.events import NORMAL, EventRecorder
+from stowplan.embedded.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan.embedded.controllers.informers import Informer, Informers
 from stowplan.embedded.controllers.objects import key_of, name_of, uid_of
 from stowplan.embedded.controllers.workqueue import WorkQueue
@@ -48,6 +48,10 @@ class Context:
         return cls(client, clock, rng, informers, EventRecorder(client, clock, report), report)
 
 
+class RetryLater(Exception):  # noqa: N818 - nothing went wrong here
+    """A key that cannot be finished yet, and that whoever should know was told about: it is tried again."""
+
+
 class Controller(ABC):
     """One control loop.
 
@@ -57,6 +61,8 @@ class Controller(ABC):
 
     name: ClassVar[str]
     workers: ClassVar[int] = 2
+    event_source: ClassVar[str] = ""
+    """What its events say they are from, where that is not its name."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -161,7 +167,27 @@ class Controller(ABC):
                 raise
 
     async def record_event(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
-        await self.context.events.record(about, type, reason, note, by=self.name)
+        await self.context.events.record(about, type, reason, note, by=self.event_source or self.name)
+
+    async def create_pod(self, owner: Json, pod: Json) -> Json:
+        """Create a pod of an owner, whose events say so."""
+        try:
+            made = await self.create(PODS, pod)
+        except ApiError as error:
+            if not is_namespace_terminating(error):
+                await self.record_event(owner, "FailedCreate", f"Error creating: {error.message}", WARNING)
+            raise
+        await self.record_event(owner, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+        return made
+
+    async def delete_pod(self, owner: Json, pod: Json) -> None:
+        """Delete a pod of an owner, whose events say so."""
+        try:
+            await self.delete(PODS, pod)
+        except ApiError as error:
+            await self.record_event(owner, "FailedDelete", f"Error deleting: {error.message}", WARNING)
+            raise
+        await self.record_event(owner, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def note(self, resource: Resource, written: Json) -> Json:
         version = written["metadata"].get("resourceVersion", "")
@@ -178,8 +204,10 @@ class Controller(ABC):
             try:
                 await self.sync(key)
             except ApiError as error:
-                if not (error.is_conflict or error.is_not_found or _is_other_uid(error)):
+                if not _is_expected(error):
                     self.context.report(f"{self.name}: {key}: {error}")
+                self.queue.retry(key)
+            except RetryLater:
                 self.queue.retry(key)
             except Exception as error:  # noqa: BLE001 - one object that makes no sense must not stop the rest
                 self.context.report(f"{self.name}: {key}: {type(error).__name__}: {error}")
@@ -198,6 +226,17 @@ class Controller(ABC):
                 del self._written[resource]
 
 
+def is_namespace_terminating(error: ApiError) -> bool:
+    """Whether nothing can be created because the namespace goes: that is no failure worth an event."""
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
+
+
+def _is_expected(error: ApiError) -> bool:
+    """Whether a failure happens in the ordinary course of things and is not worth a word."""
+    changed = error.is_conflict or error.is_not_found or _is_other_uid(error)
+    return changed or is_namespace_terminating(error)
+
+
 def _is_other_uid(error: ApiError) -> bool:
     """Whether a patch was refused because its object has been replaced under the same name."""
     causes = error.details.get("causes") or ()
@@ -213,7 +252,7 @@ def merge_patch_of(old: Json, new: Json) -> Json:
             inner = merge_patch_of(before, value)
             if inner:
                 patch[field] = inner
-        elif value != before and (value != {} or field in old):
+        elif value != before:
             patch[field] = value
     return patch
 
