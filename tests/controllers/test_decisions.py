@@ -55,7 +55,7 @@ def pod(
         ({"a": 1}, {"a": 1}, {}),
         ({"a": 1, "b": 2}, {"a": 1}, {"b": None}),
         ({"m": {"x": 1, "y": 2}}, {"m": {"y": 3}}, {"m": {"x": None, "y": 3}}),
-        ({}, {"m": {}}, {}),
+        ({}, {"m": {}}, {"m": {}}),
         ({"m": {"x": 1}}, {"m": {}}, {"m": {"x": None}}),
         ({"l": [1]}, {"l": []}, {"l": []}),
     ],
@@ -475,7 +475,7 @@ def test_which_volume_a_claim_gets(ref: Json | None, other: Json, best: str) -> 
     assert found["metadata"]["name"] == best
 
 
-def test_a_claim_that_waits_takes_only_what_is_promised_to_it() -> None:
+def test_a_claim_that_waits_takes_only_what_is_reserved_for_it() -> None:
     assert best_volume(claim(), [volume()], only_reserved=True) is None
     assert best_volume(claim(), [volume(ref=MINE)], only_reserved=True) is not None
 

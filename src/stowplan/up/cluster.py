@@ -11,7 +11,9 @@ from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -35,6 +37,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
@@ -54,7 +57,11 @@ class LocalCluster:
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
         self.server = ApiServer(
-            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+            self.store,
+            plan.listening,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -66,7 +73,7 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(lifecycle=plan.lifecycle, accounts=AccountSettings(root_ca=self._root_ca)),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,
