@@ -21,11 +21,14 @@ class ClusterAdmission:
     def __init__(self) -> None:
         self._services = ServiceAllocator()
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
-        _check_namespace(lookup, resource, obj)
+    def set_defaults(self, resource: Resource, obj: Json) -> None:
+        """Fill in what does not depend on other objects; whoever writes owns these fields too."""
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
             set_defaults(obj)
+
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
+        _check_namespace(lookup, resource, obj)
         for plugin in ON_CREATE.get(resource, ()):
             plugin(lookup, obj)
         self._services.allocate(lookup, resource, obj, None)
@@ -36,9 +39,6 @@ class ClusterAdmission:
     ) -> None:
         if subresource:
             return
-        set_defaults = DEFAULTS.get(resource)
-        if set_defaults is not None:
-            set_defaults(new)
         for plugin in ON_UPDATE.get(resource, ()):
             plugin(old, new)
         self._services.allocate(lookup, resource, new, old)

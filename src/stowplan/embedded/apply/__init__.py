@@ -1,4 +1,4 @@
-"""Managed fields and server-side apply: who owns which field, and what becomes of what several people describe."""
+"""Managed fields and server-side apply: who owns which field, and what several people want of an object."""
 
 from stowplan.embedded.apply.configuration import Applier, ApplyResult, apply_configuration
 from stowplan.embedded.apply.managedfields import ManagedFields, after_change, after_creation, plain_json

@@ -7,6 +7,7 @@ import msgspec
 from stowplan.api import status
 from stowplan.api.requests import Json
 from stowplan.embedded.apply.fieldtree import (
+    LEAF,
     Path,
     Tree,
     contains,
@@ -28,11 +29,12 @@ from stowplan.embedded.apply.managedfields import (
 )
 from stowplan.embedded.apply.shapes import Shape, compare, merged, said, shape_of, with_named_fields, without
 from stowplan.embedded.schema import TypeDef
-from stowplan.embedded.schema.goform import as_written, zero_object
+from stowplan.embedded.schema.goform import zero_object
 from stowplan.gocompat.quoting import quote
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL: Final = "kubectl"
+_METADATA_ITSELF: Final[Tree] = {"f:metadata": LEAF}
 
 
 class Applier(NamedTuple):
@@ -71,29 +73,27 @@ def apply_configuration(
     if live is not None and not managers:
         managers = _before_first_apply(shape, type_, live, by.stamp, has_status=has_status)
     fields = said(shape, tracked_parts(wanted, by.subresource, has_status=has_status))
+    fields = difference(fields, _METADATA_ITSELF)
     own = Manager(by.manager, APPLY, wanted["apiVersion"], by.stamp, field_set(fields), by.subresource)
     last = next((manager for manager in managers if manager.identity == own.identity), None)
     others = [manager for manager in managers if manager is not last]
     found = merged(shape, start, wanted)
     if last is not None:
         found = _pruned(shape, found, last.fields.tree, [own, *others])
-    found = as_written(type_, found)
     changed, removed = compare(
         shape,
         tracked_parts(start, by.subresource, has_status=has_status),
         tracked_parts(found, by.subresource, has_status=has_status),
     )
     conflicts = [
-        _Conflict(other, path)
-        for other in others
-        for path in paths(intersection(other.fields.tree, changed))
+        _Conflict(other, path) for other in others for path in paths(intersection(other.fields.tree, changed))
     ]
     if conflicts and not by.force:
         conflicts = _still_conflicting(shape, start, conflicts, by.manager)
         if conflicts:
             raise _conflict_error(conflicts)
-    if last is not None and not changed and not removed:
-        own = own._replace(time=last.time)
+    if not changed and not removed:
+        own = own._replace(time="" if last is None else last.time)
     kept = [other.with_tree(difference(difference(other.fields.tree, changed), removed)) for other in others]
     now = tuple(manager for manager in (own, *kept) if manager.fields.tree)
     if by.manager == _KUBECTL and LAST_APPLIED in (found["metadata"].get("annotations") or {}):

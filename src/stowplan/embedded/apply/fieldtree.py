@@ -1,8 +1,8 @@
 """Sets of fields as trees, in the notation of managed fields (FieldsV1).
 
-A step leads from an object to a part of it: `f:name` into a field or a map, `k:{"name":"x"}` to the element of
-a list with these keys, `v:"x"` to an element that is its own key. A node of a tree maps steps to nodes, and
-has the key `.` if the path that leads to it belongs to the set. Trees are shared: nobody changes one.
+A step leads from an object to a part of it: `f:name` into a field or a map, `k:{"name":"x"}` to the element
+of a list with these keys, `v:"x"` to an element that is its own key. A node of a tree maps steps to nodes,
+and has the key `.` if the path that leads to it belongs to the set. Trees are shared: nobody changes one.
 """
 
 from collections.abc import Iterator
@@ -103,7 +103,7 @@ def to_fields_v1(tree: Tree) -> Json:
 def from_fields_v1(fields: Any) -> Tree:
     """The tree that managed fields show. Raises ValueError if they show none."""
     if not isinstance(fields, dict):
-        raise ValueError(f"expected a map of fields, got {fields!r}")
+        raise ValueError(f"expected a map of fields, got {fields!r}")  # noqa: TRY004
     result: Tree = {}
     for step, below in fields.items():
         if step == MEMBER:
@@ -123,6 +123,12 @@ class FieldSet:
     def __init__(self, tree: Tree, raw: bytes) -> None:
         self.tree = tree
         self.raw = raw
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldSet) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
 
 
 _KEPT: Final[dict[bytes, FieldSet]] = {}

@@ -20,7 +20,7 @@ from stowplan.embedded.apply.fieldtree import (
     from_fields_v1,
     union,
 )
-from stowplan.embedded.apply.shapes import ONE_VALUE, Shape, compare, shape_of
+from stowplan.embedded.apply.shapes import Shape, compare, shape_of
 from stowplan.embedded.schema import TypeDef
 from stowplan.embedded.schema.goform import zero_object
 
@@ -92,11 +92,6 @@ class Update(NamedTuple):
     shape: Shape
     old: Json
     new: Json
-    compared: tuple[Tree, Tree] | None = None
-
-    def compare(self) -> tuple[Tree, Tree]:
-        """What was changed, and what is gone."""
-        return compare(self.shape, self.old, self.new) if self.compared is None else self.compared
 
 
 class ManagedFields:
@@ -169,7 +164,7 @@ def decoded(entries: Iterable[Any]) -> Managers:
     found: dict[tuple[str, str, str, str], Manager] = {}
     for entry in entries:
         if not isinstance(entry, dict):
-            raise ValueError("expected a map")
+            raise ValueError("expected a map")  # noqa: TRY004
         if entry.get("operation") not in (APPLY, UPDATE):
             raise ValueError("operation must be `Apply` or `Update`")
         if not entry.get("apiVersion"):
@@ -229,8 +224,12 @@ def without_shared_parts(old: Json, new: Json) -> tuple[Json, Json]:
 
 
 def after_update(managers: Managers, update: Update) -> Managers:
-    """The managers after a write: who wrote owns what changed, and nobody owns what is gone."""
-    changed, removed = update.compare()
+    """The managers after a write."""
+    return _handed_over(managers, update, *compare(update.shape, update.old, update.new))
+
+
+def _handed_over(managers: Managers, update: Update, changed: Tree, removed: Tree) -> Managers:
+    """The managers when who wrote owns what changed, and nobody owns what is gone."""
     if not changed and not removed:
         return managers
     me = (update.manager, UPDATE, update.api_version, update.subresource)
@@ -276,14 +275,24 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def after_creation(
-    type_: TypeDef | None, obj: Json, manager: str, stamp: str, *, has_status: bool, given: Any = None
+    type_: TypeDef | None,
+    obj: Json,
+    manager: str,
+    stamp: str,
+    *,
+    has_status: bool,
+    given: Any = None,
+    at_once: bool = True,
 ) -> ManagedFields:
     """The managed fields of a new object.
 
-    They are worked out at once, because admission goes on to change the object. Objects that say the same,
-    as pods made from one template do, own the same.
+    They are worked out at once if admission goes on to change the object. Objects that say the same, as pods
+    made from one template do, own the same.
     """
     parts = tracked_parts(obj, "", has_status=has_status)
+    if not at_once:
+        zero = tracked_parts(zero_object(type_), "", has_status=has_status)
+        return NOBODY.after(Update(manager, obj["apiVersion"], stamp, "", shape_of(type_), zero, parts))
     text = _encode(parts)
     key = ("" if type_ is None else type_.full_name, text)
     fields = _CREATED.get(key)
@@ -298,8 +307,8 @@ def after_creation(
     if start is NOBODY:
         own = Manager(manager, UPDATE, obj["apiVersion"], stamp, fields)
         return ManagedFields((own,)) if fields.tree else NOBODY
-    update = Update(manager, obj["apiVersion"], stamp, "", ONE_VALUE, {}, {}, (fields.tree, {}))
-    return ManagedFields(after_update(start.managers(), update))
+    update = Update(manager, obj["apiVersion"], stamp, "", shape_of(type_), {}, parts)
+    return ManagedFields(_handed_over(start.managers(), update, fields.tree, {}))
 
 
 def after_change(
@@ -313,7 +322,8 @@ def after_change(
 ) -> ManagedFields:
     """The managed fields after an update or a patch by a manager, at a time, of a subresource.
 
-    An object that has no managers gets none by being updated.
+    An object that has no managers gets none by being updated. A status is not changed by admission, so what
+    its update means can wait.
     """
     manager, stamp, subresource = by
     live = managed_fields_of(old)
@@ -327,9 +337,8 @@ def after_change(
         return start
     shape = shape_of(type_)
     update = Update(manager, new["apiVersion"], stamp, subresource, shape, before, after)
-    if subresource != "status":
-        compared = update.compare()
-        if not any(compared):
-            return start
-        update = update._replace(old={}, new={}, compared=compared)
-    return start.after(update)
+    if subresource == "status":
+        return start.after(update)
+    managers = start.managers()
+    now = after_update(managers, update)
+    return start if now == managers else ManagedFields(now)

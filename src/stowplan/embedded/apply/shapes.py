@@ -242,7 +242,7 @@ def said(shape: Shape, value: Any) -> Tree:
 
 
 def with_named_fields(shape: Shape, tree: Tree) -> Tree:
-    """The set with the fields that lead to its members; keys of maps and elements only if they are members."""
+    """The set with the fields that lead to its members, but not with keys of maps or elements that do."""
     result: Tree = {}
     for step, below in tree.items():
         if step == MEMBER:
@@ -297,7 +297,7 @@ def merged(shape: Shape, live: Any, wanted: Any) -> Any:
 
 
 def _merged_elements(shape: ListShape, live: Sequence[Any], wanted: Sequence[Any]) -> Iterator[Any]:
-    """Both lists' elements: those wanted in the order in which they are wanted, the others in their places."""
+    """The elements of both: those wanted in the order they are wanted in, the others in their places."""
     places = {shape.step(element): element for element in live}
     wishes = {shape.step(element): element for element in wanted}
     here, there = list(places), list(wishes)

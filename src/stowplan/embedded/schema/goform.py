@@ -1,9 +1,9 @@
 """Objects as kube-apiserver writes them: which empty values are there and which are not.
 
-The API's types are Go structs. A field that is a struct, or whose tag lacks `omitempty`, is written even when
+The API's types are Go structs. A field that is a struct, or whose tag lacks `omitempty`, is written even if
 nobody set it (`resources: {}`, `lastProbeTime: null`, `rules: null`: these are listed in `written.txt`); any
-other one that is zero is left out, unless it is a pointer and so can be set to zero. Quantities and times have
-one way to be written.
+other one that is zero is left out, unless it is a pointer and so can be set to zero. Quantities and times
+have one way to be written.
 """
 
 from collections.abc import Callable, Mapping

@@ -43,6 +43,8 @@ class Admission(Protocol):
     is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run.
     """
 
+    def set_defaults(self, resource: Resource, obj: Json) -> None: ...
+
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 
     def admit_update(
