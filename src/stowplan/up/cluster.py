@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
+from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -61,11 +64,14 @@ class LocalCluster:
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
+        if not self.store.count(STORAGE_CLASSES):
+            self.store.create(STORAGE_CLASSES, default_storage_class())
         self.server = ApiServer(
             self.store,
             plan.listening,
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
+            signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
@@ -78,7 +84,11 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(lifecycle=plan.lifecycle, accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(
+                provisioner=ProvisionerSettings(installed_only=True),
+                lifecycle=plan.lifecycle,
+                accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
+            ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,
