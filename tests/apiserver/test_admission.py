@@ -11,12 +11,12 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 
 @pytest.fixture
 def store() -> Store:
-    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission())
+    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission(), fields=FieldManager())
     create_bootstrap_objects(made)
     return made
 

@@ -15,7 +15,7 @@ from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.embedded.durable import DataDirError, open_data_dir
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 
 @click.command("apiserver")
@@ -62,7 +62,7 @@ def apiserver(
     if token is not None:
         listening = replace(listening, token=token)
     clock = RealClock()
-    store = Store(clock, random.Random(), admission=ClusterAdmission())
+    store = Store(clock, random.Random(), admission=ClusterAdmission(), fields=FieldManager())
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:

@@ -25,7 +25,7 @@ from stowplan.embedded.controllers.provisioner import ProvisionerSettings, defau
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 from stowplan.extenders.http import extenders_for
 from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
@@ -63,7 +63,12 @@ class LocalCluster:
         self.plan = plan
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
-        self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
+        self.store = Store(
+            self.clock,
+            random.Random(rng.getrandbits(64)),
+            admission=ClusterAdmission(),
+            fields=FieldManager(),
+        )
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)

@@ -44,11 +44,14 @@ class ClusterAdmission:
         self._quotas = "ResourceQuota" not in disabled
         self._roles = RoleGuard()
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
-        _check_namespace(lookup, resource, obj)
+    def set_defaults(self, resource: Resource, obj: Json) -> None:
+        """Fill in what does not depend on other objects; whoever writes owns these fields too."""
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
             set_defaults(obj)
+
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
+        _check_namespace(lookup, resource, obj)
         for plugin in self._mutate_created.get(resource, ()):
             plugin(lookup, obj)
         prepare = PREPARE_CREATED.get(resource)
@@ -73,9 +76,6 @@ class ClusterAdmission:
             return None
         if subresource == "finalize":
             return None
-        set_defaults = DEFAULTS.get(resource)
-        if set_defaults is not None:
-            set_defaults(new)
         for plugin in self._mutate_updated.get(resource, ()):
             plugin(lookup, old, new)
         prepare = PREPARE_UPDATED.get(resource)

@@ -54,6 +54,8 @@ class Admission(Protocol):
     such as the quotas that are charged.
     """
 
+    def set_defaults(self, resource: Resource, obj: Json) -> None: ...
+
     def admit_create(
         self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
     ) -> Commit | None: ...
