@@ -318,6 +318,10 @@ def service_cidr_errors(obj: Json) -> list[FieldError]:
 
 
 _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
+_LOOPBACK: Final = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+_OWN_SLICE: Final = ("default", "kubernetes")
+"""The slice of this server itself, which may well listen on a loopback address."""
+
 _MAX_ENDPOINTS: Final = 1000
 _MAX_ADDRESSES: Final = 100
 
@@ -335,6 +339,8 @@ def endpoint_slice_errors(obj: Json) -> list[FieldError]:
         return [*errors, _too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
     for i, endpoint in enumerate(endpoints):
         errors += _endpoint_errors(endpoint, kind or "", f"endpoints[{i}]")
+    if (obj["metadata"].get("namespace"), obj["metadata"].get("name")) == _OWN_SLICE:
+        errors = [error for error in errors if error.detail != _LOOPBACK]
     return errors
 
 
@@ -401,7 +407,7 @@ def _address_errors(address: str, kind: str, path: str, here: str) -> Iterator[F
     if found.is_unspecified:
         yield invalid(here, address, "may not be unspecified (0.0.0.0 or ::)")
     if found.is_loopback:
-        yield invalid(here, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+        yield invalid(here, address, _LOOPBACK)
     if found.is_link_local:
         text = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
         yield invalid(here, address, text)
