@@ -168,7 +168,6 @@ def test_objects_are_made_in_namespaces_that_exist(store: Store) -> None:
             "Invalid value: 70000: must be between 1 and 65535, inclusive",
         ),
         ({"restartPolicy": "Maybe"}, "spec.restartPolicy", 'Unsupported value: "Maybe"'),
-        ({"terminationGracePeriodSeconds": -1}, "spec.terminationGracePeriodSeconds", "Invalid value: -1"),
         ({"tolerations": [{"operator": "Equal"}]}, "spec.tolerations[0].operator", "Invalid value"),
         (
             {

@@ -29,7 +29,8 @@ class World:
         self.clock = clock
         self.began = clock.now()
         self.faults = Faults() if faults is None else faults
-        self.store = Store(clock, random.Random(seed), admission=ClusterAdmission(), fields=FieldManager())
+        rules = ClusterAdmission(disabled=["TaintNodesByCondition"])
+        self.store = Store(clock, random.Random(seed), admission=rules, fields=FieldManager())
         create_bootstrap_objects(self.store)
         self.seed = seed
         self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(seed + 1))

@@ -10,7 +10,7 @@ import click
 
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
@@ -85,6 +85,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with server:
+        publish_server(store, server.address, server.port)
         path = kubeconfig_path(out)
         write_kubeconfig(path, server.kubeconfig())
         click.echo(f"listening on {server.url}")

@@ -6,10 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import (
+    ClusterAdmission,
+    create_bootstrap_objects,
+    publish_server,
+)
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
@@ -27,6 +32,9 @@ from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.manifests import Manifest, create_manifests
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
+
+_HTTPS: Final = 443
+"""The port that a server which does not listen is said to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,7 @@ class LocalCluster:
                 stack.callback(self._log.close)
             if listen:
                 await stack.enter_async_context(self.server)
+            publish_server(self.store, self.server.address, self.server.port or _HTTPS)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())

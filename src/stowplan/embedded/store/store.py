@@ -24,6 +24,7 @@ from stowplan.embedded.store.pods import (
 )
 from stowplan.embedded.store.registry import (
     Admission,
+    Commit,
     MetadataFactory,
     check_deletion,
     check_metadata,
@@ -99,6 +100,16 @@ class Store(Storage):
         """Every object of a resource, in no particular order."""
         return [*self._collection(resource).objects.values()]
 
+    def within(self, resource: Resource, namespace: str) -> list[Json]:
+        """Every object of a resource in a namespace, in no particular order."""
+        objects = self._collection(resource).objects
+        return [obj for key, obj in objects.items() if key[0] == namespace] if objects else []
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        metadata = old["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self._rewrite(self._collection(resource), key, new, old, API_SERVER)
+
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
     ) -> Page:
@@ -156,13 +167,15 @@ class Store(Storage):
             created = obj["metadata"]
         elif applied is not None:
             created["managedFields"] = applied
-        if self._admission is not None:
-            self._admission.admit_create(self, resource, obj, by)
+        admission = self._admission
+        commit = None if admission is None else admission.admit_create(self, resource, obj, by)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
         if not by.dry_run:
+            if commit is not None:
+                commit()
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
                 now, limit = self._metadata.latest, self._event_limit
@@ -236,12 +249,11 @@ class Store(Storage):
             given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
             new = fields.written(resource, new, old)
             managed = fields.changed(resource, old, new, by, stamp, subresource, given)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, new, subresource, by)
+        commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
         if managed is not None and managed is not old["metadata"].get("managedFields"):
             new = with_managed_fields(new, managed)
-        return self._replace(collection, key, old, new, by)
+        return self._replace(collection, key, old, new, by, commit)
 
     def apply(
         self,
@@ -275,10 +287,9 @@ class Store(Storage):
             self._admission.set_defaults(resource, new)
         if self._fields is not None:
             new = self._fields.written(resource, new)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, new, subresource, by)
+        commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
-        return self._replace(collection, key, old, with_managed_fields(new, managed), by)
+        return self._replace(collection, key, old, with_managed_fields(new, managed), by, commit)
 
     def delete(
         self,
@@ -372,10 +383,28 @@ class Store(Storage):
             raise other_uid(resource, *key, uid, "")
         return self.create(resource, obj, by=by)
 
-    def _replace(self, collection: Collection, key: Key, old: Json, new: Json, by: WriteContext) -> Json:
+    def _admit_update(
+        self, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
+    ) -> Commit | None:
+        admission = self._admission
+        if admission is None:
+            return None
+        return admission.admit_update(self, resource, old, new, subresource, by)
+
+    def _replace(
+        self,
+        collection: Collection,
+        key: Key,
+        old: Json,
+        new: Json,
+        by: WriteContext,
+        commit: Commit | None = None,
+    ) -> Json:
         """Write an update, unless it changes nothing or was all that a deletion waited for."""
         if new == old:
             return old
+        if commit is not None and not by.dry_run:
+            commit()
         if ends_with_update(old, new):
             self._remove(collection, key, old, by)
             return new
