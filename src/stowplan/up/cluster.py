@@ -8,18 +8,19 @@ from pathlib import Path
 from time import perf_counter
 
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import ClusterAdmission
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
 from stowplan.embedded.store import Store
 from stowplan.extenders.http import extenders_for
 from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.up.manifests import Manifest, create_manifests
+from stowplan.up.loading import LoadReport, load_cluster
+from stowplan.up.manifests import Manifest
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 
@@ -51,8 +52,8 @@ class LocalCluster:
         rng = random.Random(plan.seed)
         self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
-        create_bootstrap_objects(self.store)
-        create_manifests(self.store, plan.loaded)
+        names = (node.name for node in named_nodes(plan.shapes))
+        self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
         self.server = ApiServer(
             self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
         )

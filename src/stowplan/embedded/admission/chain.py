@@ -31,6 +31,13 @@ class ClusterAdmission:
         self._services.allocate(lookup, resource, obj, None)
         check_created(resource, obj)
 
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """Defaults and validation only: plugins did their part where the object comes from."""
+        set_defaults = DEFAULTS.get(resource)
+        if set_defaults is not None:
+            set_defaults(obj)
+        check_created(resource, obj)
+
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> None:

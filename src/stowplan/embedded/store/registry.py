@@ -45,6 +45,10 @@ class Admission(Protocol):
 
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """An object of another cluster is taken in as it is."""
+        ...
+
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> None: ...

@@ -146,11 +146,33 @@ class Store(Storage):
         if resource.status:
             set_initial_status(resource, obj, created["creationTimestamp"])
         if not by.dry_run:
-            self._change(collection, key, ADDED, obj, None)
-            if resource.lifetime is not None:
-                now, limit = self._metadata.latest, self._event_limit
-                if collection.schedule_expiry(key, created["uid"], now, limit):
-                    self._remove_expired(collection, collection.expired(now, limit))
+            self._add(collection, key, obj, self._metadata.latest)
+        return obj
+
+    def _add(self, collection: Collection, key: Key, obj: Json, now: float) -> None:
+        self._change(collection, key, ADDED, obj, None)
+        if collection.resource.lifetime is not None:
+            limit = self._event_limit
+            if collection.schedule_expiry(key, obj["metadata"]["uid"], now, limit):
+                self._remove_expired(collection, collection.expired(now, limit))
+
+    def load(self, resource: Resource, body: Body) -> Json:
+        """Take in an object of another cluster as it was there: uid, times, status, managed fields and all.
+
+        It has to be valid, but nothing that depends on other objects is asked. Only its version is ours.
+        """
+        obj = owned_object(resource, body)
+        collection, key = self._collection(resource), key_of(resource, obj["metadata"])
+        if key in collection.objects:
+            raise status.already_exists(resource, key[1])
+        loaded = {field: value for field, value in obj["metadata"].items() if field != "selfLink"}
+        managed = body["metadata"].get("managedFields") if isinstance(body, dict) else None
+        if managed:
+            loaded["managedFields"] = owned(managed)
+        obj["metadata"] = loaded
+        if self._admission is not None:
+            self._admission.admit_loaded(resource, obj)
+        self._add(collection, key, obj, self._metadata.now())
         return obj
 
     def update(
