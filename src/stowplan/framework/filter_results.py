@@ -79,7 +79,8 @@ class FilterColumn(PluginColumn):
             if rows:
                 self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return rows
-        ask = self.row_method(ask, cycle)
+        if cycle.watch is not None:
+            ask = self.timed(ask)
         pod, codes, changed = cycle.pod, self.codes, []
         try:
             for row in rows:

@@ -109,7 +109,8 @@ class ScoreColumn(PluginColumn):
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return raw is not self.raw
-        ask = self.row_method(ask, cycle)
+        if cycle.watch is not None:
+            ask = self.timed(ask)
         pod = cycle.pod
         try:
             for row in rows:

@@ -10,8 +10,11 @@ from time import perf_counter
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
@@ -36,6 +39,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
@@ -55,7 +59,12 @@ class LocalCluster:
         names = (node.name for node in named_nodes(plan.shapes))
         self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
         self.server = ApiServer(
-            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+            self.store,
+            plan.listening,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
+            stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -67,7 +76,10 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(
+                lifecycle=plan.lifecycle,
+                accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
+            ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,

@@ -1,23 +1,22 @@
-"""Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone.
+"""Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-Events of the core group are the events of events.k8s.io under older field names. They are stored in the newer
-form only, so whoever writes in one form is read in both.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from stowplan.api.catalogue import CORE_EVENTS, EVENTS, Resource
-from stowplan.api.requests import FieldTerm, Json, Selection
-from stowplan.api.status import ApiError
+from stowplan.api.catalogue import EVENTS, Resource
+from stowplan.api.requests import Json
+from stowplan.api.status import ApiError, bad_request
 from stowplan.clock import Clock
+from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
 from stowplan.embedded.store import BOOKMARK, Change
+from stowplan.gocompat.quoting import quote
 
+_INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 200
 JSON: Final = "application/json"
@@ -30,12 +29,16 @@ def response_of(
     """An answer whose body is there already."""
     response = web.Response(body=raw, status=code, content_type=content_type)
     for warning in warnings[:_MAX_WARNINGS]:
-        response.headers.add("Warning", f'299 - "{_escaped(warning[:_MAX_WARNING_LENGTH])}"')
+        response.headers.add("Warning", warning_header(warning))
     return response
 
 
-def json_response(data: Any, code: int = 200) -> web.Response:
-    return response_of(_encode(data), code)
+def warning_header(text: str) -> str:
+    return f'299 - "{_escaped(text[:_MAX_WARNING_LENGTH])}"'
+
+
+def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:
+    return response_of(_encode(data), code, content_type=content_type)
 
 
 def error_response(error: ApiError) -> web.Response:
@@ -62,73 +65,11 @@ def _escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-_OLD_NAMES: Final[Mapping[str, str]] = {
-    "regarding": "involvedObject",
-    "note": "message",
-    "reportingController": "reportingComponent",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-}
-_NEW_NAMES: Final[Mapping[str, str]] = {old: new for new, old in _OLD_NAMES.items()}
-
-
-def as_core(event: Json) -> Json:
-    """An event in the older form."""
-    shown = {_OLD_NAMES.get(field, field): value for field, value in event.items()}
-    shown["apiVersion"] = CORE_EVENTS.api_version
-    shown.setdefault("source", {})
-    for field in ("firstTimestamp", "lastTimestamp"):
-        shown.setdefault(field, None)
-    return shown
-
-
-def from_core(event: Json) -> Json:
-    """An event of the older form in the newer one."""
-    kept = {_NEW_NAMES.get(field, field): value for field, value in event.items() if value is not None}
-    if "apiVersion" in kept:
-        kept["apiVersion"] = EVENTS.api_version
-    return kept
-
-
-def selection_from_core(selection: Selection) -> Selection:
-    """A selection that names fields of the older form, by the names they are stored under."""
-    if not selection.fields:
-        return selection
-    return Selection(selection.labels, tuple(map(_term_from_core, selection.fields)))
-
-
-def _term_from_core(term: FieldTerm) -> FieldTerm:
-    head, dot, rest = term.path.partition(".")
-    if head == "source" and not dot:
-        return term._replace(path="reportingController")
-    return term._replace(path=_NEW_NAMES.get(head, head) + dot + rest)
-
-
 encode: Final = msgspec.json.Encoder().encode
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
 }
-
-
-class Conversion:
-    """A resource as it is served, and the one its objects are stored as."""
-
-    def __init__(self, resource: Resource) -> None:
-        self.resource = resource
-        self.stored = EVENTS if resource == CORE_EVENTS else resource
-        self.is_converted = self.stored is not resource
-
-    def to_served(self, obj: Json) -> Json:
-        return as_core(obj) if self.is_converted else obj
-
-    def to_stored(self, obj: Json) -> Json:
-        return from_core(obj) if self.is_converted else obj
-
-    def selection(self, selection: Selection) -> Selection:
-        return selection_from_core(selection) if self.is_converted else selection
 
 
 class View:
@@ -189,8 +130,9 @@ class TableView(View):
 
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._conversion.resource)
-        to_served = as_core if self._conversion.stored == EVENTS else self._conversion.to_served
-        rows = [self._row(table.cells(to_served(obj)), obj) for obj in items]
+        is_event = self._conversion.stored == EVENTS
+        shown = [as_core(obj) for obj in items] if is_event else items
+        rows = table.rows(shown, [self._attached(obj) for obj in items])
         return {
             "kind": "Table",
             "apiVersion": self._version,
@@ -199,12 +141,11 @@ class TableView(View):
             "rows": rows,
         }
 
-    def _row(self, cells: list[Any], obj: Json) -> Json:
+    def _attached(self, obj: Json) -> Json | None:
+        """What a row has of its object besides the cells."""
         if self._include == "None":
-            return {"cells": cells}
-        if self._include == "Object":
-            return {"cells": cells, "object": self._conversion.to_served(obj)}
-        return {"cells": cells, "object": metadata_only(obj)}
+            return None
+        return self._conversion.to_served(obj) if self._include == "Object" else metadata_only(obj)
 
 
 def metadata_only(obj: Json) -> Json:
@@ -238,6 +179,11 @@ class Views:
     def view(self, resource: Resource, wanted: ResponseFormat, include: str = "") -> View:
         """The objects in the form that is wanted; forms that objects do not have are ignored."""
         if wanted.form == TABLE:
+            if include not in _INCLUDED:
+                raise bad_request(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: "
+                    f"{quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
+                )
             return TableView(self.conversion(resource), self._tables, wanted.version, include)
         if wanted.form in (METADATA, METADATA_LIST):
             return View(self.conversion(resource), metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")

@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from stowplan.api import status
+from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
@@ -162,9 +163,10 @@ _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 class WriteVerbs:
     """The verbs that change something. What comes back is shown in the form the writer asks for."""
 
-    def __init__(self, store: Store, views: Views) -> None:
+    def __init__(self, store: Store, views: Views, stored_only: frozenset[Resource] = frozenset()) -> None:
         self._store = store
         self._views = views
+        self._stored_only = stored_only
 
     async def create(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
@@ -278,7 +280,10 @@ class WriteVerbs:
         self, request: web.BaseRequest, target: Target, obj: Json, code: int, read: Decoded | None = None
     ) -> web.Response:
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
-        return response_of(view.raw(obj), code, warnings=() if read is None else read.warnings)
+        warnings = [] if read is None else [*read.warnings]
+        if read is not None and target.resource in self._stored_only and not target.subresource:
+            warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
+        return response_of(view.raw(obj), code, warnings=warnings)
 
 
 def check_address(target: Target, data: Any) -> None:

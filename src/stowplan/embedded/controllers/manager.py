@@ -10,6 +10,8 @@ from stowplan.embedded.controllers.controller import Context, Controller, Contro
 from stowplan.embedded.controllers.daemonset import DaemonSetController
 from stowplan.embedded.controllers.deployment import DeploymentController
 from stowplan.embedded.controllers.disruption import DisruptionController
+from stowplan.embedded.controllers.endpoints import EndpointsController, EndpointSliceMirroringController
+from stowplan.embedded.controllers.endpointslice import EndpointSliceController
 from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.job import JobController
@@ -18,13 +20,14 @@ from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeL
 from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
-from stowplan.embedded.controllers.replicaset import ReplicaSetController
+from stowplan.embedded.controllers.replicaset import ReplicaSetController, ReplicationControllerController
 from stowplan.embedded.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
     ServiceAccountController,
     TokensController,
 )
+from stowplan.embedded.controllers.servicepods import ServicePods
 from stowplan.embedded.controllers.statefulset import StatefulSetController
 from stowplan.embedded.controllers.tainteviction import TaintEvictionController
 from stowplan.embedded.controllers.volumeprotection import (
@@ -49,9 +52,11 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         *volume_controllers(context, settings.provisioner),
         DeploymentController(context),
         ReplicaSetController(context),
+        ReplicationControllerController(context),
         StatefulSetController(context),
         DaemonSetController(context),
         JobController(context),
+        *service_controllers(context),
         DisruptionController(context),
         NodeLifecycleController(context, settings.lifecycle),
         TaintEvictionController(context),
@@ -61,6 +66,16 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         ServiceAccountController(context),
         RootCAPublisher(context, settings.accounts),
         TokensController(context, settings.accounts),
+    ]
+
+
+def service_controllers(context: Context) -> list[Controller]:
+    """The control loops of what is behind services."""
+    members = ServicePods(context)
+    return [
+        EndpointSliceController(context, members),
+        EndpointsController(context, members),
+        EndpointSliceMirroringController(context),
     ]
 
 

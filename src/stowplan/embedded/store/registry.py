@@ -262,7 +262,7 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
-    if not resource.custom:
+    if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
     return any(old.get(part) != new.get(part) for part in old.keys() | new.keys() if part not in described)
