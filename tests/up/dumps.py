@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from stowplan.api.catalogue import EVENTS
 from stowplan.api.requests import Json
+from stowplan.embedded.apply.managedfields import plain_json
 from stowplan.embedded.store import Store
 
 PRETEND = "pretend.stowplan.io/"
@@ -18,12 +20,14 @@ MOVING = ("lastHeartbeatTime", "renewTime")
 def dump(store: Store) -> list[Json]:
     """Every object, as kubectl would print it; events apart, which say what has happened."""
     kinds = [resource for resource in store.catalogue if resource != EVENTS]
-    return [{**obj} for resource in kinds for obj in store.list(resource).items]
+    objects = [obj for resource in kinds for obj in store.list(resource).items]
+    found: list[Json] = msgspec.json.decode(msgspec.json.encode(objects, enc_hook=plain_json))
+    return found
 
 
 def comparable(objects: list[Json]) -> dict[tuple[str, ...], Any]:
     """Objects by kind, namespace and name, without what may differ."""
-    found = {}
+    found: dict[tuple[str, ...], Any] = {}
     for obj in objects:
         metadata = obj["metadata"]
         key = (obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
@@ -34,7 +38,7 @@ def comparable(objects: list[Json]) -> dict[tuple[str, ...], Any]:
 
 def _without_moving(data: Any) -> Any:
     if isinstance(data, dict):
-        left = {key: value for key, value in data.items() if key not in (*MOVING, "f:renewTime")}
+        left = {key: value for key, value in data.items() if key not in MOVING}
         if "resourceVersion" in left.get("metadata", {}) and "kind" in left:
             left["metadata"] = {k: v for k, v in left["metadata"].items() if k != "resourceVersion"}
         return {
@@ -45,8 +49,22 @@ def _without_moving(data: Any) -> Any:
 
 
 def _without_times(managed: Any) -> Any:
-    """Who manages what; when it was last written moves with heartbeats."""
-    return [{key: value for key, value in one.items() if key != "time"} for one in managed]
+    """Who manages what, but for heartbeats, and when it was last written, which moves with them."""
+    kept = [{key: value for key, value in one.items() if key != "time"} for one in managed]
+    for one in kept:
+        one["fieldsV1"] = _without_heartbeats(one.get("fieldsV1"))
+    return [one for one in kept if one["fieldsV1"]]
+
+
+def _without_heartbeats(fields: Any) -> Any:
+    if not isinstance(fields, dict):
+        return fields
+    left = {key: _without_heartbeats(value) for key, value in fields.items()}
+    return {
+        key: value
+        for key, value in left.items()
+        if key.removeprefix("f:") not in MOVING and (value or not fields[key])
+    }
 
 
 def differences(one: Any, other: Any, place: str = "") -> Iterator[str]:

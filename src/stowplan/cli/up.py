@@ -166,7 +166,7 @@ def up(
     set. It listens on loopback unless `--bind` is set, and clients need the token in the kubeconfig.
 
     With a COMMAND (after `--`) the cluster runs as long as the command does, which finds it by KUBECONFIG,
-    and the exit code is that of the command. With `--until ready` the command starts when everything is ready.
+    and the exit code is that of the command. With `--until ready` it starts when everything is ready.
     """
     if nodes is not None and shapes is not None:
         raise click.UsageError("--nodes and --shapes exclude each other")

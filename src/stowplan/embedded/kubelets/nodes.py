@@ -318,6 +318,7 @@ class NodeController(Controller):
         if self.settings.as_found and not self.has_begun:
             state.complete, state.silent = True, is_silent(node)
             state.unwell = unwell_conditions(node)
+            state.next_status = self._status_due()
         if state.registered:
             self.queue.add(name)
 
@@ -387,10 +388,12 @@ class NodeController(Controller):
         await self._create_once(LEASES, lease(node, self.settings.lease_seconds, now), LEASE_NAMESPACE)
         await self.informer(NODES).reached(int(node["metadata"]["resourceVersion"]))
         state.registered = state.complete = True
-        spread = self.context.rng.random()
-        moment = self.monotonic()
-        state.next_lease = moment + state.behaviour.heartbeat * spread
-        state.next_status = moment + self.settings.status_every * (0.5 + spread / 2)
+        state.next_lease = self.monotonic() + state.behaviour.heartbeat * self.context.rng.random()
+        state.next_status = self._status_due()
+
+    def _status_due(self) -> float:
+        """When a node that has just reported, or need not, reports again: not all of them at once."""
+        return self.monotonic() + self.settings.status_every * (0.5 + self.context.rng.random() / 2)
 
     async def _create_once(self, resource: Resource, body: Json, namespace: str = "") -> Json:
         """Create an object, or take the one of that name that is there already."""
