@@ -223,7 +223,7 @@ class WriteVerbs:
         )
         metadata = obj["metadata"]
         gone = self._store.find(conversion.stored, target.namespace, target.name) is None
-        if not gone or target.resource.plural == "pods":
+        if not gone or target.resource.returns_deleted:
             return self._shown(request, target, obj, 200)
         resource = target.resource
         details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}

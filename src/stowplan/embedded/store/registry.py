@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    CSI_DRIVERS,
+    ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -140,7 +142,7 @@ class MetadataFactory:
             created.pop("namespace", None)
         digits = (self._rng.getrandbits(128) & _RANDOM_BITS | _VERSION_4).to_bytes(16).hex("-", 6)
         created["uid"] = f"{digits[:13]}-{digits[13:17]}-{digits[17:]}"
-        if resource.generation:
+        if resource.generation and resource != CSI_DRIVERS:
             created["generation"] = 1
         self.latest = now = self._clock.now()
         created["creationTimestamp"] = (
@@ -273,6 +275,8 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
+    if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
+        return True
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
