@@ -22,6 +22,7 @@ _CAUSES: Final = {
     Kind.TOO_FEW: "FieldValueTooFew",
     Kind.TOO_SHORT: "FieldValueTooShort",
     Kind.INTERNAL: "InternalError",
+    Kind.TYPE_INVALID: "FieldValueTypeInvalid",
 }
 
 MODIFIED_MEANWHILE: Final = (
