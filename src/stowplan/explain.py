@@ -189,7 +189,7 @@ def _actions(action: Action) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class PodState:
     """The state of a pod.
 
     `until` is when it is retried without any event, `wakers` are the events that may requeue it before.
@@ -236,7 +236,7 @@ class Explanation:
     """The state of a pod and its last scheduling attempt, None if there is none or it was evicted."""
 
     pod: str
-    whereabouts: Whereabouts
+    state: PodState
     attempt: Attempted | None = None
 
     def document(self) -> dict[str, Any]:
@@ -252,11 +252,11 @@ class Explanation:
                 "decision": None if attempt.decision is None else attempt.decision.document(),
                 "preemption": attempt.preemption,
             }
-        return {"pod": self.pod, "now": self.whereabouts.document(), "lastAttempt": shown}
+        return {"pod": self.pod, "now": self.state.document(), "lastAttempt": shown}
 
     def text(self) -> str:
         """The explanation for people."""
-        lines = [*_now(self.pod, self.whereabouts)]
+        lines = [*_now(self.pod, self.state)]
         if self.attempt is None:
             lines += ["", "No scheduling attempt is recorded."]
         else:
@@ -264,7 +264,7 @@ class Explanation:
         return "\n".join(lines) + "\n"
 
 
-def _now(pod: str, now: Whereabouts) -> list[str]:
+def _now(pod: str, now: PodState) -> list[str]:
     lines = [f"Pod {pod}: {now.place}{f' ({now.node})' if now.node else ''}", QUEUES[now.place]]
     for plugin, said in now.held_by.items():
         lines.append(f"  {plugin}: {said}" if said else f"  {plugin}")

@@ -6,7 +6,7 @@ import json
 import random
 import ssl
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -88,7 +88,12 @@ class Served:
 
 @contextmanager
 def serving(
-    *, plain: bool = True, admission: bool = True, watch_limit: int = 1 << 24, **store_options: Any
+    *,
+    plain: bool = True,
+    admission: bool = True,
+    watch_limit: int = 1 << 24,
+    stored_only: Collection[c.Resource] = (),
+    **store_options: Any,
 ) -> Iterator[Served]:
     """A server for a while; without TLS if nobody asks for it, to be quick."""
     loop = asyncio.new_event_loop()
@@ -98,7 +103,9 @@ def serving(
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options)
     create_bootstrap_objects(store)
     listening = Listening(plain=plain, token="the-token")
-    server = ApiServer(store, listening, rng=random.Random(1), watch_limit=watch_limit)
+    server = ApiServer(
+        store, listening, rng=random.Random(1), watch_limit=watch_limit, stored_only=stored_only
+    )
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
     try:
         yield Served(server, store, loop)

@@ -342,7 +342,7 @@ def test_applied_lists_are_merged_by_their_keys(api: Served) -> None:
     answer = api.ask("PATCH", f"{DEPLOYMENTS}/lists?fieldManager=me", body, Content_Type=APPLY)
     containers = answer.body["spec"]["template"]["spec"]["containers"]
     assert [container["name"] for container in containers] == ["main"]
-    assert api.ask("PATCH", f"{DEPLOYMENTS}/lists", body, Content_Type=APPLY).code == 400
+    assert api.ask("PATCH", f"{DEPLOYMENTS}/lists", body, Content_Type=APPLY).code == 422
 
 
 def test_reviews_say_who_may_what(api: Served) -> None:

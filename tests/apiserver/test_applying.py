@@ -20,6 +20,7 @@ from stowplan.embedded.apply.fieldset import (
 )
 from stowplan.embedded.schema import Field, the_schema
 from stowplan.embedded.store import Store
+from stowplan.embedded.store.writer import component
 
 POD = the_schema().of_kind("", "v1", "Pod")
 names = st.sampled_from(["a", "b", "c"])
@@ -63,7 +64,7 @@ def new_store() -> Store:
 def applied(
     store: Store, labels: dict[str, str], found: dict[str, Any], manager: str, force: bool = True
 ) -> Any:
-    return store.apply(c.PODS, pod_with(found, labels), manager, force=force)
+    return store.apply(c.PODS, pod_with(found, labels), component(manager), force=force)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["me", "you"]), data, containers), min_size=1, max_size=5))
@@ -107,7 +108,7 @@ def test_a_change_of_the_status_keeps_who_manages_what() -> None:
     managers = store.get(c.PODS, "default", "p")["metadata"]["managedFields"]
     assert [(entry["manager"], entry.get("subresource", "")) for entry in managers] == [
         ("me", ""),
-        ("stowplan", "status"),
+        ("kube-apiserver", "status"),
     ]
     assert applied(store, {"a": "2"}, {"a": {"image": "1"}}, "me", force=False)["status"] == {
         "phase": "Running"

@@ -1,4 +1,4 @@
-"""The promise a store keeps to its handler."""
+"""The nomination a store keeps to its handler."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -22,7 +22,7 @@ def pod(name: str, **metadata: Any) -> Json:
 
 
 class Checked:
-    """A handler that holds the reflector to its promise: added once, then updated, then deleted."""
+    """A handler that holds the reflector to its nomination: added once, then updated, then deleted."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Pod] = {}

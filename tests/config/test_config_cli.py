@@ -135,7 +135,9 @@ def with_price(args: str) -> str:
 def test_a_plugin_from_outside_the_tree_is_found_where_it_is_said_to_be(write: Write, tmp_path: Path) -> None:
     (tmp_path / "price.py").write_text(PLUGIN)
     file = write(with_price("{highest: 4}"))
-    assert 'PreFilterPlugin "Price" does not exist' in run("validate", file).stderr
+    assert run("validate", file).stderr.endswith(
+        'PreFilterPlugin "Price" does not exist (pass --plugin file.py:Price if it is one of your own)\n'
+    )
     reference = f"{tmp_path / 'price.py'}:Price"
     assert run("validate", file, "--plugin", reference).exit_code == 0
     assert "Price×7" in run("show", file, "--plugin", reference).stdout

@@ -332,7 +332,8 @@ def test_a_deleted_namespace_is_emptied_and_every_other_has_its_account() -> Non
         assert world.get(NAMESPACES, "x")["status"]["phase"] == "Terminating"
         await world.until(lambda: "x" not in world.names(NAMESPACES), 30)
         assert world.pods() == []
-        assert world.names(DEPLOYMENTS) == world.names(REPLICA_SETS) == world.names(CONFIG_MAPS) == []
+        assert world.names(DEPLOYMENTS) == world.names(REPLICA_SETS) == []
+        assert "x" not in {one["metadata"]["namespace"] for one in world.all(CONFIG_MAPS)}
 
     play(story)
 

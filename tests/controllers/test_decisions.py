@@ -475,7 +475,7 @@ def test_which_volume_a_claim_gets(ref: Json | None, other: Json, best: str) -> 
     assert found["metadata"]["name"] == best
 
 
-def test_a_claim_that_waits_takes_only_what_is_promised_to_it() -> None:
+def test_a_claim_that_waits_takes_only_what_is_reserved_for_it() -> None:
     assert best_volume(claim(), [volume()], only_reserved=True) is None
     assert best_volume(claim(), [volume(ref=MINE)], only_reserved=True) is not None
 

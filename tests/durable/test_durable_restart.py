@@ -15,6 +15,7 @@ from stowplan.api.catalogue import CONFIG_MAPS, EVENTS, NODES, PODS, Resource
 from stowplan.api.requests import DeleteOptions
 from stowplan.api.status import ApiError
 from stowplan.embedded.durable.database import GAP
+from stowplan.embedded.store.writer import component
 
 NAMES = ("a", "b", "c")
 
@@ -129,8 +130,7 @@ def test_custom_resources_are_known_again(tmp_path: Path) -> None:
 
 def test_rehearsals_leave_no_trace(tmp_path: Path) -> None:
     life = Life(tmp_path)
-    with life.store.dry_run():
-        life.store.create(PODS, pod("p"))
+    life.store.create(PODS, pod("p"), by=component("test")._replace(dry_run=True))
     life.end()
     again = Life(tmp_path)
     assert again.store.count(PODS) == 0

@@ -173,10 +173,10 @@ async def _live(clock: VirtualClock, plan: Plan) -> None:
     faults.stop()
     far.seconds = 0.01
     well = max([TROUBLE + 2 * plan.seconds, *(when + seconds for _, when, seconds in plan.pauses)])
-    promised = well + REQUEST + LONGEST_PAUSE + LEASE + LONGEST_PAUSE
-    await _watch_over(processes, promised)
+    nominated = well + REQUEST + LONGEST_PAUSE + LEASE + LONGEST_PAUSE
+    await _watch_over(processes, nominated)
     assert any(process.is_leader for process in processes), "nobody leads though all is well"
-    await _watch_over(processes, promised + 30)
+    await _watch_over(processes, nominated + 30)
 
 
 def _pause(process: Process, until: float) -> None:

@@ -25,8 +25,8 @@ def small_cluster() -> Cluster:
 def evaluated(world: Cluster, wanting: PodBuilder, nominations: Nominations | None = None) -> Evaluation:
     [framework] = world.frameworks.values()
     info = world.table.info(wanting.obj())
-    promised = world.table.row_of(info.pod.status.nominated_node_name)
-    return framework.evaluate(info, nominations or {}, promised)
+    nominated = world.table.row_of(info.pod.status.nominated_node_name)
+    return framework.evaluate(info, nominations or {}, nominated)
 
 
 def verdicts(evaluation: Evaluation) -> dict[str, Status]:
@@ -68,20 +68,20 @@ def test_a_nominated_node_that_was_not_asked_for_is_taken_if_it_fits() -> None:
 
 def test_pods_nominated_to_nodes_that_were_not_asked_for_do_not_matter() -> None:
     world = small_cluster()
-    promised = world.table.info(pod("big").requests(cpu="4").priority(1).obj())
+    nominated = world.table.info(pod("big").requests(cpu="4").priority(1).obj())
     row = world.table.row_of("a")
     assert row is not None
-    evaluation = evaluated(world, pod("p").annotations(only="b").requests(cpu="1"), {row: [promised]})
+    evaluation = evaluated(world, pod("p").annotations(only="b").requests(cpu="1"), {row: [nominated]})
     assert verdicts(evaluation)["a"] == left_out("Only")
 
 
 def test_pods_nominated_to_a_node_that_was_asked_for_do_matter() -> None:
     world = small_cluster()
-    promised = world.table.info(pod("big").requests(cpu="4").priority(1).obj())
+    nominated = world.table.info(pod("big").requests(cpu="4").priority(1).obj())
     row = world.table.row_of("a")
     assert row is not None
     wanting = pod("p").annotations(only="a").requests(cpu="1")
-    overruled = verdicts(evaluated(world, wanting, {row: [promised]}))["a"]
+    overruled = verdicts(evaluated(world, wanting, {row: [nominated]}))["a"]
     assert overruled == unschedulable("Insufficient cpu").by("NodeResourcesFit")
     assert overruled.code is Code.UNSCHEDULABLE
     assert evaluated(world, wanting).feasible_rows.tolist() == [row]

@@ -106,7 +106,7 @@ AMOUNTS = st.one_of(st.integers(0, 3), st.integers(2**62 - 3, 2**63 - 1), st.jus
 
 @given(AMOUNTS, st.lists(AMOUNTS, max_size=4), AMOUNTS, st.lists(AMOUNTS, max_size=3))
 def test_what_fits_is_reckoned_as_with_numbers_of_any_size(
-    there: int, taken: list[int], wanted: int, promised: list[int]
+    there: int, taken: list[int], wanted: int, nominated: list[int]
 ) -> None:
     world = cluster(
         nodes=[node(f"n{i}").capacity({"memory": there, "example.com/x": there}) for i in range(3)]
@@ -116,7 +116,7 @@ def test_what_fits_is_reckoned_as_with_numbers_of_any_size(
     asking = pod("asks").requests({"memory": wanted, "example.com/x": wanted})
     others = [
         world.table.info(pod(f"q{n}").requests({"memory": amount}).priority(9).obj())
-        for n, amount in enumerate(promised)
+        for n, amount in enumerate(nominated)
     ]
     row = world.table.row_of("n1")
     assert row is not None
@@ -127,5 +127,5 @@ def test_what_fits_is_reckoned_as_with_numbers_of_any_size(
     frame = next(iter(world.frameworks.values()))
     beside = frame.evaluate(world.table.info(asking.obj()), {row: others})
     assert bool(beside.status(row).is_success) == (
-        fits and (not wanted or wanted <= there - sum((*taken, *promised)))
+        fits and (not wanted or wanted <= there - sum((*taken, *nominated)))
     )

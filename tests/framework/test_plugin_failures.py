@@ -1,5 +1,6 @@
 """A plugin that misbehaves fails one attempt, by name, and nothing else."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,26 @@ def test_the_error_names_the_plugin_and_what_it_did(plugin: type[Plugin], mood: 
         world.schedule(pod("bad").labels(mood=mood))
     assert caught.value.plugin == plugin.__name__
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("plugin", "mood", "ending"),
+    [
+        (ByNode, "raise", r" \(test_plugin_failures\.py:\d+, node \w+\)"),
+        (ByNode, "text", r" \(node \w+\)"),
+        (ByNode, "error", "the price list is gone"),
+        (ScoreByNode, "raise", r" \(test_plugin_failures\.py:\d+, node \w+\)"),
+        (ScoreByNode, "text", r" \(node \w+\)"),
+        (ByColumn, "raise", r" \(test_plugin_failures\.py:\d+\)"),
+        (Normalizing, "raise", r" \(test_plugin_failures\.py:\d+\)"),
+    ],
+)
+def test_the_error_says_where_it_was_raised_and_about_which_node(
+    plugin: type[Plugin], mood: str, ending: str
+) -> None:
+    with pytest.raises(PluginError) as caught:
+        with_plugin(plugin).schedule(pod("bad").labels(mood=mood))
+    assert re.search(f"{ending}$", caught.value.message), caught.value.message
 
 
 @pytest.mark.parametrize("plugin", [ByColumn, ByNode, ScoreByColumn, ScoreByNode, Normalizing])

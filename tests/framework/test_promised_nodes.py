@@ -1,4 +1,4 @@
-"""Nodes promised to other pods, and a node promised to the pod itself."""
+"""Nodes nominated to other pods, and a node nominated to the pod itself."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from stowplan.testing.reuse_machine import describe_evaluation, describe_usage
 NODES = [node(name).zone(zone) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"))]
 
 
-def ask(world: Cluster, wanting: PodBuilder, *promised: PodBuilder, own: str | None = None) -> Evaluation:
-    """Evaluate a pod while others are promised node a, and the pod itself perhaps another."""
+def ask(world: Cluster, wanting: PodBuilder, *nominated: PodBuilder, own: str | None = None) -> Evaluation:
+    """Evaluate a pod while others are nominated node a, and the pod itself perhaps another."""
     (framework,) = world.frameworks.values()
     table = world.table
-    rows = {table.row_of("a") or 0: [table.info(other.obj()) for other in promised]}
+    rows = {table.row_of("a") or 0: [table.info(other.obj()) for other in nominated]}
     own_row = None if own is None else table.row_of(own)
-    return framework.evaluate(table.info(wanting.obj()), rows if promised else {}, own_row)
+    return framework.evaluate(table.info(wanting.obj()), rows if nominated else {}, own_row)
 
 
 def feasible(world: Cluster, evaluation: Evaluation) -> str:
@@ -37,7 +37,7 @@ BIG = pod("big").requests(cpu="3")
 
 
 @pytest.mark.parametrize(
-    ("promised", "expected"),
+    ("nominated", "expected"),
     [
         (BIG.priority(5), "bc"),
         (BIG.priority(9), "bc"),
@@ -46,12 +46,12 @@ BIG = pod("big").requests(cpu="3")
     ],
     ids=["equally important", "more important", "less important", "leaves room"],
 )
-def test_room_is_left_for_promised_pods_that_are_at_least_as_important(
-    promised: PodBuilder, expected: str
+def test_room_is_left_for_nominated_pods_that_are_at_least_as_important(
+    nominated: PodBuilder, expected: str
 ) -> None:
     world = cluster(nodes=NODES)
     wanting = pod("p").requests(cpu="2").priority(5)
-    evaluation = ask(world, wanting, promised)
+    evaluation = ask(world, wanting, nominated)
     assert feasible(world, evaluation) == expected
     if expected == "bc":
         status = verdict(world, evaluation, "a")
@@ -60,14 +60,14 @@ def test_room_is_left_for_promised_pods_that_are_at_least_as_important(
     assert feasible(world, ask(world, wanting)) == "abc"
 
 
-def test_a_promise_to_the_pod_itself_does_not_stand_in_its_way() -> None:
+def test_a_nomination_to_the_pod_itself_does_not_stand_in_its_way() -> None:
     world = cluster(nodes=NODES)
     wanting = pod("p").requests(cpu="3")
     assert feasible(world, ask(world, wanting, wanting)) == "abc"
 
 
 @pytest.mark.parametrize(
-    ("promised", "wanting", "reason"),
+    ("nominated", "wanting", "reason"),
     [
         (
             pod("x").labels(app="x"),
@@ -87,24 +87,24 @@ def test_a_promise_to_the_pod_itself_does_not_stand_in_its_way() -> None:
     ],
     ids=["affinity", "spread", "ports"],
 )
-def test_promised_pods_count_as_if_they_were_there(
-    promised: PodBuilder, wanting: PodBuilder, reason: str
+def test_nominated_pods_count_as_if_they_were_there(
+    nominated: PodBuilder, wanting: PodBuilder, reason: str
 ) -> None:
     there = pod("other").labels(app="x").on("b") if "spread" in reason else pod("other").on("b")
     world = cluster(nodes=NODES, pods=[there])
-    evaluation = ask(world, wanting, promised)
+    evaluation = ask(world, wanting, nominated)
     assert verdict(world, evaluation, "a").message == reason
 
 
-def test_promised_pods_may_never_come_so_nothing_can_be_built_on_them() -> None:
-    """The wanted company is only promised: the node must pass without it too."""
+def test_nominated_pods_may_never_come_so_nothing_can_be_built_on_them() -> None:
+    """The wanted company is only nominated: the node must pass without it too."""
     world = cluster(nodes=NODES, pods=[pod("far").labels(app="x").on("c")])
     wanting = pod("p").affinity(HOSTNAME, {"app": "x"})
     assert feasible(world, ask(world, wanting, pod("x").labels(app="x"))) == "c"
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_everything_is_as_before_when_promises_were_tried(fails: bool) -> None:
+def test_everything_is_as_before_when_nominations_were_tried(fails: bool) -> None:
     world, alone = cluster(nodes=NODES), cluster(nodes=NODES, reuse=False)
     wanting = pod("p").labels(app="x").requests(cpu="2").spread(ZONE, {"app": "x"})
     shy = pod("x").labels(app="x").anti_affinity(ZONE, {"app": "x"}).port(80, host_port=80)
@@ -121,7 +121,7 @@ def seen(world: Cluster, evaluation: Evaluation) -> dict[str, Any]:
     return describe_evaluation(framework, evaluation)
 
 
-def test_the_node_promised_to_the_pod_is_the_only_one_considered_if_it_fits() -> None:
+def test_the_node_nominated_to_the_pod_is_the_only_one_considered_if_it_fits() -> None:
     world = cluster(nodes=NODES)
     evaluation = ask(world, pod("p"), own="b")
     assert feasible(world, evaluation) == "b"
@@ -131,7 +131,7 @@ def test_the_node_promised_to_the_pod_is_the_only_one_considered_if_it_fits() ->
     assert feasible(world, ask(world, pod("p"))) == "abc"
 
 
-def test_if_the_promised_node_no_longer_fits_the_others_are_considered() -> None:
+def test_if_the_nominated_node_no_longer_fits_the_others_are_considered() -> None:
     world = cluster(nodes=NODES, pods=[pod("there").requests(cpu="3").on("b")])
     evaluation = ask(world, pod("p").requests(cpu="2"), own="b")
     assert feasible(world, evaluation) == "ac"
@@ -139,7 +139,7 @@ def test_if_the_promised_node_no_longer_fits_the_others_are_considered() -> None
     assert evaluation.pre_filtering.rejectors == {"NodeResourcesFit"}
 
 
-def test_the_promised_node_is_not_taken_from_a_more_important_pod() -> None:
+def test_the_nominated_node_is_not_taken_from_a_more_important_pod() -> None:
     world = cluster(nodes=NODES)
     evaluation = ask(world, pod("p").requests(cpu="2"), BIG.priority(1), own="a")
     assert feasible(world, evaluation) == "bc"

@@ -35,6 +35,17 @@ def test_kube_scheduler_knows_none_of_them(name: str) -> None:
         build(load(document(name)))
 
 
+@pytest.mark.parametrize("name", [*sorted(LEGACY), "MaxEBSVolumeCount"])
+def test_a_configuration_of_today_that_names_one_gets_a_note(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "v1.json"
+    file.write_text(document(name))
+    told = CliRunner().invoke(config_group, ["validate", str(file)])
+    assert told.exit_code == 0
+    assert told.stderr.startswith(f"note: {name}: kube-scheduler does not have this plugin")
+    file.write_text(document("NodeName"))
+    assert CliRunner().invoke(config_group, ["validate", str(file)]).stderr == ""
+
+
 def test_none_is_part_of_any_profile_that_does_not_name_it() -> None:
     profile = default_profile()
     used = {name for point in profile.plugins for name in profile.names(point)}

@@ -64,19 +64,19 @@ def test_victims_are_a_distribution_and_attempts_to_preempt_a_count() -> None:
     assert scraped(metrics, "preemption_goroutines_execution_total") == {("success",): 1}
 
 
-def test_plugins_of_a_tally_are_shown_from_the_beginning_and_counted_together() -> None:
+def test_plugins_of_a_group_are_shown_from_the_beginning_and_counted_together() -> None:
     metrics = made()
-    tally = metrics.evaluations(PROFILE, [("NodeName", "Filter"), ("NodePorts", "Filter")])
+    counter = metrics.evaluations(PROFILE, [("NodeName", "Filter"), ("NodePorts", "Filter")])
     assert set(scraped(metrics, "plugin_evaluation_total").values()) == {0}
-    tally.add()
-    tally.add(99)
+    counter.add()
+    counter.add(99)
     metrics.evaluated("NodeName", "Filter", PROFILE)
     expected = {("Filter", "NodeName", PROFILE): 101, ("Filter", "NodePorts", PROFILE): 100}
     assert scraped(metrics, "plugin_evaluation_total") == expected
     assert scraped(metrics, "plugin_evaluation_total") == expected
 
 
-def test_the_same_bundle_has_one_tally_per_profile() -> None:
+def test_the_same_bundle_has_one_counter_per_profile() -> None:
     metrics = made()
     pairs = [("NodeName", "Filter")]
     assert metrics.evaluations(PROFILE, pairs) is metrics.evaluations(PROFILE, tuple(pairs))
@@ -119,8 +119,8 @@ def test_what_is_gone_is_shown_as_zero() -> None:
 def test_after_a_reset_only_figures_without_labels_and_gauges_are_left() -> None:
     metrics = made()
     touch_everything(metrics)
-    tally = metrics.evaluations(PROFILE, [("NodeName", "Filter")])
-    tally.add(4)
+    counter = metrics.evaluations(PROFILE, [("NodeName", "Filter")])
+    counter.add(4)
     metrics.reset()
     assert scraped(metrics, "schedule_attempts_total") == {}
     assert scraped(metrics, "framework_extension_point_duration_seconds_count") == {}
@@ -132,12 +132,12 @@ def test_after_a_reset_only_figures_without_labels_and_gauges_are_left() -> None
 
 def test_after_a_reset_everything_goes_on_being_counted() -> None:
     metrics = made()
-    tally = metrics.evaluations(PROFILE, [("NodeName", "Filter")])
+    counter = metrics.evaluations(PROFILE, [("NodeName", "Filter")])
     metrics.point("Bind", "Success", PROFILE, 1.0)
     metrics.reset()
     metrics.point("Bind", "Error", PROFILE, 2.0)
     metrics.attempt("error", PROFILE, 2.0)
-    tally.add(2)
+    counter.add(2)
     points = scraped(metrics, "framework_extension_point_duration_seconds_sum")
     assert points == {("Bind", PROFILE, "Error"): 2.0}
     assert scraped(metrics, "schedule_attempts_total") == {(PROFILE, "error"): 1}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.verify.dispatch import replay
-from stowplan.verify.report import Report, Tally, render_text
+from stowplan.verify.report import FactCounts, Report, render_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -187,8 +187,8 @@ def test_every_recorded_fact_that_is_built_comes_out_the_same(family: str) -> No
     report = replayed(family)
     assert report.total.compared >= FACTS[family]
     for subject, least in COMPARED.get(family, {}).items():
-        tally = report.tallies.get((family, subject), Tally())
-        assert tally.compared >= least, subject
+        counted = report.counts.get((family, subject), FactCounts())
+        assert counted.compared >= least, subject
 
 
 @pytest.mark.parametrize("family", FACTS_IN_ALL)

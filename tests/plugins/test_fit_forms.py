@@ -103,6 +103,6 @@ def check(case: Case) -> None:
         assert said(columns[place]) == status
         assert said(fit.filter_row(cycle, info, row)) == status
         assert said(left_over[place]) == status
-        assert said(fit.filter_beside(cycle, info, row, [nominated])) == expected(
+        assert said(fit.filter_row_with_pods(cycle, info, row, [nominated])) == expected(
             case, place, with_nominated=True
         )

@@ -80,27 +80,27 @@ def plugin_of(framework: Framework) -> DefaultPreemption:
     return plugin
 
 
-def preempt(world: Cluster, wanting: PodBuilder, promised: Nominated | None = None) -> PostFilterResult:
+def preempt(world: Cluster, wanting: PodBuilder, nominated: Nominated | None = None) -> PostFilterResult:
     """What DefaultPreemption says, the same whether nodes are tried together or one by one."""
-    result = preempt_in_one_way(world, wanting, promised)
-    again = preempt_in_one_way(world, wanting, promised, one_by_one=True)
+    result = preempt_in_one_way(world, wanting, nominated)
+    again = preempt_in_one_way(world, wanting, nominated, one_by_one=True)
     assert told(result) == told(again)
     return result
 
 
 def preempt_in_one_way(
-    world: Cluster, wanting: PodBuilder, promised: Nominated | None = None, *, one_by_one: bool = False
+    world: Cluster, wanting: PodBuilder, nominated: Nominated | None = None, *, one_by_one: bool = False
 ) -> PostFilterResult:
     """What DefaultPreemption says. Nodes tried together are not touched: what is known of them is kept."""
     framework, table = framework_of(world), world.table
     nominations = {}
-    for name, pods in (promised or {}).items():
+    for name, pods in (nominated or {}).items():
         row = table.row_of(name)
         assert row is not None
         nominations[row] = [table.info(builder.obj()) for builder in pods]
     info = table.info(wanting.obj())
-    nominated = info.pod.status.nominated_node_name
-    evaluation = framework.evaluate(info, nominations, table.row_of(nominated) if nominated else None)
+    own = info.pod.status.nominated_node_name
+    evaluation = framework.evaluate(info, nominations, table.row_of(own) if own else None)
     assert not evaluation.feasible_count, "the pod fits without preemption"
     plugin = plugin_of(framework)
     plugin.one_by_one = one_by_one

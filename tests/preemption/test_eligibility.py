@@ -27,7 +27,7 @@ TERMINATING = PostFilterResult(
 )
 
 
-def test_a_pod_whose_policy_is_never_makes_nobody_go_and_keeps_its_promise() -> None:
+def test_a_pod_whose_policy_is_never_makes_nobody_go_and_keeps_its_nomination() -> None:
     world = cluster(nodes=[small("n")], pods=[low("victim", "n", cpu=4)])
     result = preempt(world, high().spec(preemption_policy="Never"))
     assert result == PostFilterResult(

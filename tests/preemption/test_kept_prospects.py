@@ -5,12 +5,12 @@ from preemption.preempting import high, low, preempt_in_one_way, small, victims
 from stowplan.testing import cluster, pod
 
 
-def test_what_was_found_beside_a_promise_holds_no_longer_and_no_sooner_than_the_promise() -> None:
+def test_what_was_found_beside_a_nomination_holds_no_longer_and_no_sooner_than_the_nomination() -> None:
     world = cluster(nodes=[small("n")], pods=[low("a", "n", cpu=2), low("b", "n", priority=1, cpu=2)])
-    promised = {"n": [pod("other").priority(10).requests(cpu=2)]}
+    nominated = {"n": [pod("other").priority(10).requests(cpu=2)]}
     for _ in range(2):
         assert victims(preempt_in_one_way(world, high(cpu=2))) == ["a"]
-        assert victims(preempt_in_one_way(world, high(cpu=2), promised)) == ["b", "a"]
+        assert victims(preempt_in_one_way(world, high(cpu=2), nominated)) == ["b", "a"]
 
 
 def test_pods_that_ask_for_the_same_with_another_priority_have_other_victims() -> None:

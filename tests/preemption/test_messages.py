@@ -58,7 +58,7 @@ SAYS = [
 
 
 @pytest.mark.parametrize(("nodes", "pods", "wanting", "text"), SAYS)
-def test_every_node_is_accounted_for_and_an_earlier_promise_is_taken_back(
+def test_every_node_is_accounted_for_and_an_earlier_nomination_is_taken_back(
     nodes: list[AnyNode], pods: list[PodBuilder], wanting: PodBuilder, text: str
 ) -> None:
     result = preempt(cluster(nodes=nodes, pods=pods), wanting)

@@ -1,6 +1,6 @@
 """What holds for every preemption, on random small clusters, and both ways of trying nodes come to the same.
 
-Pods come one after the other. Who fits is placed; who preempts is promised its node, or placed there at once.
+Pods come one after the other. Who fits is placed; who preempts gets a nominated node, or is placed.
 So what is kept between attempts is put to the test, too: pods ask for the same as one before them, budgets
 change, pods go, and the cluster where nodes are tried together is not the one where they are tried one by
 one, which would touch them.
@@ -49,7 +49,7 @@ def happenings() -> SearchStrategy[Happening]:
 
 
 class Side:
-    """A cluster, a scheduler that tries nodes in one way, and the pods that were promised nodes."""
+    """A cluster, a scheduler that tries nodes in one way, and the pods that were nominated nodes."""
 
     def __init__(self, world: World, config: Any, *, one_by_one: bool, reuse: bool = True) -> None:
         nodes, pods, budgets = world
@@ -58,10 +58,10 @@ class Side:
         profile = made.frameworks["default-scheduler"].profile
         self.framework = Framework(profile, self.table, in_tree_registry(), reuse=reuse)
         plugin_of(self.framework).one_by_one = one_by_one
-        self.promised: dict[int, list[PodInfo]] = {}
+        self.nominated: dict[int, list[PodInfo]] = {}
 
     def evaluate(self, builder: PodBuilder) -> Evaluation:
-        return self.framework.evaluate(self.table.info(builder.obj()), self.promised)
+        return self.framework.evaluate(self.table.info(builder.obj()), self.nominated)
 
     def happens(self, news: Happening) -> None:
         """Something changes between two attempts: a pod goes, or a budget is put or is gone."""
@@ -81,7 +81,7 @@ class Side:
         return told(result)
 
     def make_room(self, info: PodInfo, result: PostFilterResult, *, at_once: bool) -> None:
-        """The victims go, and the pod is placed or promised its node.
+        """The victims go, and the pod is placed or nominated its node.
 
         It fits there then. Only where pods are spread it need not: as in kube-scheduler, pods imagined away
         are subtracted from counts that some of them were never part of.
@@ -91,12 +91,12 @@ class Side:
             self.table.remove_pod(victim.metadata.uid)
         row = self.table.row_of(result.nominated_node)
         assert row is not None
-        fits = self.framework.evaluate(info, self.promised, row).only_row == row
+        fits = self.framework.evaluate(info, self.nominated, row).only_row == row
         assert fits or info.spec.topology_spread_constraints
         if at_once:
             self.table.assume(info, result.nominated_node)
         else:
-            self.promised.setdefault(row, []).append(info)
+            self.nominated.setdefault(row, []).append(info)
 
 
 def picture(table: ClusterTable) -> object:

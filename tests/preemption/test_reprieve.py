@@ -1,4 +1,4 @@
-"""Who has to go from a node: the order of reprieve, disruption budgets, pods promised to the node."""
+"""Who has to go from a node: the order of reprieve, disruption budgets, pods nominated to the node."""
 
 import pytest
 from msgspec.structs import replace
@@ -170,21 +170,21 @@ def test_a_budget_can_change_and_go(one_by_one: bool) -> None:
     assert who_goes() == ["d"]
 
 
-def test_room_for_pods_promised_to_the_node_is_left() -> None:
+def test_room_for_pods_nominated_to_the_node_is_left() -> None:
     world = cluster(nodes=[small("n")], pods=[low("a", "n", 1), low("b", "n", 2), low("c", "n", 3, cpu=2)])
-    promised = pod("other").priority(10).requests(cpu=2)
+    nominated = pod("other").priority(10).requests(cpu=2)
     assert victims(preempt(world, high())) == ["a"]
-    assert victims(preempt(world, high(), {"n": [promised]})) == ["c", "a"]
-    assert victims(preempt(world, high(), {"n": [promised.priority(9)]})) == ["a"]
+    assert victims(preempt(world, high(), {"n": [nominated]})) == ["c", "a"]
+    assert victims(preempt(world, high(), {"n": [nominated.priority(9)]})) == ["a"]
 
 
-def test_a_promise_alone_can_be_what_stands_in_the_way() -> None:
+def test_a_nomination_alone_can_be_what_stands_in_the_way() -> None:
     world = cluster(nodes=[small("n")], pods=[low("a", "n", 1), low("b", "n", 2)])
-    promised = pod("other").priority(10).requests(cpu=2)
-    assert victims(preempt(world, high(), {"n": [promised]})) == ["a"]
+    nominated = pod("other").priority(10).requests(cpu=2)
+    assert victims(preempt(world, high(), {"n": [nominated]})) == ["a"]
 
 
-def test_a_promised_pod_may_not_be_what_makes_a_node_fit() -> None:
+def test_a_nominated_pod_may_not_be_what_makes_a_node_fit() -> None:
     world = cluster(nodes=[small("n")], pods=[low("a", "n", cpu=4)])
     wanting = high().affinity(HOSTNAME, {"app": "friend"})
     friend = pod("friend").labels(app="friend").priority(10)
@@ -196,14 +196,14 @@ def test_a_promised_pod_may_not_be_what_makes_a_node_fit() -> None:
     assert victims(preempt(world, wanting)) == ["a"]
 
 
-def test_a_node_where_the_promised_pods_leave_no_room_is_no_candidate() -> None:
+def test_a_node_where_the_nominated_pods_leave_no_room_is_no_candidate() -> None:
     world = cluster(nodes=[small("n"), small("m")], pods=[low("a", "n", cpu=4), low("b", "m", 5, cpu=4)])
-    promised = pod("other").priority(10).requests(cpu=4)
-    assert by_node(preempt(world, high(), {"n": [promised]})) == {"m": (["b"], 0)}
+    nominated = pod("other").priority(10).requests(cpu=4)
+    assert by_node(preempt(world, high(), {"n": [nominated]})) == {"m": (["b"], 0)}
 
 
-def test_a_filter_that_skipped_the_pod_is_not_asked_about_promised_pods_either() -> None:
-    """InterPodAffinity had nothing to say, so the terms of a promised pod do not count."""
+def test_a_filter_that_skipped_the_pod_is_not_asked_about_nominated_pods_either() -> None:
+    """InterPodAffinity had nothing to say, so the terms of a nominated pod do not count."""
     world = cluster(nodes=[small("n")], pods=[low("a", "n", cpu=4)])
     hermit = pod("other").priority(10).anti_affinity(HOSTNAME, {"app": "high"})
     assert victims(preempt(world, high().labels(app="high"), {"n": [hermit]})) == ["a"]
@@ -251,15 +251,15 @@ def test_a_spread_count_that_leaves_out_dying_pods_moves_with_them_all_the_same(
 
 
 def test_a_spread_selector_that_demands_nothing_counts_only_pods_that_are_imagined() -> None:
-    """As in kube-scheduler: running pods count for nothing, but one imagined away and two promised do."""
+    """As in kube-scheduler: running pods count for nothing, but one imagined away and two nominated do."""
     zones = [small("a").zone("one"), small("b").zone("two")]
     world = cluster(nodes=zones, pods=[low("x", "a", cpu=4), low("y", "b", cpu=4)])
     wanting = high().spread(ZONE, {})
     assert by_node(preempt(world, wanting)).keys() == {"a", "b"}
-    promised = [pod(name).priority(10) for name in ("p", "q")]
-    assert by_node(preempt(world, wanting, {"a": promised[:1]})).keys() == {"a", "b"}
-    assert by_node(preempt(world, wanting, {"a": promised})).keys() == {"b"}
-    elsewhere = [builder.namespace("other") for builder in promised]
+    nominated = [pod(name).priority(10) for name in ("p", "q")]
+    assert by_node(preempt(world, wanting, {"a": nominated[:1]})).keys() == {"a", "b"}
+    assert by_node(preempt(world, wanting, {"a": nominated})).keys() == {"b"}
+    elsewhere = [builder.namespace("other") for builder in nominated]
     assert by_node(preempt(world, wanting, {"a": elsewhere})).keys() == {"a", "b"}
 
 

@@ -55,7 +55,7 @@ def test_a_replay_of_the_whole_recording_reports_no_difference() -> None:
     report = Report()
     primitives.replay(RECORDING, report)
     assert not report.failed, render_text(report)
-    assert {subject: tally.compared for (_, subject), tally in report.tallies.items()} == CASES
+    assert {subject: counted.compared for (_, subject), counted in report.counts.items()} == CASES
 
 
 def test_a_wrong_result_is_reported_with_its_line_its_input_and_only_what_differs(tmp_path: Path) -> None:

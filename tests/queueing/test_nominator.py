@@ -1,4 +1,4 @@
-"""Nodes that are promised to pods."""
+"""Nodes that are nominated to pods."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def info(builder: PodBuilder) -> PodInfo:
     return TABLE.info(builder.obj())
 
 
-def promised(nominator: Nominator) -> dict[str, list[str]]:
+def nominated(nominator: Nominator) -> dict[str, list[str]]:
     return {node: [pod.name for pod in pods.values()] for node, pods in nominator.by_node.items()}
 
 
@@ -35,33 +35,33 @@ def test_what_is_given_goes_before_what_the_status_says(
 ) -> None:
     nominator = Nominator()
     nominator.add(info(pod("p").nominated(in_status)), given)
-    assert promised(nominator) == expected
+    assert nominated(nominator) == expected
 
 
-def test_a_pod_is_promised_one_node_at_a_time() -> None:
+def test_a_pod_is_nominated_one_node_at_a_time() -> None:
     nominator = Nominator()
     nominator.add(info(pod("p")), "a")
     nominator.add(info(pod("q")), "a")
     nominator.add(info(pod("p")), "b")
-    assert promised(nominator) == {"a": ["q"], "b": ["p"]}
+    assert nominated(nominator) == {"a": ["q"], "b": ["p"]}
     assert nominator.node_of(pod("p").obj().metadata.uid) == "b"
     assert [each.name for each in nominator.pods_for("a")] == ["q"]
     assert len(nominator) == 2
     nominator.remove(pod("q").obj().metadata.uid)
     nominator.remove(pod("q").obj().metadata.uid)
-    assert promised(nominator) == {"b": ["p"]}
+    assert nominated(nominator) == {"b": ["p"]}
 
 
 @pytest.mark.parametrize(
     ("known", "expected"),
     [(None, {}), (pod("p").on("n").obj(), {}), (pod("p").obj(), {"a": ["p"]})],
 )
-def test_a_pod_that_is_gone_or_on_a_node_gets_no_promise(
+def test_a_pod_that_is_gone_or_on_a_node_gets_no_nomination(
     known: Pod | None, expected: dict[str, list[str]]
 ) -> None:
     nominator = Nominator(lambda key: known)
     nominator.add(info(pod("p")), "a")
-    assert promised(nominator) == expected
+    assert nominated(nominator) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,41 +74,43 @@ def test_a_pod_that_is_gone_or_on_a_node_gets_no_promise(
         ("a", "a", {"a": ["p"]}),
     ],
 )
-def test_an_update_says_what_is_promised_unless_it_knows_nothing_of_promises(
+def test_an_update_says_what_is_nominated_unless_it_knows_nothing_of_nominations(
     before: str, after: str, expected: dict[str, list[str]]
 ) -> None:
     nominator = Nominator()
     nominator.add(info(pod("p")), "memory")
     nominator.update(pod("p").nominated(before).obj(), info(pod("p").nominated(after).labels(v="2")))
-    assert promised(nominator) == expected
+    assert nominated(nominator) == expected
     for node in expected:
         assert [each.labels for each in nominator.pods_for(node)] == [{"v": "2"}]
 
 
-def test_the_queue_takes_promises_from_new_and_updated_pods_and_takes_them_back_from_deleted_ones() -> None:
+def test_the_queue_takes_nominations_from_new_and_updated_pods_and_takes_them_back_from_deleted_ones() -> (
+    None
+):
     r = rig()
     builder = pod("p").nominated("a")
     r.add(builder)
-    assert promised(r.queue.nominator) == {"a": ["p"]}
+    assert nominated(r.queue.nominator) == {"a": ["p"]}
     moved = pod("p").nominated("b")
     r.queue.update(builder.obj(), moved.obj())
-    assert promised(r.queue.nominator) == {"b": ["p"]}
+    assert nominated(r.queue.nominator) == {"b": ["p"]}
     r.queue.delete(moved.obj())
-    assert promised(r.queue.nominator) == {}
+    assert nominated(r.queue.nominator) == {}
     r.queue.update(builder.obj(), moved.obj())
-    assert promised(r.queue.nominator) == {"b": ["p"]}
+    assert nominated(r.queue.nominator) == {"b": ["p"]}
 
 
-def test_a_promise_lasts_while_the_pod_is_in_flight_or_waits() -> None:
+def test_a_nomination_lasts_while_the_pod_is_in_flight_or_waits() -> None:
     r = rig()
     r.add(pod("p").nominated("a"))
     queued = r.pop()
     r.queue.nominator.add(queued.pod, "b")
     r.reject(queued, "NodeName")
-    assert promised(r.queue.nominator) == {"b": ["p"]}
+    assert nominated(r.queue.nominator) == {"b": ["p"]}
 
 
-def test_a_gated_pod_is_promised_nothing() -> None:
+def test_a_gated_pod_is_nominated_nothing() -> None:
     r = rig()
     r.add(pod("p").gates("g").nominated("a"))
-    assert promised(r.queue.nominator) == {}
+    assert nominated(r.queue.nominator) == {}

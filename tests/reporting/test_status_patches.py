@@ -99,11 +99,11 @@ def test_another_generation_alone_is_not_written_but_goes_along() -> None:
     }
 
 
-def test_a_promise_alone_is_taken_back_without_touching_the_condition() -> None:
+def test_a_nomination_alone_is_taken_back_without_touching_the_condition() -> None:
     assert failed(pod_with(scheduled(), nominated="n"), node="") == {"status": {"nominatedNodeName": None}}
 
 
-def test_a_promise_is_left_alone_unless_something_is_said_about_it() -> None:
+def test_a_nomination_is_left_alone_unless_something_is_said_about_it() -> None:
     patch = failed(pod_with(nominated="n"))
     assert patch is not None
     assert "nominatedNodeName" not in patch["status"]

@@ -88,6 +88,37 @@ def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+PICKY = """
+from stowplan.framework import Plugin, unschedulable
+
+
+class Picky(Plugin):
+    def filter_node(self, cycle, pod, node):
+        if {condition}:
+            return unschedulable("node(s) were not to its liking")
+"""
+
+
+def test_a_plugin_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path) as place:
+            place.add_nodes(1)
+            file = tmp_path / "picky.py"
+            file.write_text(PICKY.format(condition="True"))
+            more = "  plugins: {multiPoint: {enabled: [{name: Picky}]}}\n"
+            config = place.write_config("default-scheduler", more=more)
+            scheduler = await place.start(f"--plugin={file}:Picky", config=config)
+            await scheduler.says(ELECTED)
+            place.add_pod("p")
+            file.write_text(PICKY.format(condition="nonsense nonsense"))
+            assert "SyntaxError" in await scheduler.says("Configuration was not reloaded")
+            file.write_text(PICKY.format(condition="False"))
+            await scheduler.says("Reloaded configuration")
+            await place.bound("p")
+
+    asyncio.run(story())
+
+
 def test_what_a_reload_cannot_change_is_said(tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster(tmp_path) as place:

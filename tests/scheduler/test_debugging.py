@@ -58,7 +58,7 @@ def test_sums_that_are_not_those_of_the_pods_are_found() -> None:
     live(story)
 
 
-def test_a_dump_has_the_nodes_their_pods_the_promises_and_the_queue() -> None:
+def test_a_dump_has_the_nodes_their_pods_the_nominations_and_the_queue() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="1")
         await world.add_pod("low", terminationGracePeriodSeconds=30)
@@ -70,8 +70,8 @@ def test_a_dump_has_the_nodes_their_pods_the_promises_and_the_queue() -> None:
             "Node name: n",
         ]
         assert any("name: low, namespace: d" in line for line in lines)
-        promised = lines[lines.index("  Nominated Pods:") + 1]
-        assert "name: high" in promised
+        nominated = lines[lines.index("  Nominated Pods:") + 1]
+        assert "name: high" in nominated
         assert any(line.startswith("Dump of scheduling queue: activeQ:0; backoffQ:0;") for line in lines)
 
     live(story)

@@ -25,8 +25,8 @@ def test_a_bound_pod_says_who_won_by_how_much_and_why() -> None:
         world.add_node("off", unschedulable=True)
         await world.add_pod("p")
         found = explained(world, "p")
-        assert found.whereabouts.place == "bound"
-        assert found.whereabouts.node == "large"
+        assert found.state.place == "bound"
+        assert found.state.node == "large"
         assert found.attempt is not None
         decision = found.attempt.decision
         assert found.attempt.outcome == "bound"
@@ -48,7 +48,7 @@ def test_a_pod_that_fits_nowhere_says_what_would_have_it_tried_again() -> None:
         world.add_node("n")
         await world.add_pod("p", cpu="100")
         found = explained(world, "p")
-        now = found.whereabouts
+        now = found.state
         assert (now.place, now.rejected_by) == ("unschedulable", ("NodeResourcesFit",))
         assert now.until == world.began + 300
         wakers = {one.resource: one for one in now.wakers}
@@ -107,7 +107,7 @@ def test_a_pod_at_permit_says_whom_it_waits_for() -> None:
     async def story(world: World) -> None:
         world.add_node("n")
         await world.add_pod("p")
-        now = explained(world, "p").whereabouts
+        now = explained(world, "p").state
         assert (now.place, now.node, list(now.held_by)) == ("waiting", "n", ["Hold"])
         assert "Successfully assigned" not in explained(world, "p").text()
 
@@ -119,9 +119,9 @@ def test_a_gated_pod_says_who_holds_it_back() -> None:
         world.add_node("n")
         await world.add_pod("p", schedulingGates=[{"name": "later"}])
         found = explained(world, "p")
-        assert found.whereabouts.place == "gated"
-        assert found.whereabouts.held_by == {"SchedulingGates": "waiting for scheduling gates: [later]"}
-        assert [one.actions for one in found.whereabouts.wakers] == [("UpdatePodSchedulingGatesEliminated",)]
+        assert found.state.place == "gated"
+        assert found.state.held_by == {"SchedulingGates": "waiting for scheduling gates: [later]"}
+        assert [one.actions for one in found.state.wakers] == [("UpdatePodSchedulingGatesEliminated",)]
         assert found.attempt is None
         assert "No scheduling attempt is recorded." in found.text()
 
@@ -137,8 +137,8 @@ def test_an_attempt_that_went_wrong_says_so_and_until_when_it_waits() -> None:
         world.add_node("n")
         await world.add_pod("p")
         found = explained(world, "p")
-        assert found.whereabouts.place == "backoff"
-        assert found.whereabouts.until is not None
+        assert found.state.place == "backoff"
+        assert found.state.until is not None
         assert found.attempt is not None
         assert found.attempt.outcome == "error"
         assert found.attempt.decision is None

@@ -175,8 +175,8 @@ def test_what_is_wanted_while_a_write_is_under_way_is_written_after_it_and_only_
     live(story)
 
 
-@pytest.mark.parametrize(("last", "promised"), [(None, "m"), ("", ""), ("k", "k")])
-def test_a_promise_is_not_lost_among_writes_that_wait(last: str | None, promised: str) -> None:
+@pytest.mark.parametrize(("last", "nominated"), [(None, "m"), ("", ""), ("k", "k")])
+def test_a_nomination_is_not_lost_among_writes_that_wait(last: str | None, nominated: str) -> None:
     async def story(world: World) -> None:
         await world.add_pod("p", schedulerName="somebody-else")
         world.wire.seconds = 10.0
@@ -186,7 +186,7 @@ def test_a_promise_is_not_lost_among_writes_that_wait(last: str | None, promised
         for message, node in (("first", None), ("second", "m"), ("third", last)):
             writer.submit(known, "Unschedulable", message, node)
         await world.settle(30)
-        assert (world.message("p"), world.nominated("p")) == ("third", promised)
+        assert (world.message("p"), world.nominated("p")) == ("third", nominated)
         assert len(world.wire.writes) == 2
 
     live(story)
@@ -232,7 +232,9 @@ def test_the_last_decision_about_a_pod_can_be_looked_at() -> None:
     live(story)
 
 
-def test_a_promise_announced_in_an_attempt_that_failed_is_taken_back_though_it_was_not_heard_of_yet() -> None:
+def test_a_nomination_announced_in_an_attempt_that_failed_is_taken_back_though_it_was_not_heard_of_yet() -> (
+    None
+):
     async def fails(self: Any, cycle: Any, pod: Any, node: str) -> Any:
         return error("not today")
 

@@ -78,8 +78,8 @@ def test_what_is_shown_of_a_waiting_pod_is_a_date_of_now() -> None:
         await world.add_pod("p", cpu="100")
         found = world.scheduler.explain("d/p")
         assert found is not None
-        assert found.whereabouts.until == pytest.approx(date + 300, abs=1)
-        assert found.whereabouts.since == pytest.approx(date, abs=1)
+        assert found.state.until == pytest.approx(date + 300, abs=1)
+        assert found.state.since == pytest.approx(date, abs=1)
         assert found.attempt is not None
         assert found.attempt.time == pytest.approx(date, abs=1)
 

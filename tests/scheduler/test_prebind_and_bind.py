@@ -64,7 +64,7 @@ def test_neighbours_that_allow_it_run_side_by_side() -> None:
         ("nonsense", 'running PreBind plugin "B": expected a Status or None, got str'),
     ],
 )
-def test_a_failing_pre_bind_ends_it_and_takes_the_promise_back(answer: Any, message: str) -> None:
+def test_a_failing_pre_bind_ends_it_and_takes_the_nomination_back(answer: Any, message: str) -> None:
     log: list[str] = []
     back: list[str] = []
     shelf = plugin(

@@ -111,7 +111,7 @@ def test_a_victim_that_is_gone_already_is_as_good() -> None:
     live(story)
 
 
-def test_a_promise_holds_before_the_server_has_heard_of_it() -> None:
+def test_a_nomination_holds_before_the_server_has_heard_of_it() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")
         await world.add_pod("a", cpu="2")
@@ -124,7 +124,7 @@ def test_a_promise_holds_before_the_server_has_heard_of_it() -> None:
     live(story)
 
 
-def test_a_promise_ends_when_the_pod_is_on_its_way() -> None:
+def test_a_nomination_ends_when_the_pod_is_on_its_way() -> None:
     """Else its room would be counted twice until the server tells that it is bound."""
 
     async def story(world: World) -> None:
@@ -140,7 +140,7 @@ def test_a_promise_ends_when_the_pod_is_on_its_way() -> None:
     live(story)
 
 
-def test_pods_of_the_same_importance_keep_their_promises() -> None:
+def test_pods_of_the_same_importance_keep_their_nominations() -> None:
     async def story(world: World) -> None:
         await _full(world, "a", "b")
         await world.add_pod("one", cpu="2", priority=10)
@@ -166,7 +166,7 @@ def test_a_last_victim_that_is_gone_before_the_server_answers_lets_the_pod_in() 
     live(story)
 
 
-def test_a_promise_is_taken_back_when_victims_of_the_node_have_to_go_for_another() -> None:
+def test_a_nomination_is_taken_back_when_victims_of_the_node_have_to_go_for_another() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")
         await world.add_pod("a", cpu="2", priority=0)
@@ -231,7 +231,7 @@ def test_with_or_without_a_task_of_its_own_the_same_comes_of_it(asynchronous: bo
     live(story, config=config)
 
 
-def test_a_pod_whose_promised_node_is_gone_finds_another() -> None:
+def test_a_pod_whose_nominated_node_is_gone_finds_another() -> None:
     async def story(world: World) -> None:
         await _full(world, "a", "b")
         await world.add_pod("high", cpu="4", priority=10)

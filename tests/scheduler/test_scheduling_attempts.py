@@ -1,6 +1,7 @@
 """One attempt: who is tried at all, which nodes are looked at, and which of them it is to be."""
 
 import asyncio
+import re
 from collections import Counter
 from typing import Any
 
@@ -128,13 +129,13 @@ def _nominate(world: World, name: str, node: str) -> None:
 
 
 def _gate(world: World, name: str, node: str, **about: Any) -> None:
-    """A pod that is promised a node before it is let in."""
+    """A pod that is nominated a node before it is let in."""
     world.put_pod(name, schedulingGates=[{"name": "x/g"}], **about)
     _nominate(world, name, node)
     world.patch_pod(name, {"spec": {"schedulingGates": [{"$patch": "delete", "name": "x/g"}]}})
 
 
-def test_a_promised_node_is_taken_though_others_are_better() -> None:
+def test_a_nominated_node_is_taken_though_others_are_better() -> None:
     async def story(world: World) -> None:
         world.add_node("a", cpu="4")
         world.add_node("b", cpu="64")
@@ -145,15 +146,15 @@ def test_a_promised_node_is_taken_though_others_are_better() -> None:
     live(story)
 
 
-@pytest.mark.parametrize("promised", ["gone", "small"])
-def test_a_promised_node_that_is_gone_or_too_small_is_not_waited_for(promised: str) -> None:
+@pytest.mark.parametrize("nominated", ["gone", "small"])
+def test_a_nominated_node_that_is_gone_or_too_small_is_not_waited_for(nominated: str) -> None:
     async def story(world: World) -> None:
         world.add_node("small", cpu="1")
         world.add_node("b")
-        _gate(world, "p", promised, cpu="2")
+        _gate(world, "p", nominated, cpu="2")
         await world.settle()
         assert world.node_of("p") == "b"
-        assert world.problems == (["Evaluation failed on nominated node"] if promised == "gone" else [])
+        assert world.problems == (["Evaluation failed on nominated node"] if nominated == "gone" else [])
 
     live(story)
 
@@ -193,7 +194,7 @@ def test_while_an_extender_is_asked_the_cluster_stands_still() -> None:
     live(story, extenders=[slow])
 
 
-def test_a_promised_node_that_an_extender_refuses_is_not_waited_for() -> None:
+def test_a_nominated_node_that_an_extender_refuses_is_not_waited_for() -> None:
     rules = Rules(judge=lambda node, pod: unschedulable("not there") if node == "a" else SUCCESS)
     asked = RuleExtender(ExtenderConfig(url_prefix="http://x", filter_verb="filter"), rules)
 
@@ -207,7 +208,7 @@ def test_a_promised_node_that_an_extender_refuses_is_not_waited_for() -> None:
     live(story, extenders=[asked])
 
 
-def test_room_that_is_promised_is_not_given_to_less_important_pods() -> None:
+def test_room_that_is_nominated_is_not_given_to_less_important_pods() -> None:
     async def story(world: World) -> None:
         world.add_node("n", cpu="4")
         await world.add_pod("victim", cpu="2")
@@ -287,7 +288,10 @@ def test_a_plugin_that_raises_fails_the_attempt_and_nothing_else() -> None:
         world.add_node("n")
         await world.add_pod("p")
         await world.add_pod("q")
-        assert world.message("p") == "running \"Picky\" filter plugin: KeyError: 'colour'"
+        assert re.fullmatch(
+            r"running \"Picky\" filter plugin: KeyError: 'colour' \(test_\w+.py:\d+, node n\)",
+            world.message("p"),
+        )
         assert world.condition("p")["reason"] == "SchedulerError"
         assert (world.place_of("p"), world.node_of("q")) == ("backoff", "n")
 

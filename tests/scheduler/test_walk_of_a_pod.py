@@ -17,8 +17,8 @@ from stowplan.embedded.store import Store
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
 
-MOST_FILES = 17
-MOST_FUNCTIONS = 48
+MOST_FILES = 15
+MOST_FUNCTIONS = 45
 
 FIRST = "PodEventHandler.added"
 LAST = "InProcessClient.bind"

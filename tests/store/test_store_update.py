@@ -8,6 +8,7 @@ from store.stores import HandClock, Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
+from stowplan.embedded.store.writer import component
 
 
 def labelled(obj: Json, **labels: str) -> Json:
@@ -96,7 +97,7 @@ def test_an_apply_meant_for_another_object_is_refused() -> None:
     first = store.create(c.PODS, pod("p"))
     other = {"metadata": {"name": "p", "namespace": "default", "uid": "other", "labels": {"a": "b"}}}
     with pytest.raises(ApiError) as caught:
-        store.apply(c.PODS, other, "someone")
+        store.apply(c.PODS, other, component("someone"))
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
     assert [cause["field"] for cause in caught.value.details["causes"]] == ["metadata.uid", "metadata.uid"]
     assert store.get(c.PODS, "default", "p") is first
@@ -105,7 +106,9 @@ def test_an_apply_meant_for_another_object_is_refused() -> None:
 def test_an_apply_with_a_uid_does_not_create_an_object() -> None:
     store = new_store()
     with pytest.raises(ApiError) as caught:
-        store.apply(c.PODS, {"metadata": {"name": "p", "namespace": "default", "uid": "x"}}, "someone")
+        store.apply(
+            c.PODS, {"metadata": {"name": "p", "namespace": "default", "uid": "x"}}, component("someone")
+        )
     assert caught.value.is_conflict
     assert caught.value.message == (
         'Operation cannot be fulfilled on pods "p": uid mismatch: the provided object specified uid x, '

@@ -80,7 +80,7 @@ class Good(Plugin):
     def filter_node(self, cycle: Cycle, pod: PodInfo, node: NodeRow) -> Status | None:
         return REASONS.get(self.code(pod, node))
 
-    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
         return self.code(pod, NodeRow(cycle.table, row), len(others))
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
@@ -142,7 +142,7 @@ class NodeFormPassesAll(Good):
 
 
 class NominatedFormForgetsThem(Good):
-    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
         return self.filter_row(cycle, pod, row)
 
 
@@ -357,15 +357,15 @@ def test_the_report_is_the_smallest_cluster_with_what_each_form_said() -> None:
     with pytest.raises(PluginCheckError) as found:
         check_plugin(NominatedFormForgetsThem, pods=PODS[:1], nodes=NODES[:1])
     assert str(found.value).splitlines() == [
-        "NominatedFormForgetsThem fails the check 'forms-agree': filter_beside and filter differ beside "
-        'pod("o0").labels(team="red").requests(cpu="1"), on node n0',
+        "NominatedFormForgetsThem fails the check 'forms-agree': filter_row_with_pods and filter differ "
+        'beside pod("o0").labels(team="red").requests(cpu="1"), on node n0',
         f"({CHECKS['forms-agree']})",
         "nodes:",
         '    node("n0").labels(price="1")',
         "pod to schedule:",
         '    pod("p1").labels(team="red").requests(cpu="1")',
         "said:",
-        "    filter_beside                 passes",
+        "    filter_row_with_pods          passes",
         "    filter with them on the node  Unschedulable: node(s) were too busy",
     ]
 

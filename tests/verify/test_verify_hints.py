@@ -95,7 +95,7 @@ def test_one_changed_fact_is_one_difference(
 ) -> None:
     report = Report()
     replay(first(tmp_path / "changed.jsonl", change), report)
-    assert [key for key, tally in report.tallies.items() if tally.different] == [("changed", subject)]
+    assert [key for key, counted in report.counts.items() if counted.different] == [("changed", subject)]
     assert report.total.different == 1
 
 
@@ -107,6 +107,6 @@ def test_plugins_that_are_not_built_are_counted_apart(tmp_path: Path) -> None:
     report = Report()
     recording = first(tmp_path / "r.jsonl", about_device_claims)
     replay_hints(recording, report)
-    assert report.tallies["r", "hint DynamicResources"].not_built == 1
-    assert report.tallies["r", "hint DynamicResources"].compared == 0
+    assert report.counts["r", "hint DynamicResources"].not_built == 1
+    assert report.counts["r", "hint DynamicResources"].compared == 0
     assert not report.failed

@@ -103,7 +103,7 @@ def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(
     assert result.exit_code == 0
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["total"]["compared"] == 0
-    assert {name: tally["notBuilt"] for name, tally in summary["families"]["r"].items()} == subjects
+    assert {name: counted["notBuilt"] for name, counted in summary["families"]["r"].items()} == subjects
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_a_pod_stands_where_it_was_recorded_even_if_it_would_go_elsewhere_here()
     assert outcome(replay, "q").feasible == ["a"]
 
 
-def test_victims_are_gone_and_the_node_is_promised_to_the_pod() -> None:
+def test_victims_are_gone_and_the_node_is_nominated_to_the_pod() -> None:
     running = [pod(f"on-{name}").requests(cpu="2").on(name) for name in "ab"]
     replay = Replay(scenario((*NODES, *running), pod("p").requests(cpu="2")))
     assert outcome(replay, "p").feasible == []
@@ -91,7 +91,7 @@ def test_victims_are_gone_and_the_node_is_promised_to_the_pod() -> None:
         ({"error": "broken"}, False),
     ],
 )
-def test_a_failed_attempt_takes_the_promise_back_or_leaves_it(settled: dict[str, Any], kept: bool) -> None:
+def test_a_failed_attempt_takes_the_nomination_back_or_leaves_it(settled: dict[str, Any], kept: bool) -> None:
     replay = Replay(scenario(NODES, pod("p").nominated("a")))
     assert outcome(replay, "p").via_nominated_node
     replay.settle(recorded("p", **settled), 0)
@@ -99,7 +99,7 @@ def test_a_failed_attempt_takes_the_promise_back_or_leaves_it(settled: dict[str,
 
 
 @pytest.mark.parametrize(("dying", "kept"), [(False, False), (True, True)])
-def test_less_important_pods_lose_their_promise_only_if_somebody_is_asked_to_go(
+def test_less_important_pods_lose_their_nomination_only_if_somebody_is_asked_to_go(
     dying: bool, kept: bool
 ) -> None:
     running = pod("old").on("a")
@@ -127,7 +127,7 @@ def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its
     report = Report()
     compare(report, "f", "here", expected, replayed)
     assert report.total.compared == 0
-    assert {subject for _, subject in report.tallies} == {"preFilter", "feasible", "best", "assigned"}
+    assert {subject for _, subject in report.counts} == {"preFilter", "feasible", "best", "assigned"}
     replay.settle(expected, 0)
     assert outcome(replay, "q").feasible == ["b"]
 
@@ -159,10 +159,10 @@ def test_what_a_missing_plugin_adds_is_compared_as_soon_as_the_plugin_is_there(
     compare(without, "f", "here", expected, Replay(one, WITHOUT_PREEMPTION).attempt(expected))
     compare(with_it, "f", "here", expected, Replay(one).attempt(expected))
     for report in (without, with_it):
-        assert report.tallies["f", "fitError"].equal == 1
-    assert without.tallies["f", "preemption"].not_built == 1
-    assert without.tallies["f", "fitError, words of DefaultPreemption"].not_built == 1
-    assert with_it.tallies["f", "preemption"].equal == 1
+        assert report.counts["f", "fitError"].equal == 1
+    assert without.counts["f", "preemption"].not_built == 1
+    assert without.counts["f", "fitError, words of DefaultPreemption"].not_built == 1
+    assert with_it.counts["f", "preemption"].equal == 1
     assert with_it.total.not_built == 0
 
 
@@ -175,8 +175,8 @@ def test_among_equal_nodes_the_first_by_name_is_told_as_the_recordings_have_it()
         assert outcome(replay, "p").preemption == expected
 
 
-def test_a_promise_is_in_the_status_of_the_pod_as_long_as_it_lasts() -> None:
-    """A pod whose victim is still leaving its node does not preempt again; without the promise it would."""
+def test_a_nomination_is_in_the_status_of_the_pod_as_long_as_it_lasts() -> None:
+    """A pod whose victim is still terminating does not preempt again; without the nomination it would."""
     gone = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     leaving = pod("leaving").requests(cpu="2").on("a").terminating().obj()
     leaving = replace(leaving, status=replace(leaving.status, conditions=(gone,)))

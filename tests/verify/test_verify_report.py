@@ -1,6 +1,6 @@
 """The report on a comparison with recorded facts."""
 
-from stowplan.verify.report import Difference, Report, Tally, render_text
+from stowplan.verify.report import Difference, FactCounts, Report, render_text
 
 
 def report_with(*facts: tuple[str, str, bool], keep: int = 20) -> Report:
@@ -11,15 +11,15 @@ def report_with(*facts: tuple[str, str, bool], keep: int = 20) -> Report:
     return report
 
 
-def test_facts_are_tallied_by_family_and_subject() -> None:
+def test_facts_are_counted_by_family_and_subject() -> None:
     report = report_with(("f", "x", True), ("f", "x", False), ("f", "y", True))
     report.not_built("f", "z", 7)
-    assert report.tallies == {
-        ("f", "x"): Tally(compared=2, equal=1),
-        ("f", "y"): Tally(compared=1, equal=1),
-        ("f", "z"): Tally(not_built=7),
+    assert report.counts == {
+        ("f", "x"): FactCounts(compared=2, equal=1),
+        ("f", "y"): FactCounts(compared=1, equal=1),
+        ("f", "z"): FactCounts(not_built=7),
     }
-    assert report.total == Tally(compared=3, equal=2, not_built=7)
+    assert report.total == FactCounts(compared=3, equal=2, not_built=7)
 
 
 def test_only_a_difference_makes_a_report_fail() -> None:

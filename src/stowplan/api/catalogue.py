@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+OBJECT_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
 
 class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     """One kind of object.
@@ -18,7 +20,9 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     `generation`: changes of the spec are counted. `blind_update`: an update need not say which version it
     replaces. `create_on_update`: an update of what does not exist creates it. `fields`: what field
     selectors may name besides the object's own name and namespace. `lifetime`: seconds after which the
-    server forgets an object by itself.
+    server forgets an object by itself. `short_names`, `categories` and `singular` (the kind in lower case if
+    empty) are other names clients may use; `verbs` is what may be done with it. `storage_version`: the
+    `apiVersion` its objects are stored in, if that is another one.
     """
 
     group: str
@@ -33,6 +37,11 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     custom: bool = False
     lifetime: float | None = None
     fields: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    singular: str = ""
+    verbs: tuple[str, ...] = OBJECT_VERBS
+    storage_version: str = ""
 
     @cached_property
     def api_version(self) -> str:
@@ -80,17 +89,69 @@ _EVENT_FIELDS: Final = (
 )
 EVENT_LIFETIME: Final = 3600.0
 RBAC: Final = "rbac.authorization.k8s.io"
+FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
+_ALL: Final = ("all",)
+
+
+def _admission(plural: str, kind: str, *, status: bool = False) -> Resource:
+    """A kind of admissionregistration.k8s.io; they differ in little but their names."""
+    return Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        plural,
+        kind,
+        namespaced=False,
+        status=status,
+        generation=True,
+        blind_update=False,
+        categories=("api-extensions",),
+    )
 
 
 # core
-PODS: Final = Resource("", "v1", "pods", "Pod", status=True, generation=True, fields=_POD_FIELDS)
+PODS: Final = Resource(
+    "",
+    "v1",
+    "pods",
+    "Pod",
+    status=True,
+    generation=True,
+    fields=_POD_FIELDS,
+    short_names=("po",),
+    categories=_ALL,
+)
 NODES: Final = Resource(
-    "", "v1", "nodes", "Node", namespaced=False, status=True, fields=("spec.unschedulable",)
+    "",
+    "v1",
+    "nodes",
+    "Node",
+    namespaced=False,
+    status=True,
+    fields=("spec.unschedulable",),
+    short_names=("no",),
 )
 NAMESPACES: Final = Resource(
-    "", "v1", "namespaces", "Namespace", namespaced=False, status=True, fields=("status.phase",)
+    "",
+    "v1",
+    "namespaces",
+    "Namespace",
+    namespaced=False,
+    status=True,
+    fields=("status.phase",),
+    short_names=("ns",),
+    verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
 )
-SERVICES: Final = Resource("", "v1", "services", "Service", status=True, create_on_update=True)
+SERVICES: Final = Resource(
+    "",
+    "v1",
+    "services",
+    "Service",
+    status=True,
+    create_on_update=True,
+    fields=("spec.clusterIP", "spec.type"),
+    short_names=("svc",),
+    categories=_ALL,
+)
 REPLICATION_CONTROLLERS: Final = Resource(
     "",
     "v1",
@@ -99,22 +160,50 @@ REPLICATION_CONTROLLERS: Final = Resource(
     status=True,
     generation=True,
     fields=("status.replicas",),
+    short_names=("rc",),
+    categories=_ALL,
 )
 PERSISTENT_VOLUMES: Final = Resource(
-    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, status=True
+    "",
+    "v1",
+    "persistentvolumes",
+    "PersistentVolume",
+    namespaced=False,
+    status=True,
+    short_names=("pv",),
 )
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", status=True
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", status=True, short_names=("pvc",)
 )
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", fields=("type",))
-SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", create_on_update=True)
-LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange", create_on_update=True)
-RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota", status=True)
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", create_on_update=True, short_names=("ep",))
+LIMIT_RANGES: Final = Resource(
+    "", "v1", "limitranges", "LimitRange", create_on_update=True, short_names=("limits",)
+)
+RESOURCE_QUOTAS: Final = Resource(
+    "", "v1", "resourcequotas", "ResourceQuota", status=True, short_names=("quota",)
+)
 POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", generation=True)
 CORE_EVENTS: Final = Resource(
-    "", "v1", "events", "Event", create_on_update=True, lifetime=EVENT_LIFETIME, fields=_CORE_EVENT_FIELDS
+    "",
+    "v1",
+    "events",
+    "Event",
+    create_on_update=True,
+    lifetime=EVENT_LIFETIME,
+    fields=_CORE_EVENT_FIELDS,
+    short_names=("ev",),
+)
+COMPONENT_STATUSES: Final = Resource(
+    "",
+    "v1",
+    "componentstatuses",
+    "ComponentStatus",
+    namespaced=False,
+    short_names=("cs",),
+    verbs=("get", "list"),
 )
 # events.k8s.io
 EVENTS: Final = Resource(
@@ -125,19 +214,94 @@ EVENTS: Final = Resource(
     create_on_update=True,
     lifetime=EVENT_LIFETIME,
     fields=_EVENT_FIELDS,
+    short_names=("ev",),
+    storage_version="v1",
 )
-# apps, batch
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", status=True, generation=True)
-REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet", status=True, generation=True)
-STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", status=True, generation=True)
-DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", status=True, generation=True)
+# apps, batch, autoscaling
+DEPLOYMENTS: Final = Resource(
+    "apps",
+    "v1",
+    "deployments",
+    "Deployment",
+    status=True,
+    generation=True,
+    short_names=("deploy",),
+    categories=_ALL,
+)
+REPLICA_SETS: Final = Resource(
+    "apps",
+    "v1",
+    "replicasets",
+    "ReplicaSet",
+    status=True,
+    generation=True,
+    short_names=("rs",),
+    categories=_ALL,
+)
+STATEFUL_SETS: Final = Resource(
+    "apps",
+    "v1",
+    "statefulsets",
+    "StatefulSet",
+    status=True,
+    generation=True,
+    short_names=("sts",),
+    categories=_ALL,
+)
+DAEMON_SETS: Final = Resource(
+    "apps",
+    "v1",
+    "daemonsets",
+    "DaemonSet",
+    status=True,
+    generation=True,
+    short_names=("ds",),
+    categories=_ALL,
+)
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 JOBS: Final = Resource(
-    "batch", "v1", "jobs", "Job", status=True, generation=True, fields=("status.successful",)
+    "batch",
+    "v1",
+    "jobs",
+    "Job",
+    status=True,
+    generation=True,
+    fields=("status.successful",),
+    categories=_ALL,
 )
-CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob", status=True, generation=True)
-# storage.k8s.io
-STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+CRON_JOBS: Final = Resource(
+    "batch",
+    "v1",
+    "cronjobs",
+    "CronJob",
+    status=True,
+    generation=True,
+    short_names=("cj",),
+    categories=_ALL,
+)
+HORIZONTAL_POD_AUTOSCALERS: Final = Resource(
+    "autoscaling",
+    "v2",
+    "horizontalpodautoscalers",
+    "HorizontalPodAutoscaler",
+    status=True,
+    short_names=("hpa",),
+    categories=_ALL,
+)
+HORIZONTAL_POD_AUTOSCALERS_V1: Final = Resource(
+    "autoscaling",
+    "v1",
+    "horizontalpodautoscalers",
+    "HorizontalPodAutoscaler",
+    status=True,
+    short_names=("hpa",),
+    categories=_ALL,
+    storage_version="autoscaling/v2",
+)
+# storage.k8s.io, storagemigration.k8s.io
+STORAGE_CLASSES: Final = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",)
+)
 CSI_NODES: Final = Resource(
     "storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, blind_update=False
 )
@@ -157,9 +321,23 @@ VOLUME_ATTACHMENTS: Final = Resource(
     blind_update=False,
 )
 VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
-    "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False
+    "storage.k8s.io",
+    "v1",
+    "volumeattributesclasses",
+    "VolumeAttributesClass",
+    namespaced=False,
+    short_names=("vac",),
 )
-# policy, scheduling.k8s.io, coordination.k8s.io, discovery.k8s.io
+STORAGE_VERSION_MIGRATIONS: Final = Resource(
+    "storagemigration.k8s.io",
+    "v1",
+    "storageversionmigrations",
+    "StorageVersionMigration",
+    namespaced=False,
+    status=True,
+    blind_update=False,
+)
+# policy, scheduling.k8s.io, coordination.k8s.io, discovery.k8s.io, node.k8s.io
 POD_DISRUPTION_BUDGETS: Final = Resource(
     "policy",
     "v1",
@@ -168,17 +346,51 @@ POD_DISRUPTION_BUDGETS: Final = Resource(
     status=True,
     generation=True,
     blind_update=False,
+    short_names=("pdb",),
 )
 PRIORITY_CLASSES: Final = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, generation=True
+    "scheduling.k8s.io",
+    "v1",
+    "priorityclasses",
+    "PriorityClass",
+    namespaced=False,
+    generation=True,
+    short_names=("pc",),
 )
 POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", status=True)
 WORKLOADS: Final = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload")
 LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", blind_update=False, create_on_update=True
 )
-ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-# rbac.authorization.k8s.io
+ENDPOINT_SLICES: Final = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", generation=True
+)
+RUNTIME_CLASSES: Final = Resource(
+    "node.k8s.io",
+    "v1",
+    "runtimeclasses",
+    "RuntimeClass",
+    namespaced=False,
+    blind_update=False,
+    create_on_update=True,
+)
+# networking.k8s.io
+INGRESSES: Final = Resource(
+    "networking.k8s.io", "v1", "ingresses", "Ingress", status=True, generation=True, short_names=("ing",)
+)
+INGRESS_CLASSES: Final = Resource(
+    "networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False, generation=True
+)
+NETWORK_POLICIES: Final = Resource(
+    "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", generation=True, short_names=("netpol",)
+)
+IP_ADDRESSES: Final = Resource(
+    "networking.k8s.io", "v1", "ipaddresses", "IPAddress", namespaced=False, short_names=("ip",)
+)
+SERVICE_CIDRS: Final = Resource(
+    "networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", namespaced=False, status=True
+)
+# rbac.authorization.k8s.io, certificates.k8s.io
 ROLES: Final = Resource(RBAC, "v1", "roles", "Role", create_on_update=True)
 ROLE_BINDINGS: Final = Resource(RBAC, "v1", "rolebindings", "RoleBinding", create_on_update=True)
 CLUSTER_ROLES: Final = Resource(
@@ -186,6 +398,16 @@ CLUSTER_ROLES: Final = Resource(
 )
 CLUSTER_ROLE_BINDINGS: Final = Resource(
     RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False, create_on_update=True
+)
+CERTIFICATE_SIGNING_REQUESTS: Final = Resource(
+    "certificates.k8s.io",
+    "v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    namespaced=False,
+    status=True,
+    fields=("spec.signerName",),
+    short_names=("csr",),
 )
 # resource.k8s.io
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True)
@@ -203,6 +425,59 @@ RESOURCE_SLICES: Final = Resource(
 )
 DEVICE_CLASSES: Final = Resource(
     "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, generation=True
+)
+# admissionregistration.k8s.io
+MUTATING_WEBHOOK_CONFIGURATIONS: Final = _admission(
+    "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
+)
+VALIDATING_WEBHOOK_CONFIGURATIONS: Final = _admission(
+    "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+MUTATING_ADMISSION_POLICIES: Final = _admission("mutatingadmissionpolicies", "MutatingAdmissionPolicy")
+MUTATING_ADMISSION_POLICY_BINDINGS: Final = _admission(
+    "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"
+)
+VALIDATING_ADMISSION_POLICIES: Final = _admission(
+    "validatingadmissionpolicies", "ValidatingAdmissionPolicy", status=True
+)
+VALIDATING_ADMISSION_POLICY_BINDINGS: Final = _admission(
+    "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+)
+# apiextensions.k8s.io, apiregistration.k8s.io
+CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+    status=True,
+    generation=True,
+    blind_update=False,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+)
+API_SERVICES: Final = Resource(
+    "apiregistration.k8s.io",
+    "v1",
+    "apiservices",
+    "APIService",
+    namespaced=False,
+    status=True,
+    blind_update=False,
+    categories=("api-extensions",),
+)
+# flowcontrol.apiserver.k8s.io
+FLOW_SCHEMAS: Final = Resource(
+    FLOW_CONTROL, "v1", "flowschemas", "FlowSchema", namespaced=False, status=True, generation=True
+)
+PRIORITY_LEVEL_CONFIGURATIONS: Final = Resource(
+    FLOW_CONTROL,
+    "v1",
+    "prioritylevelconfigurations",
+    "PriorityLevelConfiguration",
+    namespaced=False,
+    status=True,
+    generation=True,
 )
 
 BUILT_IN: Final = tuple(value for value in list(globals().values()) if isinstance(value, Resource))

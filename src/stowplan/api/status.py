@@ -183,7 +183,5 @@ def unreachable(message: str) -> ApiError:
 
 
 def _details(resource: Resource, name: str) -> dict[str, Any]:
-    details: dict[str, Any] = {"name": name}
-    if resource.group:
-        details["group"] = resource.group
-    return {**details, "kind": resource.plural}
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return {field: value for field, value in details.items() if value}

@@ -328,7 +328,7 @@ def _sign(metrics: PodMetrics) -> None:
 
 
 def stowplan_counter(metrics: SchedulerMetrics) -> Callable[[], None]:
-    """Counts the plugins that judge a pod as a scheduler does: a tally per extension point."""
+    """Counts the plugins that judge a pod as a scheduler does: a counter per extension point."""
     pre_filter, filters, pre_score, scores = (
         metrics.evaluations(_PROFILE, [(plugin, point) for plugin in plugins])
         for point, plugins in _JUDGES.items()

@@ -14,7 +14,8 @@ import click
 from stowplan.cli.values import AtLeast
 from stowplan.client.http import AccessError, HttpClient, Server, load_kubeconfig
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.controllers.manager import controller_manager
+from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, ShapeError, read_shapes
 
 _ZONES = ("a", "b", "c")
@@ -90,12 +91,23 @@ async def _run_controllers(server: Server, rng: random.Random) -> None:
         server, clock, random.Random(rng.getrandbits(64)), "stowplan-controllers"
     ) as client:
         working = controller_manager(
-            client, clock=clock, rng=rng, report=lambda text: click.echo(text, err=True)
+            client,
+            ControllerSettings(accounts=AccountSettings(root_ca=lambda: _authority(server))),
+            clock=clock,
+            rng=rng,
+            report=lambda text: click.echo(text, err=True),
         )
         async with working.running():
             count = len(working.controllers)
             click.echo(f"{count} control loops run on {server.address}. Ctrl-C ends them.")
             await asyncio.Event().wait()
+
+
+def _authority(server: Server) -> str:
+    """The CA in the kubeconfig, which pods of the cluster are to trust as well."""
+    authority = server.trust.authority
+    data = Path(authority.file).read_bytes() if authority.file else authority.data
+    return data.decode()
 
 
 @click.command("kubelets")

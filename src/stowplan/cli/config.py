@@ -79,7 +79,7 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
         loaded, built = _built(file, feature_gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
-    _echo_notes(loaded.legacy.notes)
+    echo_notes(loaded.legacy.notes)
 
 
 @config_group.command("show")
@@ -130,7 +130,7 @@ def migrate_command(
     with one_line_errors():
         migrated = _migrated(file, provider, release, parse_feature_gates(feature_gates))
     click.echo(migrated.text, nl=False)
-    _echo_notes(migrated.notes)
+    echo_notes(migrated.notes)
 
 
 def _migrated(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> Migrated:
@@ -140,7 +140,8 @@ def _migrated(file: str | None, provider: str | None, release: str, gates: Featu
     return migrate(read_file(file), gates, release=release)
 
 
-def _echo_notes(notes: Iterable[str]) -> None:
+def echo_notes(notes: Iterable[str]) -> None:
+    """What there is to say about a configuration that is valid."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
 
@@ -152,7 +153,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except (ConfigError, ProfileError) as error:
         line = " ".join(part.strip() for part in str(error).splitlines())
-        raise click.ClickException(line) from None
+        raise click.ClickException(f"{line} ({error.hint})" if error.hint else line) from None
 
 
 def _built(

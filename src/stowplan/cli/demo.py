@@ -14,7 +14,7 @@ from stowplan.framework.status import PluginError
 from stowplan.verify.decisions import replay_line
 from stowplan.verify.recording import RecordingError, find_recordings, read_lines
 from stowplan.verify.replay import Attempt, Replay, Scenario, decode_scenario
-from stowplan.verify.report import Report, Tally, render_text
+from stowplan.verify.report import FactCounts, Report, render_text
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "decisions"
 """The recordings that come with stowplan."""
@@ -83,7 +83,7 @@ def demo(files: tuple[Path, ...], pod: str | None, scenario: str | None) -> None
     if (pod or scenario) and seen.shown is None:
         raise click.ClickException(f"{_wanted(pod, scenario)}: no such decision in the recordings")
     click.echo(_INTRODUCTION)
-    _echo(indented(_tallies(seen)))
+    _echo(indented(_counts(seen)))
     _echo(["", _summary(seen.report)])
     if seen.shown is not None:
         click.echo("")
@@ -117,7 +117,7 @@ def _replayed(paths: Sequence[Path], pod: str | None, scenario: str | None) -> _
     return seen
 
 
-def _tallies(seen: _Seen) -> list[str]:
+def _counts(seen: _Seen) -> list[str]:
     rows = []
     for family in seen.scenarios:
         facts = _facts(seen.report, family)
@@ -133,12 +133,12 @@ def _tallies(seen: _Seen) -> list[str]:
     return table(headings, rows, numeric=range(1, len(headings)))
 
 
-def _facts(report: Report, family: str) -> Tally:
-    found = [tally for (name, _), tally in report.tallies.items() if name == family]
-    return Tally(
-        sum(tally.compared for tally in found),
-        sum(tally.equal for tally in found),
-        sum(tally.not_built for tally in found),
+def _facts(report: Report, family: str) -> FactCounts:
+    found = [counted for (name, _), counted in report.counts.items() if name == family]
+    return FactCounts(
+        sum(counted.compared for counted in found),
+        sum(counted.equal for counted in found),
+        sum(counted.not_built for counted in found),
     )
 
 

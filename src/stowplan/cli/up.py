@@ -10,13 +10,14 @@ from pathlib import Path
 
 import click
 
-from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
-from stowplan.cli.values import AtLeast
+from stowplan.cli.config import echo_notes, feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.values import AtLeast, Seconds
 from stowplan.config import default_config
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.embedded.apiserver import Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
 from stowplan.framework.registry import installed_plugins, load_plugin
@@ -57,6 +58,20 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--seed", type=int, help="Seed of every random choice.")
 @click.option(
+    "--node-monitor-period",
+    type=Seconds(),
+    default="5s",
+    show_default=True,
+    help="How often nodes are checked.",
+)
+@click.option(
+    "--node-monitor-grace-period",
+    type=Seconds(),
+    default="50s",
+    show_default=True,
+    help="How long a node may be silent before it is marked unhealthy.",
+)
+@click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Persist all objects in this directory and load them at the start.",
@@ -74,6 +89,8 @@ def up(
     bind: str,
     kubeconfig_out: Path | None,
     seed: int | None,
+    node_monitor_period: float,
+    node_monitor_grace_period: float,
     data_dir: Path | None,
     demo: bool,
     until_done: bool,
@@ -92,6 +109,7 @@ def up(
         gates = parse_feature_gates(feature_gates)
         loaded = default_config(gates) if config is None else load_any_file(str(config), gates)
         settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+    echo_notes(loaded.legacy.notes)
     furnished = bool(files) or (data_dir is not None and is_data_dir(data_dir))
     try:
         plan = Plan(
@@ -99,6 +117,7 @@ def up(
             settings=settings,
             kubelets=replace(KubeletSettings(), adopt=furnished),
             listening=Listening(bind, port),
+            lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
             loaded=read_manifests(files),
             seed=seed,
             data_dir=data_dir,

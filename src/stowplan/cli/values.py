@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from stowplan.gocompat.durations import Duration, DurationError
+
 
 class AtLeast(click.ParamType):  # type: ignore[type-arg]
     """A whole number that is not below a minimum."""
@@ -39,6 +41,23 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]
         if value not in self.names:
             raise _refused(param, f"one of {', '.join(self.names)}", value)
         return str(value)
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """A duration above zero as Go writes it, `50s` or `1m30s`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            seconds = Duration.parse(str(value)).seconds
+        except DurationError:
+            seconds = 0.0
+        if seconds <= 0:
+            raise _refused(param, "a duration such as 50s or 1m30s", value)
+        return seconds
 
 
 def _refused(param: click.Parameter | None, expected: str, value: Any) -> click.ClickException:

@@ -10,7 +10,7 @@ import msgspec
 
 from stowplan.verify.dispatch import replay
 from stowplan.verify.recording import RecordingError, find_recordings
-from stowplan.verify.report import Report, Tally, render_text
+from stowplan.verify.report import FactCounts, Report, render_text
 
 _DIFFERENT = 1
 _UNREADABLE = 2
@@ -65,10 +65,10 @@ def _replay_all(paths: list[Path], report: Report) -> None:
 
 
 def summary(report: Report) -> dict[str, Any]:
-    """The report as plain data: tallies by family and subject, their total, and the differences kept."""
+    """The report as plain data: counts by family and subject, their total, and the differences kept."""
     families: dict[str, dict[str, Any]] = {}
-    for (family, subject), tally in sorted(report.tallies.items()):
-        families.setdefault(family, {})[subject] = _figures(tally)
+    for (family, subject), counted in sorted(report.counts.items()):
+        families.setdefault(family, {})[subject] = _figures(counted)
     differences = [
         {"family": family, "subject": subject, **asdict(difference)}
         for (family, subject), kept in sorted(report.differences.items())
@@ -77,10 +77,10 @@ def summary(report: Report) -> dict[str, Any]:
     return {"total": _figures(report.total), "families": families, "differences": differences}
 
 
-def _figures(tally: Tally) -> dict[str, int]:
+def _figures(counted: FactCounts) -> dict[str, int]:
     return {
-        "compared": tally.compared,
-        "equal": tally.equal,
-        "different": tally.different,
-        "notBuilt": tally.not_built,
+        "compared": counted.compared,
+        "equal": counted.equal,
+        "different": counted.different,
+        "notBuilt": counted.not_built,
     }

@@ -87,7 +87,7 @@ class VolumeGroup:
 
 
 class VolumeGroups:
-    """Every volume is in one place: free in a group, promised to a claim (or bound to it), or of no use.
+    """Every volume is in one place: free in a group, reserved to a claim (or bound to it), or of no use.
 
     `log` has the numbers of groups that volumes came to or went from.
     """
@@ -100,7 +100,7 @@ class VolumeGroups:
         self._by_class: dict[str, dict[int, VolumeGroup]] = {}
         self._group_of: dict[str, VolumeGroup] = {}
         self._claim_of: dict[str, str] = {}
-        self._promised: dict[str, dict[str, PersistentVolume]] = {}
+        self._reserved: dict[str, dict[str, PersistentVolume]] = {}
         self._empty = 0
 
     def sizes(self) -> dict[str, int]:
@@ -108,16 +108,16 @@ class VolumeGroups:
         return {
             "groups of free volumes": len(self._by_offer) - self._empty,
             "free volumes": len(self._group_of),
-            "promised volumes": len(self._claim_of),
+            "reserved volumes": len(self._claim_of),
         }
 
     def of_class(self, class_name: str) -> list[VolumeGroup]:
         """The groups of a storage class."""
         return list(self._by_class.get(class_name, {}).values())
 
-    def promised_to(self, claim_key: str) -> list[PersistentVolume]:
+    def reserved_for(self, claim_key: str) -> list[PersistentVolume]:
         """Volumes that name a claim as theirs, by name."""
-        found = self._promised.get(claim_key)
+        found = self._reserved.get(claim_key)
         return sorted(found.values(), key=lambda volume: volume.name) if found else []
 
     def put(self, volume: PersistentVolume) -> None:
@@ -132,7 +132,7 @@ class VolumeGroups:
         if claim is not None:
             key = f"{claim.namespace}/{claim.name}"
             self._claim_of[name] = key
-            self._promised.setdefault(key, {})[name] = volume
+            self._reserved.setdefault(key, {})[name] = volume
         elif offer is not None:
             self._add(self._group(offer), name)
 
@@ -140,10 +140,10 @@ class VolumeGroups:
         """Forget a volume, if it is known."""
         key = self._claim_of.pop(name, None)
         if key is not None:
-            promised = self._promised[key]
-            del promised[name]
-            if not promised:
-                del self._promised[key]
+            reserved = self._reserved[key]
+            del reserved[name]
+            if not reserved:
+                del self._reserved[key]
         group = self._group_of.pop(name, None)
         if group is not None:
             group.names.remove(name)

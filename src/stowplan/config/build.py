@@ -55,7 +55,7 @@ def build(loaded: LoadedConfig, implements: Mapping[str, frozenset[Point]] = IN_
             spec = _build_profile(profile, config.percentage_of_nodes_to_score, implements, loaded)
         except ProfileError as error:
             where = f"initializing profiles: creating profile for scheduler name {name}"
-            raise ConfigError("build", f"{where}: {error}") from None
+            raise ConfigError("build", f"{where}: {error}", error.hint) from None
         _check_queue_sort(spec, specs)
         specs.append(spec)
         completed.append(profile)

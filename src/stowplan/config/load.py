@@ -43,17 +43,19 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the message is one clear line.
 
     `stage` says how far it came: `read` (the file), `decode` (parsing and strict decoding), `validation`
-    (values), or `build` (putting extenders and profiles together).
+    (values), or `build` (putting extenders and profiles together). `hint` is what may help, which
+    kube-scheduler does not say.
     """
 
-    def __init__(self, stage: str, message: str) -> None:
+    def __init__(self, stage: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.stage = stage
         self.message = message
+        self.hint = hint
 
     def located(self, where: str) -> "ConfigError":
         """The same error, with the place it belongs to put before its message."""
-        return ConfigError(self.stage, f"{where}: {self.message}") if where else self
+        return ConfigError(self.stage, f"{where}: {self.message}", self.hint) if where else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
 from stowplan.embedded.store import Change, Store, Watcher, WatchStream
 from stowplan.embedded.store.watchcache import Sink
+from stowplan.embedded.store.writer import component
 
 T = TypeVar("T", bound=Object)
 
@@ -26,10 +27,14 @@ PAGE: Final = 500
 
 
 class InProcessClient(Client):
-    """A `Client` of one store. Objects that are given out belong to the store and must not be changed."""
+    """A `Client` of one store. Objects that are given out belong to the store and must not be changed.
 
-    def __init__(self, store: Store, *, buffer: int = BUFFER) -> None:
+    `name` is the component that writes with it, as managed fields show it.
+    """
+
+    def __init__(self, store: Store, *, name: str = "stowplan", buffer: int = BUFFER) -> None:
         self._store = store
+        self._by = component(name)
         self._buffer = buffer
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
@@ -84,10 +89,10 @@ class InProcessClient(Client):
         return InProcessWatch(begin, cls, self._buffer)
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
-        return self._store.create(resource, body, namespace, handed_over=True)
+        return self._store.create(resource, body, namespace, handed_over=True, by=self._by)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
-        return self._store.update(resource, body, subresource=subresource)
+        return self._store.update(resource, body, subresource=subresource, by=self._by)
 
     async def patch(
         self,
@@ -99,16 +104,16 @@ class InProcessClient(Client):
         *,
         subresource: str = "",
     ) -> Json:
-        return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource)
+        return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource, by=self._by)
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
     ) -> None:
-        self._store.delete(resource, namespace, name, options)
+        self._store.delete(resource, namespace, name, options, by=self._by)
 
     async def bind(self, binding: Binding) -> None:
         named = binding.metadata
-        self._store.bind(named.namespace, named.name, binding)
+        self._store.bind(named.namespace, named.name, binding, by=self._by)
 
 
 class InProcessWatch(Generic[T]):

@@ -14,8 +14,8 @@ from stowplan.cluster.table import ClusterTable
 
 if TYPE_CHECKING:
     from stowplan.framework.evaluation import Evaluation
+    from stowplan.framework.extension_points import Probe
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.plugin_call import Probe
     from stowplan.framework.simulation import SimulatedRow
 
 NOBODY: Final[frozenset[str]] = frozenset()

@@ -4,9 +4,9 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from stowplan.framework.extension_points import CallCounter
 from stowplan.framework.filter_results import FilterResults, NominatedVerdicts
 from stowplan.framework.interface import Plugin
-from stowplan.framework.plugin_call import Tally
 from stowplan.framework.score_results import ScoreResults
 
 
@@ -74,7 +74,7 @@ class EquivalenceClass:
         self.scores = scores
         self.memos: dict[str, Any] = {}
         self.released = False
-        self.asked: dict[str, tuple[frozenset[str], Tally]] = {}
+        self.asked: dict[str, tuple[frozenset[str], CallCounter]] = {}
         """By extension point, who skipped the last pod, and where it is counted that others were asked."""
         self.funnel: tuple[int, Any] | None = None
         """What decision.py last found to say of rejected nodes, and the version of the rejections then."""

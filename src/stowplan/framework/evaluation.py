@@ -76,7 +76,7 @@ class Evaluation:
         self.overruled = overruled or {}
         self.nominations = nominations
         self.only_row: int | None = None
-        """The row promised to the pod, if it can take it: then no other is considered. See `keep_to`."""
+        """The row nominated for the pod, if it can take it: then no other is considered. See `keep_to`."""
         self.feasible_count = 0 if self.rejected_outright is not None else pod_class.filters.count
         self.scored = False
         self.ended = False

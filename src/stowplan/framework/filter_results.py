@@ -11,9 +11,9 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import PluginColumn, call_plugin, describe
 from stowplan.framework.interface import ALL_ROWS, FEW_ROWS, AllRows, Codes, Plugin, StaleRows, Traits
-from stowplan.framework.plugin_call import PluginColumn, describe
-from stowplan.framework.protocols import FilterNodePlugin, FilterPlugin
+from stowplan.framework.protocols import FilterPlugin
 from stowplan.framework.status import PluginError, Status
 
 _MOST_STATUSES = 4096
@@ -79,7 +79,8 @@ class FilterColumn(PluginColumn):
             if rows:
                 self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return rows
-        ask = self.row_method(ask, cycle)
+        if cycle.watch is not None:
+            ask = self.timed(ask)
         pod, codes, changed = cycle.pod, self.codes, []
         try:
             for row in rows:
@@ -94,7 +95,7 @@ class FilterColumn(PluginColumn):
         except PluginError:
             raise
         except Exception as cause:
-            raise self.raised(cause) from cause
+            raise self.raised(cause, table.name_of(row)) from cause
         return changed
 
     def ask_row(self, table: ClusterTable, cycle: Cycle, row: int) -> int:
@@ -113,7 +114,8 @@ class FilterColumn(PluginColumn):
 
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
-        answer = self.judge(cast(FilterPlugin, self.plugin).filter, cycle, nodes)
+        plugin = self.plugin
+        answer = call_plugin(plugin, "Filter", cast(FilterPlugin, plugin).filter, cycle, cycle.pod, nodes)
         if answer is None:
             return None
         codes: Codes = self.checked(answer, nodes.count, "codes")
@@ -145,11 +147,14 @@ class FilterColumn(PluginColumn):
         return rows
 
     def ask_node(self, cycle: Cycle, node: NodeRow) -> int:
-        status = self.judge(cast(FilterNodePlugin, self.plugin).filter_node, cycle, node, node=node.name)
+        plugin: Any = self.plugin
+        status = call_plugin(plugin, "Filter", plugin.filter_node, cycle, cycle.pod, node, node=node.name)
         if status is None:
             return 0
         if not isinstance(status, Status):
-            raise self.error(f"expected a Status or None, got {describe(status)}", node.name)
+            raise self.error(
+                f"expected a Status or None, got {describe(status)} (node {node.name})", node.name
+            )
         if status.is_success:
             return 0
         if not status.code.is_rejection:
@@ -160,7 +165,7 @@ class FilterColumn(PluginColumn):
 
 
 Verdicts = dict[int, tuple[list[PodInfo], Status | None]]
-"""By row, the promised pods that were reckoned with, and the first rejection; None: it passes."""
+"""By row, the nominated pods that were reckoned with, and the first rejection; None: it passes."""
 
 
 _MOST = 1024
@@ -168,7 +173,7 @@ _MOST = 1024
 
 
 class NominatedVerdicts:
-    """Verdicts that hold as long as nothing about a row changes but the pods promised to it.
+    """Verdicts that hold as long as nothing about a row changes but the pods nominated to it.
 
     That can be known if every filter that is asked goes by the row alone and says the same to all pods of the
     class. Of others nothing is kept.
@@ -366,15 +371,15 @@ class FilterResults:
         """Is this row worth looking at?"""
         return self.asked_for is None or bool(self.asked_for[row])
 
-    def verdict_beside(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
+    def verdict_with(self, cycle: Cycle, row: int, others: Sequence[PodInfo]) -> Status | None:
         """The first rejection of a row as if other pods stood there as well; None: it passes.
 
-        For filters of which all that look at pods have `filter_beside`.
+        For filters of which all that look at pods have `filter_row_with_pods`.
         """
         for column in self.columns:
             if not column.active:
                 continue
-            ask = column.traits.filter_beside if column.traits.watches else None
+            ask = column.traits.filter_row_with_pods if column.traits.watches else None
             if ask is not None:
                 code = column.call(ask, cycle, row, others)
             else:

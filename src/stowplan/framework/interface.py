@@ -356,8 +356,8 @@ class Traits:
     __slots__ = (
         "by_node_filter",
         "by_node_score",
-        "filter_beside",
         "filter_row",
+        "filter_row_with_pods",
         "normalizes",
         "reads_node",
         "reads_usage",
@@ -378,7 +378,7 @@ class Traits:
         self.by_node_filter = not hasattr(plugin, "filter")
         self.by_node_score = not hasattr(plugin, "score")
         self.normalizes = hasattr(plugin, "normalize")
-        self.filter_beside: Callable[..., int] | None = getattr(plugin, "filter_beside", None)
+        self.filter_row_with_pods: Callable[..., int] | None = getattr(plugin, "filter_row_with_pods", None)
         self.filter_row: Callable[..., int] | None = getattr(plugin, "filter_row", None)
         self.score_row: Callable[..., int] | None = getattr(plugin, "score_row", None)
         self.score_basis: Callable[..., Any] | None = getattr(plugin, "score_basis", None)

@@ -128,7 +128,8 @@ def _resolve_point(
 
 def _points_of(name: str, point: Point, implements: Mapping[str, frozenset[Point]]) -> frozenset[Point]:
     if name not in implements:
-        raise ProfileError(f"{point.type_name} {quote(name)} does not exist")
+        hint = f"pass --plugin file.py:{name} if it is one of your own"
+        raise ProfileError(f"{point.type_name} {quote(name)} does not exist", hint)
     return implements[name]
 
 

@@ -111,7 +111,9 @@ class FilterWithNominatedPlugin(Protocol):
     Without it the runtime adds them to the table and asks, which takes longer.
     """
 
-    def filter_beside(self, cycle: "Cycle", pod: PodInfo, row: int, others: Sequence[PodInfo], /) -> int: ...
+    def filter_row_with_pods(
+        self, cycle: "Cycle", pod: PodInfo, row: int, others: Sequence[PodInfo], /
+    ) -> int: ...
 
 
 @runtime_checkable

@@ -105,6 +105,12 @@ def load_plugin(reference: str) -> type[Plugin]:
     return checked(reference, found)
 
 
+def plugin_files(references: Iterable[str]) -> tuple[str, ...]:
+    """The files among some references: what is read again when it changes."""
+    places = (reference.rpartition(":")[0] for reference in references)
+    return tuple(dict.fromkeys(place for place in places if place.endswith(".py")))
+
+
 def installed_plugins() -> list[type[Plugin]]:
     """Plugins that installed packages offer."""
     return [checked(point.value, point.load()) for point in entry_points(group=ENTRY_POINT_GROUP)]

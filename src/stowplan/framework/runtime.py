@@ -19,6 +19,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.equivalence_class import ClassKey, EquivalenceClass, EquivalenceClasses, Settled
 from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
+from stowplan.framework.extension_points import Probe, ask_pre_filter, call_plugin, plugin_error
 from stowplan.framework.filter_results import FilterColumn, FilterResults
 from stowplan.framework.interface import (
     UNSIGNED,
@@ -30,7 +31,6 @@ from stowplan.framework.interface import (
     Traits,
     Unsigned,
 )
-from stowplan.framework.plugin_call import Probe, ask_pre_filter, call_plugin, plugin_error
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.protocols import PreScorePlugin
 from stowplan.framework.registry import Registry
@@ -39,7 +39,7 @@ from stowplan.framework.simulation import (
     NO_NOMINATIONS,
     Nominations,
     Simulations,
-    beside_nominated,
+    filter_with_nominated_pods,
     try_nominated,
 )
 from stowplan.framework.status import SKIP_CLASS, Code, PluginError, Status, unresolvable
@@ -146,9 +146,9 @@ class Framework:
     ) -> Evaluation:
         """Filter every node for a pod.
 
-        `nominations` are pods promised to rows: a row must be able to take the pod with and without those
-        that are at least as important. `nominated_row` is a row promised to this pod: if it passes, it is the
-        only one considered. Raises PluginError if a plugin fails.
+        `nominations` are the nominated pods by row: a row must be able to take the pod with and without those
+        of at least its priority. `nominated_row` is the row of this pod's own nominated node: if it passes,
+        it is the only one considered. Raises PluginError if a plugin fails.
         """
         pod_class = self._class_of(pod)
         cycle = Cycle(self.table, pod, pod_class.memos)
@@ -248,7 +248,7 @@ class Framework:
         filters.sync(cycle)
         overruled = None
         if nominations:
-            overruled = beside_nominated(self, cycle, pod_class, nominations, nominated_row)
+            overruled = filter_with_nominated_pods(self, cycle, pod_class, nominations, nominated_row)
         evaluation = Evaluation(self, cycle, pod_class, pre_filtering, overruled, nominations)
         if nominated_row is not None:
             status = try_nominated(self, evaluation, nominated_row)
@@ -494,7 +494,7 @@ def _count(
     kept = pod_class.asked.get(point)
     if kept is None or (kept[0] is not skipped and kept[0] != skipped):
         asked = tuple(name for name in names if name not in skipped)
-        kept = pod_class.asked[point] = (skipped, probe.tally(point, asked))
+        kept = pod_class.asked[point] = (skipped, probe.call_counter(point, asked))
     kept[1].times += times
 
 

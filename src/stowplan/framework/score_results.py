@@ -10,6 +10,7 @@ from stowplan.cluster.columns import BoolColumn, IntColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import PluginColumn, call_plugin, describe, merge_stale
 from stowplan.framework.interface import (
     ALL_ROWS,
     FEW_ROWS,
@@ -22,8 +23,7 @@ from stowplan.framework.interface import (
     StaleRows,
     Traits,
 )
-from stowplan.framework.plugin_call import PluginColumn, describe, merge_stale
-from stowplan.framework.protocols import ScoreExtensions, ScoreNodePlugin, ScorePlugin
+from stowplan.framework.protocols import ScoreExtensions, ScorePlugin
 from stowplan.framework.ranking import INFEASIBLE, Ranking
 from stowplan.framework.status import Code, PluginError
 
@@ -109,7 +109,8 @@ class ScoreColumn(PluginColumn):
         if ask is None:
             self.compute(table, cycle, np.array(rows, dtype=np.intp))
             return raw is not self.raw
-        ask = self.row_method(ask, cycle)
+        if cycle.watch is not None:
+            ask = self.timed(ask)
         pod = cycle.pod
         try:
             for row in rows:
@@ -122,7 +123,7 @@ class ScoreColumn(PluginColumn):
         except PluginError:
             raise
         except Exception as cause:
-            raise self.raised(cause) from cause
+            raise self.raised(cause, table.name_of(row)) from cause
         return False
 
     def raw_scores(self, rows: list[int]) -> list[int]:
@@ -155,7 +156,8 @@ class ScoreColumn(PluginColumn):
         self.final = None if self.normalizes else self.raw
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
-        answer = self.judge(cast(ScorePlugin, self.plugin).score, cycle, nodes)
+        plugin = self.plugin
+        answer = call_plugin(plugin, "Score", cast(ScorePlugin, plugin).score, cycle, cycle.pod, nodes)
         if answer is None:
             return None
         scores: Scores = self.checked(answer, nodes.count, "scores")
@@ -163,11 +165,12 @@ class ScoreColumn(PluginColumn):
 
     def _ask_nodes(self, cycle: Cycle, rows: Rows) -> list[int]:
         scores: list[int] = []
+        plugin: Any = self.plugin
         for row in rows.tolist():
             node = NodeRow(cycle.table, row)
-            score = self.judge(cast(ScoreNodePlugin, self.plugin).score_node, cycle, node, node=node.name)
+            score = call_plugin(plugin, "Score", plugin.score_node, cycle, cycle.pod, node, node=node.name)
             if not isinstance(score, int | np.integer):
-                raise self.error(f"expected an int, got {describe(score)}", node.name)
+                raise self.error(f"expected an int, got {describe(score)} (node {node.name})", node.name)
             scores.append(int(score))
         return scores
 

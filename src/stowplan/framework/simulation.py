@@ -13,9 +13,9 @@ import numpy as np
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.extension_points import ask_pre_filter
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Plugin, Traits
-from stowplan.framework.plugin_call import ask_pre_filter
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ NO_NOMINATIONS: Nominations = {}
 
 
 def nominated_pods(nominations: Nominations, row: int, pod: PodInfo) -> list[PodInfo]:
-    """The pods promised to a row that another pod must leave room for: those at least as important."""
+    """The pods nominated to a row that another pod must leave room for: those at least as important."""
     return [
         other
         for other in nominations.get(row, ())
@@ -174,12 +174,12 @@ class Simulations:
 class Simulation:
     """One row, and how it is imagined. Leaving the `with` block puts everything back as it was."""
 
-    __slots__ = ("_as_if", "_passed", "_promised", "_trials")
+    __slots__ = ("_as_if", "_nominated", "_passed", "_trials")
 
     def __init__(self, trials: Simulations, row: int) -> None:
         self._trials = trials
         self._as_if = SimulatedRow(trials.table, row)
-        self._promised = nominated_pods(trials.nominations, row, trials.pod)
+        self._nominated = nominated_pods(trials.nominations, row, trials.pod)
         self._passed: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -200,15 +200,15 @@ class Simulation:
         self._as_if.put_back(info)
 
     def verdict(self) -> Status | None:
-        """The first rejection; None if the row can take the pod, beside pods promised to it and without."""
-        return self.beside_promised() or self._trials.ask(self._as_if, self._passed)
+        """The first rejection; None if the row can take the pod, beside pods nominated to it and without."""
+        return self.with_nominated_pods() or self._trials.ask(self._as_if, self._passed)
 
-    def beside_promised(self) -> Status | None:
-        """The first rejection as if the pods promised to the row stood there; None also if there are none."""
-        if not self._promised:
+    def with_nominated_pods(self) -> Status | None:
+        """The first rejection with the nominated pods of the row added; None also if there are none."""
+        if not self._nominated:
             return None
         try:
-            for other in self._promised:
+            for other in self._nominated:
                 self._as_if.invite(other)
             return self._trials.ask(self._as_if, self._passed)
         finally:
@@ -216,7 +216,7 @@ class Simulation:
 
 
 def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) -> Status | None:
-    """What the filters say of the row promised to the pod; None: it passes.
+    """What the filters say of the row nominated for the pod; None: it passes.
 
     It is tried even if PreFilter left it out, and then keeps the verdict it gets.
     """
@@ -234,14 +234,14 @@ def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) ->
     return verdict
 
 
-def beside_nominated(
+def filter_with_nominated_pods(
     framework: "Framework",
     cycle: Cycle,
     pod_class: "EquivalenceClass",
     nominations: Nominations,
     nominated_row: int | None,
 ) -> dict[int, Status]:
-    """Rows that could not take the pod beside pods promised to them, with the reason; they are taken out."""
+    """Rows that could not take the pod beside pods nominated to them, with the reason; they are taken out."""
     filters = pod_class.filters
     concerned = {
         row: pods
@@ -252,13 +252,13 @@ def beside_nominated(
     if not concerned:
         return {}
     asked = [column for column in filters.columns if column.active]
-    if not all(column.traits.filter_beside for column in asked if column.traits.watches):
+    if not all(column.traits.filter_row_with_pods for column in asked if column.traits.watches):
         verdicts = _tried(framework, cycle, nominations, concerned)
     else:
         kept = pod_class.beside.verdicts(framework.table, asked)
         for row, pods in concerned.items():
             if row not in kept or kept[row][0] != pods:
-                kept[row] = (pods, filters.verdict_beside(cycle, row, pods))
+                kept[row] = (pods, filters.verdict_with(cycle, row, pods))
         verdicts = {row: kept[row][1] for row in concerned}
     overruled = {row: verdict for row, verdict in verdicts.items() if verdict is not None}
     if overruled:
@@ -270,10 +270,10 @@ def beside_nominated(
 def _tried(
     framework: "Framework", cycle: Cycle, nominations: Nominations, rows: Iterable[int]
 ) -> dict[int, Status | None]:
-    """Put the promised pods on each row in turn, and ask."""
+    """Put the nominated pods on each row in turn, and ask."""
     verdicts: dict[int, Status | None] = {}
     with framework.trials(cycle, cycle.memos, nominations) as trials:
         for row in rows:
             with trials.row(row) as trial:
-                verdicts[row] = trial.beside_promised()
+                verdicts[row] = trial.with_nominated_pods()
     return verdicts

@@ -86,7 +86,11 @@ class ChoiceError(PluginError):
 
 
 class ProfileError(ValueError):
-    """A profile that cannot be put together; one clear line."""
+    """A profile that cannot be put together; one clear line. `hint` is what may help, if that is known."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class NotBuiltError(PluginError):

@@ -4,7 +4,7 @@ Counting is plain arithmetic on plain objects, because every pod is counted doze
 are collected are they turned into Prometheus families.
 """
 
-from stowplan.metrics.buffers import Tally
+from stowplan.metrics.buffers import CallCounter
 from stowplan.metrics.options import MetricsOptions
 from stowplan.metrics.podresources import PodResources
 from stowplan.metrics.process import AccessMetrics, Build, HealthMetrics, ProcessMetrics, RequestMetrics
@@ -23,11 +23,11 @@ __all__ = [
     "UNSCHEDULABLE_RESULT",
     "AccessMetrics",
     "Build",
+    "CallCounter",
     "HealthMetrics",
     "MetricsOptions",
     "PodResources",
     "ProcessMetrics",
     "RequestMetrics",
     "SchedulerMetrics",
-    "Tally",
 ]

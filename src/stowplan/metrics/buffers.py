@@ -24,7 +24,7 @@ _ATTEMPT_LABELS: Final = (
 """Label values for the number of attempts."""
 
 
-class Tally:
+class CallCounter:
     """How often a group of plugins was run together. Hot code increments `times` directly."""
 
     __slots__ = ("series", "times")
@@ -38,32 +38,32 @@ class Tally:
 
 
 class Evaluations:
-    """Tallies by profile and group of plugins.
+    """Counters by profile and group of plugins.
 
     A pod is evaluated by some twenty plugins at four extension points, nearly always the same ones: one
     increment per group instead of twenty. `values` gets the counts before they are collected.
     """
 
-    __slots__ = ("_tallies", "_values")
+    __slots__ = ("_counters", "_values")
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._tallies: dict[tuple[str, tuple[tuple[str, str], ...]], Tally] = {}
+        self._counters: dict[tuple[str, tuple[tuple[str, str], ...]], CallCounter] = {}
 
-    def tally(self, profile: str, pairs: Iterable[tuple[str, str]]) -> Tally:
-        """The tally of a group of (plugin, extension point); its series exist from now on."""
+    def counter(self, profile: str, pairs: Iterable[tuple[str, str]]) -> CallCounter:
+        """The counter of a group of (plugin, extension point); its series exist from now on."""
         group = tuple(pairs)
-        known = self._tallies.get((profile, group))
+        known = self._counters.get((profile, group))
         if known is None:
-            known = Tally(tuple((plugin, point, profile) for plugin, point in group))
-            self._tallies[profile, group] = known
+            known = CallCounter(tuple((plugin, point, profile) for plugin, point in group))
+            self._counters[profile, group] = known
         return known
 
     def flush(self) -> None:
-        """Add the tallies to the series."""
-        for tally in self._tallies.values():
-            times, tally.times = tally.times, 0
-            for labels in tally.series:
+        """Add the counters to the series."""
+        for counter in self._counters.values():
+            times, counter.times = counter.times, 0
+            for labels in counter.series:
                 self._values[labels] += times
 
 

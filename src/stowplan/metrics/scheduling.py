@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import Answer, ClusterEvent
 from stowplan.framework.status import Status
-from stowplan.metrics.buffers import BoundPods, BufferedHistogram, Evaluations, Tally
+from stowplan.metrics.buffers import BoundPods, BufferedHistogram, CallCounter, Evaluations
 from stowplan.metrics.catalogue import MetricDescription
 from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import UNLABELLED, Families
@@ -208,12 +208,12 @@ class SchedulerMetrics(QueueMetrics):
         """A plugin was run at PreFilter, Filter, PreScore or Score and did not skip."""
         self._evaluated[plugin, point, profile] += times
 
-    def evaluations(self, profile: str, pairs: Iterable[tuple[str, str]]) -> Tally:
-        """A tally for a group of (plugin, extension point) that are always run together.
+    def evaluations(self, profile: str, pairs: Iterable[tuple[str, str]]) -> CallCounter:
+        """A counter for a group of (plugin, extension point) that are always run together.
 
         Each exists from now on, if only as 0, as in kube-scheduler.
         """
-        return self._evaluations.tally(profile, pairs)
+        return self._evaluations.counter(profile, pairs)
 
     def permit_waited(self, result: str, seconds: float) -> None:
         """A pod waited at Permit; the result is a code's label."""

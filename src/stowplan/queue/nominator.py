@@ -1,4 +1,4 @@
-"""Pods that a node is promised to: room is kept for them until they come or the promise is taken back."""
+"""Nominated pods by node: other pods of lower priority leave room for them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,10 +7,10 @@ from stowplan.cluster.podinfo import PodInfo
 
 
 class Nominator:
-    """Nodes and the pods they are promised to.
+    """Nominated nodes and their pods.
 
-    What is promised here runs ahead of what pods say in `status.nominatedNodeName`. `find` finds a pod as the
-    API server last told of it by `namespace/name`; a pod that is gone or on a node gets no promise.
+    A nomination holds here before the API server has it in `status.nominatedNodeName`. `find` looks up the
+    last known state of a pod by `namespace/name`; a pod that is deleted or assigned is not nominated.
     """
 
     __slots__ = ("_by_node", "_find", "_nodes", "by_node")
@@ -20,34 +20,34 @@ class Nominator:
         self._nodes: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self.by_node: Mapping[str, Mapping[str, PodInfo]] = self._by_node
-        """The pods of every node that is promised to any, by uid."""
+        """The nominated pods of every node that has any, by uid."""
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def node_of(self, uid: str) -> str | None:
-        """The node promised to a pod."""
+        """The nominated node of a pod."""
         return self._nodes.get(uid)
 
     def pods_for(self, node: str) -> Sequence[PodInfo]:
-        """The pods a node is promised to."""
+        """The pods nominated to a node."""
         return tuple(self._by_node.get(node, {}).values())
 
     def add(self, pod: PodInfo, node: str | None = None) -> None:
-        """Promise a node to a pod in place of any other; "" promises none, None what its status says."""
+        """Nominate a node for a pod in place of any other; "" is none, None the one in its status."""
         if pod.uid in self._nodes:
             self.remove(pod.uid)
-        promised = pod.pod.status.nominated_node_name if node is None else node
-        if not promised or not self._may_be_promised(pod):
+        nominated = pod.pod.status.nominated_node_name if node is None else node
+        if not nominated or not self._may_be_nominated(pod):
             return
-        self._nodes[pod.uid] = promised
-        self._by_node.setdefault(promised, {})[pod.uid] = pod
+        self._nodes[pod.uid] = nominated
+        self._by_node.setdefault(nominated, {})[pod.uid] = pod
 
     def update(self, old: Pod, pod: PodInfo) -> None:
-        """Take in a pod's new state.
+        """Follow an update of a pod.
 
-        The promise follows what its status says, unless it said nothing before and says nothing now: then it
-        is news from before the promise was made.
+        The nomination follows its status, unless the status had none before and has none now: then the update
+        is older than the nomination.
         """
         kept = None
         if not old.status.nominated_node_name and not pod.pod.status.nominated_node_name:
@@ -56,7 +56,7 @@ class Nominator:
         self.add(pod, kept)
 
     def remove(self, uid: str) -> None:
-        """Take a promise back: the pod came, or is gone."""
+        """End a nomination: the pod is assumed or deleted."""
         node = self._nodes.pop(uid, None)
         if node is None:
             return
@@ -65,7 +65,7 @@ class Nominator:
         if not pods:
             del self._by_node[node]
 
-    def _may_be_promised(self, pod: PodInfo) -> bool:
+    def _may_be_nominated(self, pod: PodInfo) -> bool:
         if self._find is None:
             return True
         known = self._find(pod.key)

@@ -28,14 +28,13 @@ from stowplan.framework.events import (
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.logs import Logger
-from stowplan.queue.backoff import SECOND, Backoff
 from stowplan.queue.cluster_events import pod_events
 from stowplan.queue.in_flight import InFlight
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks, QueueInstrument
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import Waker
-from stowplan.queue.sub_queues import ProfileRules, SortKey, Strategy, SubQueues
+from stowplan.queue.sub_queues import SECOND, Backoff, ProfileRules, SortKey, Strategy, SubQueues
 
 LONGEST_WAIT: Final = 300.0
 """Seconds a pod waits for an event before it is tried again without one."""

@@ -1,20 +1,276 @@
-"""The parts of the queue (active, backoff, unschedulable), how a pod moves between them, and PreEnqueue."""
+"""The parts of the queue (active, backoff, unschedulable), how a pod moves between them, and PreEnqueue.
 
+Active and backoff are heaps whose entries can be found by key. A pod backs off twice as long after each
+failure, up to a limit.
+"""
+
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf, nextafter
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from stowplan.clock import Clock
 from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, HintMap
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Logger, Ref
-from stowplan.queue.backoff import Backoff, BackoffQueue
-from stowplan.queue.heap import KeyedHeap
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks
 from stowplan.queue.nominator import Nominator
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.unschedulable_pods import UnschedulablePods
+
+T = TypeVar("T")
+
+_Entry = list[Any]
+"""Sort key, place among equals, serial number, key, item; numbers differ, so no comparison gets past them."""
+_PLACE: Final = 1
+_KEY: Final = 3
+_ITEM: Final = 4
+
+_GONE: Final = object()
+"""The item of an entry that no longer counts."""
+
+
+class KeyedHeap(Generic[T]):
+    """Smallest sort key first; among equals, who came first.
+
+    Entries that come in order, as most pods do, wait in a line; only those that have to go before another one
+    are put into a heap. Entries taken out from the middle stay where they are, marked, until they come up or
+    are too many. So every operation takes O(log n), taken over many, and O(1) for what comes in order.
+    """
+
+    def __init__(self, sort_key: Callable[[T], Any]) -> None:
+        self._sort_key = sort_key
+        self._line: deque[_Entry] = deque()
+        self._heap: list[_Entry] = []
+        self._entries: dict[str, _Entry] = {}
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[T]:
+        """All items, in no order to rely on."""
+        return (entry[_ITEM] for entry in self._entries.values())
+
+    def get(self, key: str) -> T | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry[_ITEM]
+
+    def put(self, key: str, item: T) -> None:
+        """Add an item, or replace the one with that key, which then keeps its place among equals."""
+        number = next(self._numbers)
+        old = self._entries.get(key)
+        place = number if old is None else old[_PLACE]
+        entry = [self._sort_key(item), place, number, key, item]
+        line = self._line
+        if not line or line[-1] < entry:
+            line.append(entry)
+        else:
+            heappush(self._heap, entry)
+        self._entries[key] = entry
+        if old is not None:
+            old[_ITEM] = _GONE
+            self._sweep()
+
+    def peek(self) -> T | None:
+        """The first item, None if there is none."""
+        first = self._first()
+        return None if first is None else first[_ITEM]
+
+    def pop(self) -> T | None:
+        """Take out the first item, None if there is none."""
+        line, heap = self._line, self._heap
+        while line or heap:
+            first = line.popleft() if line and not (heap and heap[0] < line[0]) else heappop(heap)
+            item: T = first[_ITEM]
+            if item is not _GONE:
+                del self._entries[first[_KEY]]
+                return item
+        return None
+
+    def remove(self, key: str) -> T | None:
+        """Take out the item with a key, None if there is none."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        item: T = entry[_ITEM]
+        entry[_ITEM] = _GONE
+        self._sweep()
+        return item
+
+    def _first(self) -> _Entry | None:
+        line, heap = self._line, self._heap
+        while line and line[0][_ITEM] is _GONE:
+            line.popleft()
+        while heap and heap[0][_ITEM] is _GONE:
+            heappop(heap)
+        if not heap:
+            return line[0] if line else None
+        return line[0] if line and line[0] < heap[0] else heap[0]
+
+    def _sweep(self) -> None:
+        """Throw away entries that no longer count once they are more than the others."""
+        kept = len(self._line) + len(self._heap)
+        if kept > 64 and kept > 2 * len(self._entries):
+            self._line = deque(entry for entry in self._line if entry[_ITEM] is not _GONE)
+            self._heap = [entry for entry in self._heap if entry[_ITEM] is not _GONE]
+            heapify(self._heap)
+
+
+# Backoff: all times are whole nanoseconds
+
+SECOND: Final = 1_000_000_000
+ORDERING_WINDOW: Final = SECOND
+"""Backoffs end at whole seconds, so that pods whose backoff ends together are ordered by priority."""
+
+
+def nanoseconds(seconds: float) -> int:
+    """A point in time in whole nanoseconds."""
+    return round(seconds * SECOND)
+
+
+def first_second(time: int) -> float:
+    """The earliest time in seconds that is not before a time in nanoseconds."""
+    seconds = time / SECOND
+    while nanoseconds(seconds) < time:
+        seconds = nextafter(seconds, inf)
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The backoff of failed pods. A maximum of 0 switches it off; with a window of 1 it ends at any time."""
+
+    initial: int = SECOND
+    maximum: int = 10 * SECOND
+    window: int = ORDERING_WINDOW
+
+    def duration(self, failures: int) -> int:
+        """How long to wait after so many failed attempts in a row."""
+        if failures <= 0:
+            return 0
+        doublings = failures - 1
+        return self.maximum if self.initial > self.maximum >> doublings else self.initial << doublings
+
+    def expiration(self, timestamp: int, unschedulable: int, errors: int = 0) -> int | None:
+        """When the backoff of a pod that failed at `timestamp` ends, None if it has none.
+
+        Counted are the errors in a row if the last attempt ended with one, else the attempts that found
+        no node.
+        """
+        failures = errors if errors > 0 else unschedulable
+        if self.maximum == 0 or failures == 0:
+            return None
+        return self.aligned(timestamp + self.duration(failures))
+
+    def aligned(self, time: int) -> int:
+        """The beginning of the window a point in time is in."""
+        return time - time % self.window
+
+
+class BackoffQueue:
+    """Two heaps, by the end of the backoff: pods that found no node, and pods whose attempt went wrong.
+
+    A backoff ends with the window (a second) after the one its end falls into, so that pods whose backoffs
+    end together come out by priority. Pods that found no node may be taken out before that; those whose
+    attempt went wrong may not, because nothing says that another attempt would go better.
+    """
+
+    def __init__(self, backoff: Backoff, sort_key: Callable[[QueuedPod], Any]) -> None:
+        self._backoff = backoff
+        by_priority = backoff.window > 1
+
+        def by_end(queued: QueuedPod) -> int:
+            return self._end(queued) or 0
+
+        def by_end_and_priority(queued: QueuedPod) -> tuple[int, Any]:
+            return (self._end(queued) or 0, sort_key(queued))
+
+        self._rejected: KeyedHeap[QueuedPod] = KeyedHeap(by_end_and_priority if by_priority else by_end)
+        self._failed: KeyedHeap[QueuedPod] = KeyedHeap(by_end)
+        self._heap_of: dict[str, KeyedHeap[QueuedPod]] = {}
+
+    def __len__(self) -> int:
+        return len(self._heap_of)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        yield from self._rejected
+        yield from self._failed
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._heap_of
+
+    def get(self, key: str) -> QueuedPod | None:
+        heap = self._heap_of.get(key)
+        return None if heap is None else heap.get(key)
+
+    def put(self, queued: QueuedPod) -> None:
+        """Let a pod wait, or find its place anew after something about it changed."""
+        key = queued.key
+        heap = self._rejected if queued.rejected else self._failed
+        if self._heap_of.get(key) is not heap:
+            self.remove(key)
+            self._heap_of[key] = heap
+        heap.put(key, queued)
+
+    def remove(self, key: str) -> QueuedPod | None:
+        heap = self._heap_of.pop(key, None)
+        return None if heap is None else heap.remove(key)
+
+    def pop(self) -> QueuedPod | None:
+        """Take out the first pod that found no node, though its backoff is not over."""
+        return self._take_first(self._rejected)
+
+    def take_complete(self, now: float, limit: int | None = None) -> list[QueuedPod]:
+        """Take out the pods whose backoff is over, at most `limit` of them."""
+        found: list[QueuedPod] = []
+        for heap in (self._rejected, self._failed):
+            while (
+                len(found) != limit
+                and (first := heap.peek()) is not None
+                and not self.is_backing_off(first, now)
+            ):
+                self._take_first(heap)
+                found.append(first)
+        return found
+
+    def is_backing_off(self, queued: QueuedPod, now: float) -> bool:
+        end = self._end(queued)
+        return end is not None and end >= self._backoff.aligned(nanoseconds(now))
+
+    def ends_at(self, queued: QueuedPod) -> float:
+        """When a pod's backoff will be over."""
+        return first_second((self._end(queued) or 0) + self._backoff.window)
+
+    def next_complete(self) -> float | None:
+        """When the first backoff will be over."""
+        ends = [self._end(first) for heap in (self._rejected, self._failed) if (first := heap.peek())]
+        over = [(end or 0) + self._backoff.window for end in ends]
+        return first_second(min(over)) if over else None
+
+    def _take_first(self, heap: KeyedHeap[QueuedPod]) -> QueuedPod | None:
+        first = heap.pop()
+        if first is not None:
+            del self._heap_of[first.key]
+        return first
+
+    def _end(self, queued: QueuedPod) -> int | None:
+        if queued.backoff_until is None:
+            queued.backoff_until = self._backoff.expiration(
+                nanoseconds(queued.timestamp), queued.unschedulable_count, queued.consecutive_errors
+            )
+        return queued.backoff_until
+
+
+# PreEnqueue
 
 
 def run_pre_enqueue(plugins: Sequence[Plugin], queued: QueuedPod, hooks: Hooks) -> None:

@@ -19,7 +19,7 @@ from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Writer
 from stowplan.clock import Clock
-from stowplan.reporting.outbox import LIMIT, Outbox
+from stowplan.reporting.background_writer import LIMIT, BackgroundWriter
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -285,7 +285,7 @@ class EventRecorder:
         self._hostname = hostname
         self._report = report
         self._aggregation = EventCorrelator(kept)
-        self._outbox: Outbox[_Reported] = Outbox(self._record, limit=limit)
+        self._writer: BackgroundWriter[_Reported] = BackgroundWriter(self._record, limit=limit)
         self._tasks: asyncio.TaskGroup | None = None
         self._retrying = 0
         self._last_nanosecond = 0
@@ -297,7 +297,7 @@ class EventRecorder:
     @property
     def waiting(self) -> int:
         """The number of queued events."""
-        return len(self._outbox)
+        return len(self._writer)
 
     @property
     def remembered(self) -> int:
@@ -321,21 +321,21 @@ class EventRecorder:
         if time is None:
             time = self._clock.now()
         reported = (regarding, type, reason, action, note, controller, time)
-        if not self._outbox.put(reported):
+        if not self._writer.put(reported):
             self._drop(reported)
 
     async def run(self) -> None:
         """Write events until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                self._tasks.create_task(self._outbox.run(), name="events")
+                self._tasks.create_task(self._writer.run(), name="events")
                 self._tasks.create_task(self._check(), name="event series")
         finally:
             self._tasks = None
 
     async def drain(self) -> None:
         """Return when every queued event was tried once; retries may be pending."""
-        await self._outbox.drain()
+        await self._writer.drain()
 
     async def _record(self, reported: _Reported) -> None:
         self._is_full = False
@@ -410,7 +410,7 @@ class EventRecorder:
         return False
 
     def _retry_later(self, wanted: Event | EventSeries) -> None:
-        if self._tasks is None or not self._outbox.is_running or self._retrying >= MAX_RETRYING:
+        if self._tasks is None or not self._writer.is_running or self._retrying >= MAX_RETRYING:
             self._give_up(wanted, "the server cannot be reached")
         else:
             self._retrying += 1

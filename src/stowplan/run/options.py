@@ -9,6 +9,7 @@ from stowplan.api.fielderrors import aggregate
 from stowplan.api.quantity import value_of
 from stowplan.config import ConfigError, LoadedConfig
 from stowplan.config.types import LeaderElection, SchedulerConfig
+from stowplan.framework.registry import plugin_files
 from stowplan.gocompat.quoting import quote
 from stowplan.logs import LogSettings, Routing
 from stowplan.logs.settings import JSON
@@ -81,6 +82,11 @@ class Options:
         return self.started.leader_election
 
     @property
+    def watched_files(self) -> tuple[str, ...]:
+        """Files that are reloaded when they change: those of the configuration, and of plugins."""
+        return (*self.files, *plugin_files(self.plugins))
+
+    @property
     def profiling(self) -> bool:
         return self.started.enable_profiling
 
@@ -136,7 +142,7 @@ def reload(options: Options, policy: str | None = None) -> Options:
 
     If the result has a `config_map`, it has to be reloaded with the `policy` in it.
     """
-    if not options.files and options.config_map is None:
+    if not options.watched_files and options.config_map is None:
         raise ConfigError("read", "there is no file to read again: the process was started without --config")
     found = configuration(options.parsed, options.gates.scheduling, policy)
     return dataclasses.replace(options, loaded=found.loaded, files=found.files, config_map=found.config_map)

@@ -189,7 +189,7 @@ class Process:
         main = asyncio.create_task(self._sync_elect_schedule(), name="main")
         stopped = asyncio.create_task(self._stop.wait(), name="stop")
         following = asyncio.create_task(
-            watch_files(lambda: self.options.files, self._reload, self._reload_configuration),
+            watch_files(lambda: self.options.watched_files, self._reload, self._reload_configuration),
             name="configuration file",
         )
         try:
@@ -435,7 +435,7 @@ class Process:
         if old is not None:
             await self._replace_instance(old, resolved)
         names = [profile.scheduler_name for profile in resolved.built.profiles]
-        self.logger.info(0, "Reloaded configuration", file=", ".join(options.files), profiles=names)
+        self.logger.info(0, "Reloaded configuration", file=", ".join(options.watched_files), profiles=names)
 
     async def _replace_instance(self, old: SchedulerInstance, resolved: ResolvedConfig) -> None:
         """Sync the new instance while the old one goes on scheduling, then switch over."""

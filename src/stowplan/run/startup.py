@@ -120,7 +120,8 @@ def start(
 
 def log_failure(logger: Logger, error: ConfigError) -> int:
     """Log why the scheduler does not start; the exit code."""
-    logger.error("command failed", err=str(error))
+    hint = {"hint": error.hint} if error.hint else {}
+    logger.error("command failed", err=str(error), **hint)
     return 1
 
 

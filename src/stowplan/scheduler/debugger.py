@@ -167,7 +167,7 @@ class Debugger:
 
 
 def nodes_text(table: ClusterTable, queue: SchedulingQueue) -> str:
-    """Every node with what is taken of it, what it has, its pods and those it is promised to."""
+    """Every node with what is taken of it, what it has, its pods and the pods nominated to it."""
     rows = (row for row in range(table.rows_in_use) if table.nodes[row] is not None)
     return "\n\n".join(_node_text(table, queue, row) for row in rows)
 
@@ -194,11 +194,11 @@ def _node_text(table: ClusterTable, queue: SchedulingQueue, row: int) -> str:
     requested = _amounts(table, table.requested[:, row].tolist(), 0)
     allocatable = _amounts(table, table.allocatable[:, row].tolist(), int(table.allowed_pods[row]))
     pods = table.pods_on[row].values()
-    promised = list(queue.nominator.pods_for(name))
+    nominated = list(queue.nominator.pods_for(name))
     return (
         f"Node name: {name}\nDeleted: false\nRequested Resources: {requested}\n"
         f"Allocatable Resources:{allocatable}\nScheduled Pods(number: {len(pods)}):\n{pods_text(pods)}"
-        + (f"Nominated Pods(number: {len(promised)}):\n{pods_text(promised)}" if promised else "")
+        + (f"Nominated Pods(number: {len(nominated)}):\n{pods_text(nominated)}" if nominated else "")
     )
 
 

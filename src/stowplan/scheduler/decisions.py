@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.clock import as_date
-from stowplan.explain import Attempted, Explanation, Whereabouts, wakers
+from stowplan.explain import Attempted, Explanation, PodState, wakers
 from stowplan.framework.decision import Record
 from stowplan.queue.queued_pod import QueuedPod
 
@@ -100,35 +100,35 @@ class Explainer:
     def explain(self, key: str) -> Explanation | None:
         """Everything about the pod `namespace/name`; None if nothing is known of it."""
         made = self._context.decisions.by_key(key)
-        now = self._whereabouts(key)
+        now = self._pod_state(key)
         if now.place == "unknown" and made is None:
             return None
         return Explanation(key, now, None if made is None else _attempted(made))
 
-    def _whereabouts(self, key: str) -> Whereabouts:
+    def _pod_state(self, key: str) -> PodState:
         context = self._context
         queued = context.queue.get(key)
         if queued is not None:
             return self._in_queue(queued)
         pod = context.find(key)
         if pod is None:
-            return Whereabouts("unknown")
+            return PodState("unknown")
         uid = pod.metadata.uid
         waiting = context.waiting.get(uid)
         if waiting is not None:
             held = dict.fromkeys(waiting.pending_plugins, "has not let it go yet")
-            return Whereabouts("waiting", waiting.node, held_by=held)
+            return PodState("waiting", waiting.node, held_by=held)
         if pod.spec.node_name:
-            return Whereabouts("bound", pod.spec.node_name)
+            return PodState("bound", pod.spec.node_name)
         if uid in context.cache.assumed:
-            return Whereabouts("binding", context.cache.assumed[uid])
-        return Whereabouts("in flight" if uid in context.queue.in_flight else "unknown")
+            return PodState("binding", context.cache.assumed[uid])
+        return PodState("in flight" if uid in context.queue.in_flight else "unknown")
 
-    def _in_queue(self, queued: QueuedPod) -> Whereabouts:
+    def _in_queue(self, queued: QueuedPod) -> PodState:
         queue, clock = self._context.queue, self._context.clock
         next_try = queue.next_try(queued.key)
         held = {} if queued.gate is None else {queued.gating_plugin: queued.gate.message}
-        return Whereabouts(
+        return PodState(
             queue.place_of(queued.key) or "unknown",
             since=as_date(clock, queued.timestamp),
             until=None if next_try is None else as_date(clock, next_try),

@@ -150,7 +150,12 @@ class EventHandlers:
         if pod.spec.node_name:
             self._add_to_cache(pod)
         elif pod.spec.scheduler_name in self._profiles:
-            self._add_to_queue(pod)
+            began = self._timer()
+            try:
+                self._queue.add(pod)
+            except QuantityError as error:
+                self._cache.skip(f"pod {pod.key}: {error}")
+            self._timed[_POD_ADDED].observe(self._timer() - began)
             if self._gangs:
                 self._move_all(UNSCHEDULED_POD_ADD, None, pod)
 
@@ -183,14 +188,6 @@ class EventHandlers:
         if self.is_ours(pod):
             self._queue.delete(pod)
             self._nomination_ends(pod)
-
-    def _add_to_queue(self, pod: Pod) -> None:
-        began = self._timer()
-        try:
-            self._queue.add(pod)
-        except QuantityError as error:
-            self._cache.skip(f"pod {pod.key}: {error}")
-        self._timed[_POD_ADDED].observe(self._timer() - began)
 
     def _update_in_queue(self, old: Pod, new: Pod) -> None:
         if old.metadata.resource_version == new.metadata.resource_version:

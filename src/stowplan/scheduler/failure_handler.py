@@ -199,9 +199,9 @@ class StatusWriter:
             self._context.tasks.start(self._write(uid, wanted), "pod status")
 
     def _log(self, wanted: _StatusUpdate) -> None:
-        promised: dict[str, object] = {}
+        nomination: dict[str, object] = {}
         if wanted.nominated_node is not None:
-            promised = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
+            nomination = {"nominatedNodeName": wanted.nominated_node, "nominatingMode": OVERRIDING}
         self._context.logger.info(
             3,
             UPDATING,
@@ -209,7 +209,7 @@ class StatusWriter:
             conditionType="PodScheduled",
             conditionStatus="False",
             conditionReason=wanted.reason,
-            **promised,
+            **nomination,
         )
 
     async def _write(self, uid: str, first: _StatusUpdate) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
-from stowplan.metrics import SchedulerMetrics, Tally
+from stowplan.metrics import CallCounter, SchedulerMetrics
 from stowplan.metrics.buffers import BUFFER_SIZE
 
 _COUNTED = (Point.PRE_FILTER, Point.FILTER, Point.PRE_SCORE, Point.SCORE)
@@ -35,7 +35,7 @@ class ProfileProbe:
             self._metrics.flush()
         return self._sampled()
 
-    def tally(self, point: str, plugins: tuple[str, ...]) -> Tally:
+    def call_counter(self, point: str, plugins: tuple[str, ...]) -> CallCounter:
         return self._metrics.evaluations(self._profile, [(plugin, point) for plugin in plugins])
 
 

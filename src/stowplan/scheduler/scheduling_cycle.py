@@ -122,7 +122,9 @@ class NodeFinder:
         if self._logger.level >= 2:
             self._note_filtered()
         framework.run_scores(evaluation)
-        return self._choose(evaluation)
+        if not evaluation.feasible_count:
+            return ScheduleResult(evaluation)
+        return ScheduleResult(evaluation, *evaluation.choose(self._rng.randrange))
 
     async def find_with_extenders(
         self,
@@ -144,8 +146,10 @@ class NodeFinder:
         framework.run_scores(evaluation)
         if evaluation.scored:
             result = await self._prioritize_by_extenders(evaluation, fresh)
+        elif evaluation.feasible_count:
+            result = ScheduleResult(evaluation, *evaluation.choose(self._rng.randrange))
         else:
-            result = self._choose(evaluation)
+            result = ScheduleResult(evaluation)
         result.extenders_rejected = rejected
         return result
 
@@ -158,12 +162,6 @@ class NodeFinder:
     def _note_filtered(self) -> None:
         if self._timer is not None:
             self.filtered_at = self._timer()
-
-    def _choose(self, evaluation: Evaluation) -> ScheduleResult:
-        if not evaluation.feasible_count:
-            return ScheduleResult(evaluation)
-        row, ties = evaluation.choose(self._rng.randrange)
-        return ScheduleResult(evaluation, row, ties)
 
     # Extenders
 

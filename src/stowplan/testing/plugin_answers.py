@@ -30,7 +30,7 @@ from stowplan.testing.reuse_machine import rows_by_name
 CHECKS: Final[Mapping[str, str]] = {
     "no-exceptions": "no method raises",
     "valid-answers": "answers have the types and codes that the extension point asks for",
-    "forms-agree": "filter, filter_row, filter_node and filter_beside say the same; so do the forms of score",
+    "forms-agree": "filter, filter_row, filter_node and filter_row_with_pods agree; so do the forms of score",
     "score-range": "scores are 0 to 100, after normalize if there is one",
     "signature": "pods with equal signatures get equal answers",
     "reads": "an answer about a node changes only with what `reads` names of it",

@@ -24,13 +24,13 @@ from stowplan.framework.events import (
     Registered,
     build_hint_map,
 )
+from stowplan.framework.extension_points import rows_read
 from stowplan.framework.interface import (
     MAX_NODE_SCORE,
     AllRows,
     PreFilterResult,
     Traits,
 )
-from stowplan.framework.plugin_call import rows_read
 from stowplan.framework.simulation import SimulatedRow, Simulations
 from stowplan.framework.status import SKIP_CLASS, SUCCESS, Code, PluginError, Status
 from stowplan.queue.queued_pod import QueuedPod
@@ -172,8 +172,8 @@ class ContractCheck:
                 self._fail_forms("forms of filter differ", answers, row, shown)
 
     def _nominated_form_agrees(self, answers: Answers) -> None:
-        """`filter_beside` against the table with the others on the row."""
-        if not self.plugin.has("filter_beside") or not answers.is_filtered:
+        """`filter_row_with_pods` against the table with the others on the row."""
+        if not self.plugin.has("filter_row_with_pods") or not answers.is_filtered:
             return
         others = [self.table.info(pod) for pod in self.scenario.others]
         plugin = self.plugin.instance
@@ -182,7 +182,7 @@ class ContractCheck:
         with Simulations(self.table, pre_filters, pairs, answers.cycle, answers.memos, {}) as trials:
             for row in answers.rows:
                 for beside in (others[:0], others):
-                    code = self._whole("filter_beside", answers.cycle, answers.pod, row, beside)
+                    code = self._whole("filter_row_with_pods", answers.cycle, answers.pod, row, beside)
                     said = answers.status(code).by("")
                     with SimulatedRow(self.table, row) as as_if:
                         for other in beside:
@@ -192,11 +192,11 @@ class ContractCheck:
                     if said != expected:
                         names = ", ".join(builder_text(other.pod) for other in beside) or "no other pod"
                         forms = {
-                            "filter_beside": describe_answer(said),
+                            "filter_row_with_pods": describe_answer(said),
                             "filter with them on the node": describe_answer(expected),
                         }
                         self._fail_forms(
-                            f"filter_beside and filter differ beside {names}", answers, row, forms
+                            f"filter_row_with_pods and filter differ beside {names}", answers, row, forms
                         )
 
     def _score_forms_agree(self, answers: Answers) -> None:

@@ -11,7 +11,10 @@ from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.manager import controller_manager
+from stowplan.embedded.controllers.actors import STORED_ONLY
+from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
+from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
@@ -34,6 +37,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings.of)
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
+    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
     seed: int | None = None
     data_dir: Path | None = None
@@ -52,12 +56,15 @@ class LocalCluster:
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
-        self.client = InProcessClient(self.store)
         self.server = ApiServer(
-            self.store, plan.listening, clock=self.clock, rng=random.Random(rng.getrandbits(64))
+            self.store,
+            plan.listening,
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
-            self.client,
+            InProcessClient(self.store, name="kubelet"),
             plan.shapes,
             plan.kubelets,
             clock=self.clock,
@@ -65,10 +72,14 @@ class LocalCluster:
             report=report,
         )
         self._controllers = controller_manager(
-            self.client, clock=self.clock, rng=random.Random(rng.getrandbits(64)), report=report
+            InProcessClient(self.store, name="kube-controller-manager"),
+            ControllerSettings(lifecycle=plan.lifecycle, accounts=AccountSettings(root_ca=self._root_ca)),
+            clock=self.clock,
+            rng=random.Random(rng.getrandbits(64)),
+            report=report,
         )
         self.scheduler = Scheduler(
-            self.client,
+            InProcessClient(self.store, name="kube-scheduler"),
             plan.settings,
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
@@ -78,16 +89,23 @@ class LocalCluster:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["LocalCluster"]:
-        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced."""
+    async def running(self, *, listen: bool = True) -> AsyncIterator["LocalCluster"]:
+        """Run for as long as the block takes. Entered once the API is served and the scheduler has synced.
+
+        In virtual time nothing can `listen`; requests then go to `server.handler`.
+        """
         async with AsyncExitStack() as stack:
             if self._log is not None:
                 stack.callback(self._log.close)
-            await stack.enter_async_context(self.server)
+            if listen:
+                await stack.enter_async_context(self.server)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())
             yield self
+
+    def _root_ca(self) -> str:
+        return (self.server.certificate or b"").decode()
 
 
 def _error_sink(report: Callable[[str], None]) -> Callable[[int, str, Mapping[str, object]], None]:

@@ -3,5 +3,5 @@
 * `recording`: files of JSON lines; `dispatch`: which module replays a line
 * `primitives`, `config`, `hints`: facts that stand alone
 * `replay`, `decisions`: scenarios of pods placed one after the other, every detail compared
-* `report`: tallies and differences
+* `report`: counts and differences
 """

@@ -26,7 +26,7 @@ from stowplan.api.pod import (
     host_ports,
 )
 from stowplan.cluster.nodetree import NodeTree, NodeTreeError, zone_key
-from stowplan.queue.backoff import Backoff
+from stowplan.queue.sub_queues import Backoff
 from stowplan.scheduler.node_sampler import nodes_to_find
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Difference, Report

@@ -1,4 +1,4 @@
-"""What a comparison with recorded facts found: tallies, and the first differences in full.
+"""What a comparison with recorded facts found: counts, and the first differences in full.
 
 A *family* is what is replayed (`primitives`, `spread`, `config`), a *subject* one kind of fact in it
 (`quantity`, `scores`, `fitError`). Replayers call `Report.add` once per fact compared, or
@@ -17,7 +17,7 @@ _LONGEST_VALUE = 2000
 
 
 @dataclass(slots=True)
-class Tally:
+class FactCounts:
     """How many facts of one subject were compared, were equal, or were left out as not built."""
 
     compared: int = 0
@@ -40,17 +40,17 @@ class Difference:
 
 @dataclass(slots=True)
 class Report:
-    """Tallies by family and subject, and the first differences of each, at most `keep` per subject."""
+    """Counts by family and subject, and the first differences of each, at most `keep` per subject."""
 
     keep: int = 20
-    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
+    counts: dict[tuple[str, str], FactCounts] = field(default_factory=dict)
     differences: dict[tuple[str, str], list[Difference]] = field(default_factory=dict)
 
     def add(self, family: str, subject: str, equal: bool, difference: Difference | None = None) -> None:
         """Count one compared fact, and keep the difference if there was one."""
-        tally = self._tally(family, subject)
-        tally.compared += 1
-        tally.equal += equal
+        counted = self._counts_of(family, subject)
+        counted.compared += 1
+        counted.equal += equal
         if not equal and difference is not None:
             kept = self.differences.setdefault((family, subject), [])
             if len(kept) < self.keep:
@@ -58,28 +58,28 @@ class Report:
 
     def not_built(self, family: str, subject: str, n: int = 1) -> None:
         """Count facts about something that stowplan does not do yet."""
-        self._tally(family, subject).not_built += n
+        self._counts_of(family, subject).not_built += n
 
     @property
-    def total(self) -> Tally:
-        """All tallies added up."""
-        tallies = self.tallies.values()
-        return Tally(
-            sum(tally.compared for tally in tallies),
-            sum(tally.equal for tally in tallies),
-            sum(tally.not_built for tally in tallies),
+    def total(self) -> FactCounts:
+        """All counts added up."""
+        counts = self.counts.values()
+        return FactCounts(
+            sum(counted.compared for counted in counts),
+            sum(counted.equal for counted in counts),
+            sum(counted.not_built for counted in counts),
         )
 
     @property
     def failed(self) -> bool:
         return self.total.different > 0
 
-    def _tally(self, family: str, subject: str) -> Tally:
-        return self.tallies.setdefault((family, subject), Tally())
+    def _counts_of(self, family: str, subject: str) -> FactCounts:
+        return self.counts.setdefault((family, subject), FactCounts())
 
 
 def render_text(report: Report, limit: int = 10) -> str:
-    """The report as text: a table of tallies, then up to `limit` differences."""
+    """The report as text: a table of counts, then up to `limit` differences."""
     lines = _table(report)
     shown = list(islice(_in_turn(report), limit))
     for family, subject, difference in shown:
@@ -99,7 +99,7 @@ def _in_turn(report: Report) -> Iterator[tuple[str, str, Difference]]:
 
 
 def _table(report: Report) -> list[str]:
-    rows = [_row(family, subject, tally) for (family, subject), tally in sorted(report.tallies.items())]
+    rows = [_row(family, subject, counted) for (family, subject), counted in sorted(report.counts.items())]
     if len(rows) != 1:
         rows.append(_row("total", "", report.total))
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
@@ -107,8 +107,8 @@ def _table(report: Report) -> list[str]:
     return [_aligned(row, widths) for row in (_HEADINGS, ruler, *rows)]
 
 
-def _row(family: str, subject: str, tally: Tally) -> tuple[str, ...]:
-    figures = (tally.compared, tally.equal, tally.different, tally.not_built)
+def _row(family: str, subject: str, counted: FactCounts) -> tuple[str, ...]:
+    figures = (counted.compared, counted.equal, counted.different, counted.not_built)
     return (family, subject, *(f"{figure:,}" if figure else "-" for figure in figures))
 
 

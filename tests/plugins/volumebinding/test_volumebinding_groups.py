@@ -62,10 +62,10 @@ def test_a_volume_is_promised_or_free_but_never_both() -> None:
     groups = VolumeGroups()
     groups.put(volume("v"))
     groups.put(volume("v", claimed_by="c"))
-    assert [found.name for found in groups.promised_to("default/c")] == ["v"]
+    assert [found.name for found in groups.reserved_for("default/c")] == ["v"]
     assert not any(group.names for group in groups.of_class("fast"))
     groups.put(volume("v", claimed_by="d"))
-    assert groups.promised_to("default/c") == []
+    assert groups.reserved_for("default/c") == []
     groups.put(volume("v"))
-    assert groups.promised_to("default/d") == []
+    assert groups.reserved_for("default/d") == []
     assert [group.first() for group in groups.of_class("fast")] == ["v"]

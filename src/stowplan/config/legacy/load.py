@@ -11,17 +11,19 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.config.defaults import enabled_names
 from stowplan.config.legacy.configuration import LegacyConfiguration, PolicyReference
 from stowplan.config.legacy.fields import Fields, parse_document, top_level_members
 from stowplan.config.legacy.profiles import (
     LATEST_POLICY_RELEASE,
     LegacyOptions,
+    plugin_notes,
     policy_document,
     provider_document,
 )
 from stowplan.config.legacy.versions import LEGACY_LOCKS, VERSIONS
 from stowplan.config.load import Change, ConfigError, LegacySettings, LoadedConfig, load, no_change, read_file
-from stowplan.config.types import KIND, SchedulerConfig
+from stowplan.config.types import KIND, Profile, SchedulerConfig
 from stowplan.gocompat.quoting import quote
 
 POLICY_KEY: Final = "policy.cfg"
@@ -47,9 +49,20 @@ def load_any(
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     found = to_v1_document(data, fetch=fetch, release=release)
     if found is None:
-        return load(data, gates, change)
+        return _with_notes(load(data, gates, change))
     document, legacy = found
     return load_document(document, legacy, gates, change)
+
+
+def _with_notes(loaded: LoadedConfig) -> LoadedConfig:
+    """A v1 configuration with a note for every plugin it enables that kube-scheduler would refuse."""
+    names = sorted({name for profile in loaded.config.profiles for name in _enabled(profile)})
+    notes = tuple(note for name in names for note in plugin_notes(name, name))
+    return LoadedConfig(loaded.config, loaded.gates, LegacySettings(notes)) if notes else loaded
+
+
+def _enabled(profile: Profile) -> set[str]:
+    return set() if profile.plugins is None else enabled_names(profile.plugins)
 
 
 def load_any_file(

@@ -9,6 +9,7 @@ from stowplan.embedded.admission.defaults import DEFAULTS
 from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE, ServiceAllocator
 from stowplan.embedded.admission.validation import check_created, check_updated
 from stowplan.embedded.store.registry import Lookup
+from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
@@ -20,7 +21,7 @@ class ClusterAdmission:
     def __init__(self) -> None:
         self._services = ServiceAllocator()
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         _check_namespace(lookup, resource, obj)
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
@@ -31,7 +32,7 @@ class ClusterAdmission:
         check_created(resource, obj)
 
     def admit_update(
-        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
+        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> None:
         if subresource:
             return
@@ -43,7 +44,7 @@ class ClusterAdmission:
         self._services.allocate(lookup, resource, new, old)
         check_updated(resource, old, new)
 
-    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None:
+    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         name = obj["metadata"]["name"]
         if resource == NAMESPACES and name in _PROTECTED_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")

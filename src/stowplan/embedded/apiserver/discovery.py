@@ -1,52 +1,52 @@
 """What is served where: groups, versions, resources, in the older form and in the aggregated one."""
 
-from collections.abc import Iterable
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from stowplan.api.catalogue import NAMESPACES, PODS, Catalogue, Resource
+from stowplan.api.catalogue import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Catalogue,
+    Resource,
+)
 from stowplan.api.requests import Json
 from stowplan.embedded.apiserver.subresources import SCALED
 
-OBJECT_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _STATUS_VERBS: Final = ("get", "patch", "update")
-_SHORT: Final = {
-    "configmaps": ("cm",),
-    "controllerrevisions": (),
-    "cronjobs": ("cj",),
-    "daemonsets": ("ds",),
-    "deployments": ("deploy",),
-    "endpoints": ("ep",),
-    "events": ("ev",),
-    "limitranges": ("limits",),
-    "namespaces": ("ns",),
-    "nodes": ("no",),
-    "persistentvolumeclaims": ("pvc",),
-    "persistentvolumes": ("pv",),
-    "poddisruptionbudgets": ("pdb",),
-    "pods": ("po",),
-    "priorityclasses": ("pc",),
-    "replicasets": ("rs",),
-    "replicationcontrollers": ("rc",),
-    "resourcequotas": ("quota",),
-    "serviceaccounts": ("sa",),
-    "services": ("svc",),
-    "statefulsets": ("sts",),
-    "storageclasses": ("sc",),
-    "volumeattributesclasses": ("vac",),
-}
-_ALL: Final = frozenset(
-    (
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "deployments",
-        "replicasets",
-        "statefulsets",
-        "daemonsets",
-        "jobs",
-        "cronjobs",
-    )
+_PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
+_STREAM_VERBS: Final = ("create", "get")
+_GROUP_ORDER: Final = (
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "storagemigration.k8s.io",
 )
+"""Groups by priority, as kube-apiserver has them; all others come after these, by name."""
+
 _REVIEWS: Final = {
     ("authentication.k8s.io", "v1"): ("tokenreviews", "selfsubjectreviews"),
     ("authorization.k8s.io", "v1"): (
@@ -66,6 +66,37 @@ REVIEW_KINDS: Final = {
 }
 
 
+class Subresource(NamedTuple):
+    """A part of an object that is served by itself. Its kind is of the same group unless it says another."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+_SUBRESOURCES: Final[Mapping[Resource, Sequence[Subresource]]] = {
+    PODS: (
+        Subresource("attach", "PodAttachOptions", _STREAM_VERBS),
+        Subresource("binding", "Binding", ("create",)),
+        Subresource("ephemeralcontainers", "Pod", _STATUS_VERBS),
+        Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        Subresource("exec", "PodExecOptions", _STREAM_VERBS),
+        Subresource("log", "Pod", ("get",)),
+        Subresource("portforward", "PodPortForwardOptions", _STREAM_VERBS),
+        Subresource("proxy", "PodProxyOptions", _PROXY_VERBS),
+        Subresource("resize", "Pod", _STATUS_VERBS),
+    ),
+    NODES: (Subresource("proxy", "NodeProxyOptions", _PROXY_VERBS),),
+    SERVICES: (Subresource("proxy", "ServiceProxyOptions", _PROXY_VERBS),),
+    NAMESPACES: (Subresource("finalize", "Namespace", ("update",)),),
+    SERVICE_ACCOUNTS: (Subresource("token", "TokenRequest", ("create",), "authentication.k8s.io", "v1"),),
+    CERTIFICATE_SIGNING_REQUESTS: (Subresource("approval", "CertificateSigningRequest", _STATUS_VERBS),),
+}
+"""Subresources besides status and scale."""
+
+
 class Entry(NamedTuple):
     """A line of discovery: a resource, or (with a slash in its name) a subresource."""
 
@@ -75,10 +106,10 @@ class Entry(NamedTuple):
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""
-
-    @property
-    def singular(self) -> str:
-        return "" if "/" in self.name else self.kind.lower()
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    storage_hash: str = ""
 
 
 def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
@@ -88,9 +119,10 @@ def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
         if (resource.group, resource.version) == (group, version):
             found += _entries_of(resource)
     if (group, version) == ("", "v1"):
-        found.append(Entry("bindings", "Binding", True, ("create",)))
+        found.append(Entry("bindings", "Binding", True, ("create",), singular="binding"))
     for plural in _REVIEWS.get((group, version), ()):
-        found.append(Entry(plural, REVIEW_KINDS[plural], plural.startswith("local"), ("create",)))
+        kind = REVIEW_KINDS[plural]
+        found.append(Entry(plural, kind, plural.startswith("local"), ("create",), singular=kind.lower()))
     return sorted(found)
 
 
@@ -104,7 +136,7 @@ def groups(catalogue: Catalogue) -> dict[str, list[str]]:
                 versions.append(resource.version)
     for group, version in _REVIEWS:
         found.setdefault(group, [version])
-    return {group: sorted(found[group], key=_preference) for group in sorted(found)}
+    return {group: sorted(found[group], key=_preference) for group in sorted(found, key=_priority)}
 
 
 def legacy_versions(address: str) -> Json:
@@ -130,12 +162,12 @@ def resource_list(catalogue: Catalogue, group: str, version: str) -> Json | None
     found = entries(catalogue, group, version)
     if not found:
         return None
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": f"{group}/{version}" if group else version,
-        "resources": [_resource(entry) for entry in found],
-    }
+    shown: Json = {"kind": "APIResourceList"}
+    if group:
+        shown["apiVersion"] = "v1"
+    shown["groupVersion"] = f"{group}/{version}" if group else version
+    shown["resources"] = [_resource(entry) for entry in found]
+    return shown
 
 
 def aggregated(catalogue: Catalogue, names: Iterable[str], version: str) -> Json:
@@ -146,7 +178,7 @@ def aggregated(catalogue: Catalogue, names: Iterable[str], version: str) -> Json
         versions = [
             {
                 "version": served,
-                "resources": _aggregated_resources(entries(catalogue, group, served), group, served),
+                "resources": _aggregated_resources(entries(catalogue, group, served)),
                 "freshness": "Current",
             }
             for served in known[group]
@@ -162,16 +194,31 @@ def aggregated(catalogue: Catalogue, names: Iterable[str], version: str) -> Json
 
 def _entries_of(resource: Resource) -> Iterable[Entry]:
     name, kind, namespaced = resource.plural, resource.kind, resource.namespaced
-    yield Entry(name, kind, namespaced, OBJECT_VERBS)
+    yield Entry(
+        name,
+        kind,
+        namespaced,
+        resource.verbs,
+        singular=resource.singular or kind.lower(),
+        short_names=resource.short_names,
+        categories=resource.categories,
+        storage_hash=_storage_hash(resource) if "create" in resource.verbs else "",
+    )
     if resource.status:
         yield Entry(f"{name}/status", kind, namespaced, _STATUS_VERBS)
     if resource in SCALED:
         yield Entry(f"{name}/scale", "Scale", namespaced, _STATUS_VERBS, "autoscaling", "v1")
-    if resource == PODS:
-        yield Entry("pods/binding", "Binding", True, ("create",), "", "v1")
-        yield Entry("pods/eviction", "Eviction", True, ("create",), "policy", "v1")
-    if resource == NAMESPACES:
-        yield Entry("namespaces/finalize", "Namespace", False, ("update",))
+    for part in _SUBRESOURCES.get(resource, ()):
+        yield Entry(f"{name}/{part.name}", part.kind, namespaced, part.verbs, part.group, part.version)
+
+
+def _storage_hash(resource: Resource) -> str:
+    """What tells clients that objects are stored in another version than before."""
+    stored = resource.storage_version or resource.api_version
+    if "/" not in stored:
+        stored = f"/{stored}"
+    digest = hashlib.sha256(f"{stored}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _group(group: str, versions: list[str]) -> Json:
@@ -184,32 +231,29 @@ def _resource(entry: Entry) -> Json:
         "name": entry.name,
         "singularName": entry.singular,
         "namespaced": entry.namespaced,
-        "kind": entry.kind,
-        "verbs": entry.verbs,
     }
     if entry.version:
-        shown |= (
-            {"group": entry.group, "version": entry.version} if entry.group else {"version": entry.version}
-        )
-    return shown | _extras(entry)
+        shown |= {"group": entry.group, "version": entry.version}
+    shown |= {"kind": entry.kind, "verbs": entry.verbs, **_extras(entry)}
+    if entry.storage_hash:
+        shown["storageVersionHash"] = entry.storage_hash
+    return shown
 
 
 def _extras(entry: Entry) -> Json:
     extras: Json = {}
-    if _SHORT.get(entry.name):
-        extras["shortNames"] = _SHORT[entry.name]
-    if entry.name in _ALL:
-        extras["categories"] = ("all",)
+    if entry.short_names:
+        extras["shortNames"] = entry.short_names
+    if entry.categories:
+        extras["categories"] = entry.categories
     return extras
 
 
-def _aggregated_resources(found: list[Entry], group: str, version: str) -> list[Json]:
+def _aggregated_resources(found: list[Entry]) -> list[Json]:
     shown: dict[str, Json] = {}
     for entry in found:
         name, _, subresource = entry.name.partition("/")
-        kind = {"group": entry.group or group, "version": entry.version or version, "kind": entry.kind}
-        if entry.version and not entry.group:
-            kind["group"] = ""
+        kind = {"group": entry.group, "version": entry.version, "kind": entry.kind}
         if subresource:
             part: Json = {"subresource": subresource, "responseKind": kind, "verbs": entry.verbs}
             shown[name].setdefault("subresources", []).append(part)
@@ -226,8 +270,20 @@ def _aggregated_resources(found: list[Entry], group: str, version: str) -> list[
     return list(shown.values())
 
 
-def _preference(version: str) -> tuple[int, str]:
-    return ("alpha" in version) * 2 + ("beta" in version), version
+def _priority(group: str) -> tuple[int, str]:
+    return (_GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER)), group
+
+
+_VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
+
+
+def _preference(version: str) -> tuple[int, int, int, str]:
+    """The order of versions: stable before beta before alpha, and of these the newest first."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return 3, 0, 0, version
+    return _STABILITY[match[2]], -int(match[1]), -int(match[3] or 0), version
 
 
 VERSION: Final[dict[str, Any]] = {

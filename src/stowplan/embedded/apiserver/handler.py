@@ -13,14 +13,14 @@ Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 w
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import PODS
+from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
 from stowplan.embedded.apiserver.auth import Authenticator, Reviews, User, can_read_path, forbidden
@@ -48,7 +48,13 @@ class Handler:
     """Answers every request to the server."""
 
     def __init__(
-        self, store: Store, authenticator: Authenticator, clock: Clock, rng: random.Random, watch_limit: int
+        self,
+        store: Store,
+        authenticator: Authenticator,
+        clock: Clock,
+        rng: random.Random,
+        watch_limit: int,
+        stored_only: Collection[Resource] = (),
     ) -> None:
         views = Views(clock)
         self._store = store
@@ -58,7 +64,7 @@ class Handler:
         self._subresources = Subresources(store)
         self._reviews = Reviews(authenticator)
         self._openapi = OpenApi(store.catalogue)
-        self._writes = WriteVerbs(store, views)
+        self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -94,28 +100,30 @@ class Handler:
         text = request.rel_url.raw_query_string
         query = _query(text) if text else _NONE
         _authorize(user, request.method, target, query)
-        return await self._verb(request, target, query)
+        return await self._verb(request, target, query, user)
 
     async def _verb(
-        self, request: web.BaseRequest, target: Target, query: Mapping[str, str]
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
         if target.subresource and (target.subresource != "status" or not target.resource.status):
-            return await self._subresources.handler(method, target)(request, target, query)
+            return await self._subresources.handler(method, target)(request, target, query, user)
+        if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
+            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
         if method == "GET":
             if not target.name or flag(query, "watch"):
                 return await self.reads.list(request, target, query)
             return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
-            return await self._writes.create(request, target, query)
+            return await self._writes.create(request, target, query, user)
         if method == "PUT" and target.name:
-            return await self._writes.update(request, target, query)
+            return await self._writes.update(request, target, query, user)
         if method == "PATCH" and target.name:
-            return await self._writes.patch(request, target, query)
+            return await self._writes.patch(request, target, query, user)
         if method == "DELETE" and not target.subresource:
             if target.name:
-                return await self._writes.delete(request, target, query)
-            return await self._writes.delete_collection(request, target, query)
+                return await self._writes.delete(request, target, query, user)
+            return await self._writes.delete_collection(request, target, query, user)
         raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
 
     async def _answer_other(self, request: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
@@ -125,7 +133,7 @@ class Handler:
             return await self._reviews.answer(request, review, user)
         binding = _binding_namespace(path)
         if binding and request.method == "POST" and user.is_admin:
-            return await self._subresources.bind(request, Target(PODS, binding), _NONE)
+            return await self._subresources.bind(request, Target(PODS, binding), _NONE, user)
         _authorize_path(user, request.method, path)
         if request.method != "GET":
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
@@ -179,16 +187,19 @@ def _binding_namespace(path: str) -> str:
     return parts[4] if is_bindings else ""
 
 
+def _verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+    """What a request does to objects, in the words of discovery and of permissions."""
+    verb = _VERBS.get(method, method.lower())
+    if verb == "get" and (not target.name or flag(query, "watch")):
+        return "watch" if flag(query, "watch") else "list"
+    return "deletecollection" if verb == "delete" and not target.name else verb
+
+
 def _authorize(user: User, method: str, target: Target, query: Mapping[str, str]) -> None:
     """Raises `ApiError` 403 if the user may not do this to objects."""
     if user.is_admin:
         return
-    verb = _VERBS.get(method, method.lower())
-    if verb == "get" and not target.name:
-        verb = "watch" if flag(query, "watch") else "list"
-    elif verb == "delete" and not target.name:
-        verb = "deletecollection"
-    resource = target.resource
+    verb, resource = _verb_of(method, target, query), target.resource
     plural = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
     raise forbidden(user, verb, resource.group, plural, namespace_of(target), target.name)
 

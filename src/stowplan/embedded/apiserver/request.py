@@ -3,20 +3,22 @@
 import base64
 import binascii
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, Catalogue, Resource
-from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported
+from stowplan.api.fielderrors import FieldError, Kind, forbidden, invalid, not_supported
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.selection import PageRequest
+from stowplan.embedded.store.writer import UserInfo, WriteContext
 
 
 class Target(NamedTuple):
@@ -160,11 +162,13 @@ def _check_version_match(match: str, given: str, query: Query, watch: bool, init
         raise list_options_invalid(errors)
 
 
+def options_invalid(options: str, errors: list[FieldError]) -> status.ApiError:
+    """Options of a request that are not acceptable."""
+    return status.invalid(Resource("meta.k8s.io", "v1", "", options), "", errors)
+
+
 def list_options_invalid(errors: list[FieldError]) -> status.ApiError:
-    causes = [{"message": error[len(error.path) + 2 :], "field": error.path} for error in errors]
-    shown = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
-    details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}
-    return status.ApiError(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {shown}', details)
+    return options_invalid("ListOptions", errors)
 
 
 def version_of(text: str) -> int | None:
@@ -215,15 +219,56 @@ def integer(query: Query, name: str) -> int | None:
     return int(text)
 
 
-def is_dry_run(query: Query, body: Any = None) -> bool:
-    """Whether the request is only a try. Raises `ApiError` 422 for a kind of try that is unknown."""
+class Options(StrEnum):
+    """The options that a verb takes, by the name their mistakes are reported under."""
+
+    CREATE = "CreateOptions"
+    UPDATE = "UpdateOptions"
+    PATCH = "PatchOptions"
+    DELETE = "DeleteOptions"
+
+
+_MAX_MANAGER: Final = 128
+_VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
+
+
+def write_context(
+    options: Options, headers: Mapping[str, str], query: Query, user: UserInfo, body: Json | None = None
+) -> WriteContext:
+    """Who writes, by which field manager, and whether it is a dry run. Raises `ApiError` 422.
+
+    `body` has options too where the verb's body is nothing but options.
+    """
     asked = [query["dryRun"]] if query.get("dryRun") else []
-    if isinstance(body, dict) and isinstance(body.get("dryRun"), list):
-        asked += body["dryRun"]
-    for kind in asked:
-        if kind != "All":
-            raise list_options_invalid([not_supported("dryRun", str(kind), ["All"])])
-    return bool(asked)
+    if body is not None and isinstance(body.get("dryRun"), list):
+        asked = body["dryRun"]
+    manager = query.get("fieldManager", "")
+    errors: list[FieldError] = []
+    if any(kind != "All" for kind in asked):
+        errors.append(FieldError("dryRun", Kind.NOT_SUPPORTED, asked, 'supported values: "All"'))
+    errors += _manager_errors(manager)
+    validation = query.get("fieldValidation", "")
+    if validation not in _VALIDATIONS:
+        errors.append(not_supported("fieldValidation", validation, [*_VALIDATIONS]))
+    if errors:
+        raise options_invalid(options, errors)
+    return WriteContext(user, manager or _agent(headers), bool(asked))
+
+
+def _manager_errors(manager: str) -> list[FieldError]:
+    path = "fieldManager"
+    if len(manager.encode("utf-8", "surrogatepass")) > _MAX_MANAGER:
+        return [FieldError(path, Kind.TOO_LONG, "", f"may not be more than {_MAX_MANAGER} bytes")]
+    for place, character in enumerate(manager):
+        if not character.isprintable():
+            text = f"invalid character U+{ord(character):04X} (at position {place})"
+            return [invalid(path, manager, text)]
+    return []
+
+
+def _agent(headers: Mapping[str, str]) -> str:
+    """The field manager of a client that names none: what its User-Agent says before the first slash."""
+    return headers.get("User-Agent", "").partition("/")[0][:_MAX_MANAGER] or "unknown"
 
 
 def delete_options(query: Query, body: Json) -> DeleteOptions:

@@ -1,19 +1,16 @@
-"""Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone.
+"""Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-Events of the core group are the events of events.k8s.io under older field names. They are stored in the newer
-form only, so whoever writes in one form is read in both.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from stowplan.api.catalogue import CORE_EVENTS, EVENTS, Resource
-from stowplan.api.requests import FieldTerm, Json, Selection
+from stowplan.api.catalogue import EVENTS, Resource
+from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.clock import Clock
+from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
 from stowplan.embedded.store import BOOKMARK, Change
@@ -62,73 +59,11 @@ def _escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-_OLD_NAMES: Final[Mapping[str, str]] = {
-    "regarding": "involvedObject",
-    "note": "message",
-    "reportingController": "reportingComponent",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-}
-_NEW_NAMES: Final[Mapping[str, str]] = {old: new for new, old in _OLD_NAMES.items()}
-
-
-def as_core(event: Json) -> Json:
-    """An event in the older form."""
-    shown = {_OLD_NAMES.get(field, field): value for field, value in event.items()}
-    shown["apiVersion"] = CORE_EVENTS.api_version
-    shown.setdefault("source", {})
-    for field in ("firstTimestamp", "lastTimestamp"):
-        shown.setdefault(field, None)
-    return shown
-
-
-def from_core(event: Json) -> Json:
-    """An event of the older form in the newer one."""
-    kept = {_NEW_NAMES.get(field, field): value for field, value in event.items() if value is not None}
-    if "apiVersion" in kept:
-        kept["apiVersion"] = EVENTS.api_version
-    return kept
-
-
-def selection_from_core(selection: Selection) -> Selection:
-    """A selection that names fields of the older form, by the names they are stored under."""
-    if not selection.fields:
-        return selection
-    return Selection(selection.labels, tuple(map(_term_from_core, selection.fields)))
-
-
-def _term_from_core(term: FieldTerm) -> FieldTerm:
-    head, dot, rest = term.path.partition(".")
-    if head == "source" and not dot:
-        return term._replace(path="reportingController")
-    return term._replace(path=_NEW_NAMES.get(head, head) + dot + rest)
-
-
 encode: Final = msgspec.json.Encoder().encode
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
 }
-
-
-class Conversion:
-    """A resource as it is served, and the one its objects are stored as."""
-
-    def __init__(self, resource: Resource) -> None:
-        self.resource = resource
-        self.stored = EVENTS if resource == CORE_EVENTS else resource
-        self.is_converted = self.stored is not resource
-
-    def to_served(self, obj: Json) -> Json:
-        return as_core(obj) if self.is_converted else obj
-
-    def to_stored(self, obj: Json) -> Json:
-        return from_core(obj) if self.is_converted else obj
-
-    def selection(self, selection: Selection) -> Selection:
-        return selection_from_core(selection) if self.is_converted else selection
 
 
 class View:
@@ -189,8 +124,8 @@ class TableView(View):
 
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._conversion.resource)
-        to_served = as_core if self._conversion.stored == EVENTS else self._conversion.to_served
-        rows = [self._row(table.cells(to_served(obj)), obj) for obj in items]
+        is_event = self._conversion.stored == EVENTS
+        rows = [self._row(table.cells(as_core(obj) if is_event else obj), obj) for obj in items]
         return {
             "kind": "Table",
             "apiVersion": self._version,

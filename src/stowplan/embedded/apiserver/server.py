@@ -8,6 +8,7 @@ import random
 import secrets
 import ssl
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import yaml
 from aiohttp import web
 
+from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.apiserver.auth import Authenticator
 from stowplan.embedded.apiserver.bodies import BODY_LIMIT
@@ -102,7 +104,8 @@ class Listening:
 class ApiServer:
     """A store behind HTTPS. `async with` begins and ends it.
 
-    `watch_limit` is how many bytes a watcher may lag behind before it is cut off.
+    `watch_limit` is how many bytes a watcher may lag behind before it is cut off. `stored_only` are kinds
+    on which nothing acts: whoever writes one is warned.
     """
 
     def __init__(
@@ -113,12 +116,15 @@ class ApiServer:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         watch_limit: int = LIMIT_OF_WATCHES,
+        stored_only: Collection[Resource] = (),
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
         self._clock = RealClock() if clock is None else clock
         self._authenticator = Authenticator(None if self._listening.open_to_all else self._listening.token)
-        self._handler = Handler(store, self._authenticator, self._clock, rng or random.Random(), watch_limit)
+        self.handler = Handler(
+            store, self._authenticator, self._clock, rng or random.Random(), watch_limit, stored_only
+        )
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None
         self._certificate: Certificate | None = None
@@ -134,7 +140,7 @@ class ApiServer:
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be had."""
         server = web.Server(
-            self._handler, request_factory=_request, handler_cancellation=True, access_log=None
+            self.handler, request_factory=_request, handler_cancellation=True, access_log=None
         )
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_GRACE)
         await self._runner.setup()
@@ -152,7 +158,7 @@ class ApiServer:
             self._bookmarks.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._bookmarks
-        self._handler.reads.end_watches()
+        self.handler.reads.end_watches()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -19,15 +19,16 @@ from stowplan.api.catalogue import (
 from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.apiserver.bodies import as_json, decode_as, decode_object, read_body
-from stowplan.embedded.apiserver.request import Target, delete_options, is_dry_run
+from stowplan.embedded.apiserver.request import Options, Target, delete_options, write_context
 from stowplan.embedded.apiserver.responses import json_response, success_response
 from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.patches import patched
+from stowplan.embedded.store.writer import UserInfo, WriteContext
 
 Query = Mapping[str, str]
-Handler = Callable[[web.BaseRequest, Target, Query], Awaitable[web.Response]]
+Handler = Callable[[web.BaseRequest, Target, Query, UserInfo], Awaitable[web.Response]]
 SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
 SCALE: Final = Resource("autoscaling", "v1", "scales", "Scale")
 _BINDING: Final = Resource("", "v1", "bindings", "Binding")
@@ -65,48 +66,62 @@ class Subresources:
             return {"GET": self._get_scale, "PUT": self._put_scale, "PATCH": self._patch_scale}
         return {}
 
-    async def bind(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def bind(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
         name = target.name or (data.get("metadata") or {}).get("name", "")
         check_address(Target(PODS, target.namespace, name), data)
-        with self._store.dry_run(is_dry_run(query)):
-            self._store.bind(target.namespace, name, data)
+        by = write_context(Options.CREATE, request.headers, query, user)
+        self._store.bind(target.namespace, name, data, by=by)
         return success_response(201)
 
-    async def _evict(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def _evict(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
         check_address(target, data)
         options: Json = data.get("deleteOptions") or {}
-        with self._store.dry_run(is_dry_run(query, options)):
-            self._store.evict(target.namespace, target.name, delete_options(query, options))
+        by = write_context(Options.CREATE, request.headers, query, user, options)
+        self._store.evict(target.namespace, target.name, delete_options(query, options), by=by)
         return success_response(201)
 
-    async def _finalize(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def _finalize(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(NAMESPACES, text).data
         check_address(target, data)
-        with self._store.dry_run(is_dry_run(query)):
-            obj = self._store.update(NAMESPACES, data, subresource="finalize")
+        by = write_context(Options.UPDATE, request.headers, query, user)
+        obj = self._store.update(NAMESPACES, data, subresource="finalize", by=by)
         return json_response(obj)
 
-    async def _get_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def _get_scale(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         return json_response(scale_of(self._store.get(target.resource, target.namespace, target.name)))
 
-    async def _put_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def _put_scale(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
-        return self._rescale(target, query, text)
+        by = write_context(Options.UPDATE, request.headers, query, user)
+        return self._rescale(target, text, by)
 
-    async def _patch_scale(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def _patch_scale(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         kind = _PATCHES.get(request.content_type)
         if kind is None:
             raise status.unsupported_media_type(list(_PATCHES))
         change = decode_as(None, await read_body(request), SCALE).data
         old = scale_of(self._store.get(target.resource, target.namespace, target.name))
-        return self._rescale(target, query, msgspec.json.encode(patched(SCALE, old, change, kind)))
+        by = write_context(Options.PATCH, request.headers, query, user)
+        return self._rescale(target, msgspec.json.encode(patched(SCALE, old, change, kind)), by)
 
-    def _rescale(self, target: Target, query: Query, text: bytes) -> web.Response:
+    def _rescale(self, target: Target, text: bytes, by: WriteContext) -> web.Response:
         scale: Any = decode_as(the_schema().types["autoscaling.v1.Scale"], text, SCALE).data
         check_address(target, scale)
         replicas = (scale.get("spec") or {}).get("replicas", 0)
@@ -119,8 +134,7 @@ class Subresources:
             {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
         )
         new = {**old, "metadata": metadata, "spec": {**old.get("spec", {}), "replicas": replicas}}
-        with self._store.dry_run(is_dry_run(query)):
-            return json_response(scale_of(self._store.update(target.resource, new)))
+        return json_response(scale_of(self._store.update(target.resource, new, by=by)))
 
 
 def scale_of(obj: Json) -> Json:

@@ -12,6 +12,8 @@ import msgspec
 from aiohttp import web
 
 from stowplan.api import status
+from stowplan.api.catalogue import Resource
+from stowplan.api.fielderrors import required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
     Decoded,
@@ -24,19 +26,22 @@ from stowplan.embedded.apiserver.bodies import (
 )
 from stowplan.embedded.apiserver.request import (
     ListOptions,
+    Options,
     Target,
     continue_token,
     delete_options,
     flag,
-    is_dry_run,
     list_options,
     negotiated,
+    options_invalid,
+    write_context,
 )
 from stowplan.embedded.apiserver.responses import View, Views, encode, response_of, success_response
 from stowplan.embedded.apiserver.watch import HEADERS, HttpWatch
 from stowplan.embedded.store import Store, Watcher
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.selection import Page
+from stowplan.embedded.store.writer import UserInfo, WriteContext
 
 MIN_WATCH_SECONDS: Final = 1800.0
 _TOO_OLD: Final = (
@@ -158,33 +163,42 @@ _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 class WriteVerbs:
     """The verbs that change something. What comes back is shown in the form the writer asks for."""
 
-    def __init__(self, store: Store, views: Views) -> None:
+    def __init__(self, store: Store, views: Views, stored_only: frozenset[Resource] = frozenset()) -> None:
         self._store = store
         self._views = views
+        self._stored_only = stored_only
 
-    async def create(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def create(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         resource = target.resource
         if resource.namespaced and not target.namespace:
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
         text = as_json(await read_body(request), request.content_type)
         read = decode_object(resource, text, query.get("fieldValidation", ""))
         conversion = self._views.conversion(resource)
-        with self._store.dry_run(is_dry_run(query)):
-            obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace)
+        by = write_context(Options.CREATE, request.headers, query, user)
+        obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace, by=by)
         return self._shown(request, target, obj, 201, read)
 
-    async def update(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def update(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         read = decode_object(target.resource, text, query.get("fieldValidation", ""))
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
-        obj = self._replace(target, query, read)
+        by = write_context(Options.UPDATE, request.headers, query, user)
+        obj = self._replace(target, read, by)
         return self._shown(request, target, obj, 200 if existed else 201, read)
 
-    async def patch(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def patch(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         text = await read_body(request)
+        by = write_context(Options.PATCH, request.headers, query, user)
         if request.content_type == APPLY:
-            return self._apply(request, target, query, yaml_as_json(text))
+            return self._apply(request, target, query, yaml_as_json(text), by)
         kind = _PATCH_TYPES.get(request.content_type)
         if kind is None:
             raise status.unsupported_media_type([*_PATCH_TYPES, APPLY])
@@ -193,16 +207,18 @@ class WriteVerbs:
         old = self._store.get(conversion.stored, target.namespace, target.name)
         new = msgspec.json.encode(patched(target.resource, conversion.to_served(old), change, kind))
         read = decode_object(target.resource, new, query.get("fieldValidation", ""))
-        obj = self._replace(target, query, read, uid_precondition=False)
+        obj = self._replace(target, read, by, uid_precondition=False)
         return self._shown(request, target, obj, 200, read)
 
-    async def delete(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def delete(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         body = deletion_body(await read_body(request), request.content_type)
         conversion = self._views.conversion(target.resource)
-        with self._store.dry_run(is_dry_run(query, body)):
-            obj = self._store.delete(
-                conversion.stored, target.namespace, target.name, delete_options(query, body)
-            )
+        by = write_context(Options.DELETE, request.headers, query, user, body)
+        obj = self._store.delete(
+            conversion.stored, target.namespace, target.name, delete_options(query, body), by=by
+        )
         metadata = obj["metadata"]
         gone = self._store.find(conversion.stored, target.namespace, target.name) is None
         if not gone or target.resource.plural == "pods":
@@ -213,58 +229,61 @@ class WriteVerbs:
             **{key: value for key, value in details.items() if value}, uid=metadata["uid"]
         )
 
-    async def delete_collection(self, request: web.BaseRequest, target: Target, query: Query) -> web.Response:
+    async def delete_collection(
+        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
+    ) -> web.Response:
         body = deletion_body(await read_body(request), request.content_type)
         options = list_options({key: value for key, value in query.items() if key != "watch"})
         conversion = self._views.conversion(target.resource)
-        with self._store.dry_run(is_dry_run(query, body)):
-            gone = self._store.delete_collection(
-                conversion.stored,
-                target.namespace,
-                conversion.selection(options.selection),
-                delete_options(query, body),
-            )
+        gone = self._store.delete_collection(
+            conversion.stored,
+            target.namespace,
+            conversion.selection(options.selection),
+            delete_options(query, body),
+            by=write_context(Options.DELETE, request.headers, query, user, body),
+        )
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
         return response_of(view.listing([*gone], {"resourceVersion": str(self._store.version)}))
 
-    def _replace(self, target: Target, query: Query, read: Decoded, *, uid_precondition: bool = True) -> Json:
+    def _replace(
+        self, target: Target, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
+    ) -> Json:
         conversion = self._views.conversion(target.resource)
         data = conversion.to_stored(read.data)
         check_address(target, data)
-        with self._store.dry_run(is_dry_run(query)):
-            return self._store.update(
-                conversion.stored,
-                data,
-                subresource=target.subresource,
-                manager=query.get("fieldManager", ""),
-                uid_precondition=uid_precondition,
-            )
+        return self._store.update(
+            conversion.stored,
+            data,
+            subresource=target.subresource,
+            uid_precondition=uid_precondition,
+            by=by,
+        )
 
-    def _apply(self, request: web.BaseRequest, target: Target, query: Query, text: bytes) -> web.Response:
+    def _apply(
+        self, request: web.BaseRequest, target: Target, query: Query, text: bytes, by: WriteContext
+    ) -> web.Response:
         read = decode_object(target.resource, text, query.get("fieldValidation", ""))
-        manager = query.get("fieldManager", "")
-        if not manager:
-            raise status.bad_request("fieldManager: expected a name: it is required for apply patch")
+        if not query.get("fieldManager"):
+            missing = required("fieldManager", "is required for apply patch")
+            raise options_invalid(Options.PATCH, [missing])
         conversion = self._views.conversion(target.resource)
         if conversion.is_converted:
             raise status.unsupported_media_type(list(_PATCH_TYPES))
         check_address(target, read.data)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
-        with self._store.dry_run(is_dry_run(query)):
-            obj = self._store.apply(
-                target.resource,
-                read.data,
-                manager,
-                force=flag(query, "force"),
-                subresource=target.subresource,
-            )
+        obj = self._store.apply(
+            target.resource, read.data, by, force=flag(query, "force"), subresource=target.subresource
+        )
         return self._shown(request, target, obj, 200 if existed else 201, read)
 
     def _shown(
         self, request: web.BaseRequest, target: Target, obj: Json, code: int, read: Decoded | None = None
     ) -> web.Response:
         view = self._views.view(target.resource, negotiated(request.headers.get("Accept", "")))
-        return response_of(view.raw(obj), code, warnings=() if read is None else read.warnings)
+        warnings = [] if read is None else [*read.warnings]
+        if read is not None and target.resource in self._stored_only and not target.subresource:
+            warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
+        return response_of(view.raw(obj), code, warnings=warnings)
 
 
 def check_address(target: Target, data: Any) -> None:

@@ -10,15 +10,24 @@ from stowplan.embedded.controllers.controller import Context, Controller, Contro
 from stowplan.embedded.controllers.daemonset import DaemonSetController
 from stowplan.embedded.controllers.deployment import DeploymentController
 from stowplan.embedded.controllers.disruption import DisruptionController
+from stowplan.embedded.controllers.endpoints import EndpointsController, EndpointSliceMirroringController
+from stowplan.embedded.controllers.endpointslice import EndpointSliceController
 from stowplan.embedded.controllers.ephemeralvolume import EphemeralVolumeController
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.job import JobController
-from stowplan.embedded.controllers.namespace import NamespaceController, ServiceAccountController
+from stowplan.embedded.controllers.namespace import NamespaceController
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
 from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
 from stowplan.embedded.controllers.replicaset import ReplicaSetController
+from stowplan.embedded.controllers.serviceaccount import (
+    AccountSettings,
+    RootCAPublisher,
+    ServiceAccountController,
+    TokensController,
+)
+from stowplan.embedded.controllers.servicepods import ServicePods
 from stowplan.embedded.controllers.statefulset import StatefulSetController
 from stowplan.embedded.controllers.tainteviction import TaintEvictionController
 from stowplan.embedded.controllers.volumeprotection import (
@@ -33,6 +42,7 @@ class ControllerSettings:
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
+    accounts: AccountSettings = field(default_factory=AccountSettings)
 
 
 def all_controllers(context: Context, settings: ControllerSettings | None = None) -> list[Controller]:
@@ -45,6 +55,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         StatefulSetController(context),
         DaemonSetController(context),
         JobController(context),
+        *service_controllers(context),
         DisruptionController(context),
         NodeLifecycleController(context, settings.lifecycle),
         TaintEvictionController(context),
@@ -52,6 +63,18 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         GarbageCollector(context),
         NamespaceController(context),
         ServiceAccountController(context),
+        RootCAPublisher(context, settings.accounts),
+        TokensController(context, settings.accounts),
+    ]
+
+
+def service_controllers(context: Context) -> list[Controller]:
+    """The control loops of what is behind services."""
+    members = ServicePods(context)
+    return [
+        EndpointSliceController(context, members),
+        EndpointsController(context, members),
+        EndpointSliceMirroringController(context),
     ]
 
 

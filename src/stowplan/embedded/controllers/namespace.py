@@ -1,9 +1,9 @@
-"""Namespaces: one that is deleted is emptied first; every other has its default service account."""
+"""Namespaces: one that is deleted is emptied first."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS, Resource
+from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, EVENTS, NAMESPACES, Resource
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
@@ -13,7 +13,6 @@ from stowplan.embedded.controllers.objects import is_deleting, name_of, spec_of,
 KUBERNETES: Final = "kubernetes"
 """The finalizer in a namespace's spec that stands for its contents."""
 
-DEFAULT_ACCOUNT: Final = "default"
 LOOK_AGAIN: Final = 1.0
 _LAST: Final = (CORE_EVENTS, EVENTS)
 
@@ -85,31 +84,3 @@ class NamespaceController(Controller):
         }
         held = with_condition(status_of(namespace).get("conditions") or (), condition, self.stamp())
         await self.set_status(NAMESPACES, namespace, {"conditions": held})
-
-
-class ServiceAccountController(Controller):
-    """Gives every namespace its default service account."""
-
-    name: ClassVar[str] = "serviceaccount-controller"
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self.namespaces = self.follow(NAMESPACES)
-        self.accounts = self.informer(SERVICE_ACCOUNTS)
-        self.accounts.add_handler(self._account_changed)
-
-    def _account_changed(self, old: Json | None, new: Json | None) -> None:
-        if new is None and old is not None and name_of(old) == DEFAULT_ACCOUNT:
-            self.queue.add(old["metadata"]["namespace"])
-
-    async def sync(self, key: str) -> None:
-        namespace = self.namespaces.get(key)
-        if namespace is None or is_deleting(namespace):
-            return
-        if self.accounts.get(f"{key}/{DEFAULT_ACCOUNT}") is not None:
-            return
-        try:
-            await self.create(SERVICE_ACCOUNTS, {"metadata": {"name": DEFAULT_ACCOUNT, "namespace": key}})
-        except ApiError as error:
-            if not error.is_already_exists:
-                raise

@@ -46,17 +46,23 @@ def decoded(type_: TypeDef, raw: bytes) -> Json:
     return _message(type_, raw, 0)
 
 
+Numbers = dict[int, "Field | Numbers"]
+
+
 @cache
-def _numbers(full_name: str) -> dict[int, Field | dict[int, Field]]:
+def _numbers(full_name: str) -> Numbers:
     """A type's fields by their numbers; where fields are nested, a map of them."""
-    found: dict[int, Field | dict[int, Field]] = {}
+    found: Numbers = {}
     for field in the_schema().types[full_name].fields.values():
-        if len(field.number) == 1:
-            found[field.number[0]] = field
-        elif field.number:
-            nested = found.setdefault(field.number[0], {})
+        if not field.number:
+            continue
+        *outer, last = field.number
+        within = found
+        for number in outer:
+            nested = within.setdefault(number, {})
             assert isinstance(nested, dict)
-            nested[field.number[1]] = field
+            within = nested
+        within[last] = field
     return found
 
 
@@ -64,15 +70,17 @@ def _message(type_: TypeDef, raw: bytes, depth: int) -> Json:
     if depth > _DEEPEST:
         raise ProtobufError("nested too deeply")
     data: Json = {}
+    _read(data, _numbers(type_.full_name), raw, depth)
+    return data
+
+
+def _read(data: Json, numbers: Numbers, raw: bytes, depth: int) -> None:
     for number, value in _fields(raw):
-        field = _numbers(type_.full_name).get(number)
+        field = numbers.get(number)
         if isinstance(field, Field):
             _put(data, field, value, depth)
         elif field is not None:
-            for inner, part in _fields(_bytes(value)):
-                if inner in field:
-                    _put(data, field[inner], part, depth)
-    return data
+            _read(data, field, _bytes(value), depth)
 
 
 def _put(data: Json, field: Field, value: int | bytes, depth: int) -> None:

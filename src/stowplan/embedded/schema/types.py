@@ -27,7 +27,8 @@ class Field(NamedTuple):
     `keys` identify the elements of a list (`("",)`: they do so themselves), none if the list is one
     thing. `merge_key` is what a strategic merge patch goes by, None if it replaces the list. `number` is the
     field's place in protobuf: several numbers if it is nested there. `zero_counts`: it may be zero or empty
-    and that means something.
+    and that means something (a pointer in Go). `always_written`: Go writes it even if it has no value,
+    because it is not `omitempty`, or is a struct.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Field(NamedTuple):
     atomic: bool = False
     number: tuple[int, ...] = ()
     zero_counts: bool = False
+    always_written: bool = False
 
 
 class TypeDef(NamedTuple):
@@ -102,6 +104,7 @@ def _type(package: str, words: list[str]) -> TypeDef:
 def _field(package: str, word: str) -> Field:
     name, _, rest = word.partition(":")
     name, _, number = name.partition("#")
+    always_written, name = name.endswith("+"), name.removesuffix("+")
     zero_counts, name = name.endswith("?"), name.removesuffix("?")
     atomic, rest = rest.endswith("!"), rest.removesuffix("!")
     retains, rest = rest.endswith("^"), rest.removesuffix("^")
@@ -117,6 +120,7 @@ def _field(package: str, word: str) -> Field:
         atomic=atomic,
         number=tuple(map(int, number.split("."))) if number else (),
         zero_counts=zero_counts,
+        always_written=always_written,
     )
 
 

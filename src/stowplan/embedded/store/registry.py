@@ -24,6 +24,7 @@ from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
+from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
 
 
@@ -39,16 +40,16 @@ class Admission(Protocol):
     """Fills in and judges objects before they are written; a refusal is an `ApiError`.
 
     The object that is to be written belongs to the store alone and may be changed in place (but not if it
-    is for a subresource); the old one must not be.
+    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run.
     """
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 
     def admit_update(
-        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str
+        self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> None: ...
 
-    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json) -> None: ...
+    def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 
 
 _IMMUTABLE: Final = ("name", "namespace", "uid")
@@ -257,7 +258,7 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
-    if not resource.custom:
+    if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
     return any(old.get(part) != new.get(part) for part in old.keys() | new.keys() if part not in described)

@@ -1,8 +1,7 @@
 """Storage under one version counter: every write goes through here, to the watch caches and to a log."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from stowplan.api import status
@@ -26,6 +25,7 @@ from stowplan.embedded.store.watchcache import (
     bookmark,
     selected_change,
 )
+from stowplan.embedded.store.writer import WriteContext
 
 
 class WriteAheadLog(Protocol):
@@ -90,7 +90,6 @@ class Storage:
         self._collection: Callable[[Resource], Collection] = self._collections.__getitem__
         self._undelivered: deque[tuple[Collection, Change]] = deque()
         self._delivering = False
-        self._dry_run = False
 
     def restore(self, saved: SavedState) -> None:
         """Continue from what an earlier process stored. Only while nothing has been written."""
@@ -110,15 +109,6 @@ class Storage:
         the process. Within it there is no need to wait, because the log keeps the order of changes.
         """
         return None if self.write_ahead_log is None else await self.write_ahead_log.settled(self.version)
-
-    @contextmanager
-    def dry_run(self, enabled: bool = True) -> Iterator[None]:
-        """Writes within do everything but write: they are judged, and give back what would have been."""
-        before, self._dry_run = self._dry_run, enabled
-        try:
-            yield
-        finally:
-            self._dry_run = before
 
     def watch(
         self,
@@ -174,16 +164,16 @@ class Storage:
         ]
         return [*added, bookmark(collection.resource, self.version, ends_initial_state=True)]
 
-    def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json) -> Json:
+    def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json, by: WriteContext) -> Json:
         """Replace an object by one that may share its metadata with others; gives back the one written."""
-        if not self._dry_run:
+        if not by.dry_run:
             obj = with_metadata(obj)
             self._change(collection, key, MODIFIED, obj, old)
         return obj
 
-    def _remove(self, collection: Collection, key: Key, obj: Json) -> Json:
+    def _remove(self, collection: Collection, key: Key, obj: Json, by: WriteContext) -> Json:
         """Remove the object of a key; gives back its last state with the version of its removal."""
-        if self._dry_run:
+        if by.dry_run:
             return obj
         gone = with_metadata(obj)
         self._change(collection, key, DELETED, gone, obj)

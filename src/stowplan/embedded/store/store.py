@@ -40,6 +40,7 @@ from stowplan.embedded.store.registry import (
 from stowplan.embedded.store.selection import FIRST_PAGE, Page, PageRequest, page_of, predicate
 from stowplan.embedded.store.storage import SavedState, Storage
 from stowplan.embedded.store.watchcache import ADDED, MODIFIED, Collection
+from stowplan.embedded.store.writer import API_SERVER, WriteContext
 
 NAME_ATTEMPTS: Final = 8
 
@@ -112,14 +113,22 @@ class Store(Storage):
         return len(self._collection(resource).objects)
 
     def create(
-        self, resource: Resource, body: Body, namespace: str = "", *, handed_over: bool = False
+        self,
+        resource: Resource,
+        body: Body,
+        namespace: str = "",
+        *,
+        handed_over: bool = False,
+        by: WriteContext = API_SERVER,
     ) -> Json:
         """Create an object; `handed_over`: the body is JSON data that its giver will not change any more."""
         is_ours = handed_over and isinstance(body, dict)
         obj = checked(resource, body) if is_ours else owned_object(resource, body)
-        return self._create(resource, obj, namespace)
+        return self._create(resource, obj, namespace, by)
 
-    def _create(self, resource: Resource, obj: Json, namespace: str, managed: Sequence[Json] = ()) -> Json:
+    def _create(
+        self, resource: Resource, obj: Json, namespace: str, by: WriteContext, managed: Sequence[Json] = ()
+    ) -> Json:
         collection = self._collection(resource)
         metadata = obj["metadata"]
         key = key_of(resource, metadata, namespace)
@@ -129,14 +138,14 @@ class Store(Storage):
         if managed:
             created["managedFields"] = managed
         if self._admission is not None:
-            self._admission.admit_create(self, resource, obj)
+            self._admission.admit_create(self, resource, obj, by)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
         if resource.status:
             set_initial_status(resource, obj, created["creationTimestamp"])
-        if not self._dry_run:
+        if not by.dry_run:
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
                 now, limit = self._metadata.latest, self._event_limit
@@ -150,8 +159,8 @@ class Store(Storage):
         body: Body,
         *,
         subresource: str = "",
-        manager: str = "",
         uid_precondition: bool = True,
+        by: WriteContext = API_SERVER,
     ) -> Json:
         """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
 
@@ -167,7 +176,7 @@ class Store(Storage):
             raise status.invalid(resource, "", [required("metadata.name", "name is required")])
         old = collection.objects.get(key)
         if old is None:
-            return self._update_of_nothing(resource, obj, key, subresource)
+            return self._update_of_nothing(resource, obj, key, subresource, by)
         if uid_precondition:
             check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
@@ -176,9 +185,9 @@ class Store(Storage):
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
         if self._admission is not None:
-            self._admission.admit_update(self, resource, old, obj, subresource)
-        new = self._managed(old, prepared_update(resource, old, obj, subresource), manager, subresource)
-        return self._replace(collection, key, old, new)
+            self._admission.admit_update(self, resource, old, obj, subresource, by)
+        new = self._managed(old, prepared_update(resource, old, obj, subresource), by, subresource)
+        return self._replace(collection, key, old, new, by)
 
     def patch(
         self,
@@ -189,6 +198,7 @@ class Store(Storage):
         kind: PatchType = PatchType.STRATEGIC,
         *,
         subresource: str = "",
+        by: WriteContext = API_SERVER,
     ) -> Json:
         """Change parts of an object, or of its status only (`subresource="status"`)."""
         collection, key = self._collection(resource), (namespace, name)
@@ -198,12 +208,18 @@ class Store(Storage):
         check_version(resource, old, new["metadata"].get("resourceVersion"))
         if self._admission is not None:
             new = new if subresource else owned(new)
-            self._admission.admit_update(self, resource, old, new, subresource)
-        new = self._managed(old, prepared_update(resource, old, new, subresource), "", subresource)
-        return self._replace(collection, key, old, new)
+            self._admission.admit_update(self, resource, old, new, subresource, by)
+        new = self._managed(old, prepared_update(resource, old, new, subresource), by, subresource)
+        return self._replace(collection, key, old, new, by)
 
     def apply(
-        self, resource: Resource, body: Body, manager: str, *, force: bool = False, subresource: str = ""
+        self,
+        resource: Resource,
+        body: Body,
+        by: WriteContext,
+        *,
+        force: bool = False,
+        subresource: str = "",
     ) -> Json:
         """Have an object be as one manager wants it, in what that manager says of it (server-side apply)."""
         collection = self._collection(resource)
@@ -212,35 +228,41 @@ class Store(Storage):
         metadata = wanted["metadata"]
         key = key_of(resource, metadata)
         old = collection.objects.get(key)
-        by = ApplyOptions(manager, self._metadata.stamp(), force, subresource)
+        options = ApplyOptions(by.field_manager, self._metadata.stamp(), force, subresource)
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
         if old is None and (subresource or metadata.get("resourceVersion")):
             raise status.not_found(resource, key[1])
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
-        found, managed = apply_configuration(resource, type_of(resource), old, wanted, by)
+        found, managed = apply_configuration(resource, type_of(resource), old, wanted, options)
         if old is None:
-            return self._create(resource, found, key[0], managed)
+            return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
         new = owned(found)
         if self._admission is not None:
-            self._admission.admit_update(self, resource, old, new, subresource)
+            self._admission.admit_update(self, resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
-        return self._replace(collection, key, old, with_metadata(new, managedFields=managed))
+        return self._replace(collection, key, old, with_metadata(new, managedFields=managed), by)
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = ORDINARY_DELETION,
+        *,
+        by: WriteContext = API_SERVER,
     ) -> Json:
         """Delete an object, at once or in the end; gives back its last state."""
         collection, key = self._collection(resource), (namespace, name)
         old = collection.get(key)
         if self._admission is not None:
-            self._admission.admit_delete(self, resource, old)
+            self._admission.admit_delete(self, resource, old, by)
         marked, remove = deletion_of(resource, old, options, self._metadata.now())
         if marked is not old:
-            marked = self._rewrite(collection, key, marked, old)
-        return self._remove(collection, key, marked) if remove else marked
+            marked = self._rewrite(collection, key, marked, old, by)
+        return self._remove(collection, key, marked, by) if remove else marked
 
     def delete_collection(
         self,
@@ -248,15 +270,17 @@ class Store(Storage):
         namespace: str = "",
         selection: Selection = EVERY_OBJECT,
         options: DeleteOptions = ORDINARY_DELETION,
+        *,
+        by: WriteContext = API_SERVER,
     ) -> Sequence[Json]:
         """Delete all objects that match; gives back their last states."""
         found = [obj["metadata"] for obj in self.list(resource, namespace, selection).items]
         return [
-            self.delete(resource, metadata.get("namespace", ""), metadata["name"], options)
+            self.delete(resource, metadata.get("namespace", ""), metadata["name"], options, by=by)
             for metadata in found
         ]
 
-    def bind(self, namespace: str, name: str, body: Body) -> Json:
+    def bind(self, namespace: str, name: str, body: Body, *, by: WriteContext = API_SERVER) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
         pods, key = self._collection(PODS), (namespace, name)
         given, target = read_binding(body, name)
@@ -265,22 +289,29 @@ class Store(Storage):
             raise status.not_found(PODS, name)
         node = self._collection(NODES).objects.get(("", target))
         bound = bound_pod(pod, given, target, node, self._metadata.stamp())
-        if not self._dry_run:
+        if not by.dry_run:
             self._change(pods, key, MODIFIED, bound, pod)
         return bound
 
-    def evict(self, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION) -> Json:
+    def evict(
+        self,
+        namespace: str,
+        name: str,
+        options: DeleteOptions = ORDINARY_DELETION,
+        *,
+        by: WriteContext = API_SERVER,
+    ) -> Json:
         """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
         pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
         check_deletion(PODS, pod, options)
         if not needs_no_budget(pod):
-            self._charge_budget(pod, stamp)
-        marked = self._rewrite(pods, key, evicted_pod(pod, stamp), pod)
+            self._charge_budget(pod, stamp, by)
+        marked = self._rewrite(pods, key, evicted_pod(pod, stamp), pod, by)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
             options = DeleteOptions(options.grace_period_seconds, options.uid, version, options.propagation)
-        return self.delete(PODS, namespace, name, options)
+        return self.delete(PODS, namespace, name, options, by=by)
 
     def _free_name(self, collection: Collection, metadata: Json, namespace: str) -> str:
         """A name generated from what the object's shall begin with."""
@@ -295,25 +326,27 @@ class Store(Storage):
                 return name
         raise status.no_free_name(collection.resource, name)
 
-    def _update_of_nothing(self, resource: Resource, obj: Json, key: Key, subresource: str) -> Json:
+    def _update_of_nothing(
+        self, resource: Resource, obj: Json, key: Key, subresource: str, by: WriteContext
+    ) -> Json:
         """An update whose object does not exist: some kinds are created that way."""
         uid = obj["metadata"].get("uid")
         if subresource or not resource.create_on_update:
             raise status.not_found(resource, key[1])
         if uid:
             raise other_uid(resource, *key, uid, "")
-        return self.create(resource, obj)
+        return self.create(resource, obj, by=by)
 
-    def _replace(self, collection: Collection, key: Key, old: Json, new: Json) -> Json:
+    def _replace(self, collection: Collection, key: Key, old: Json, new: Json, by: WriteContext) -> Json:
         """Write an update, unless it changes nothing or was all that a deletion waited for."""
         if new == old:
             return old
         if ends_with_update(old, new):
-            self._remove(collection, key, old)
+            self._remove(collection, key, old, by)
             return new
-        return self._rewrite(collection, key, new, old)
+        return self._rewrite(collection, key, new, old, by)
 
-    def _managed(self, old: Json, new: Json, manager: str, subresource: str) -> Json:
+    def _managed(self, old: Json, new: Json, by: WriteContext, subresource: str) -> Json:
         """The object that replaces another, with its managed fields if that one has any."""
         if "managedFields" not in old["metadata"]:
             return new
@@ -322,20 +355,20 @@ class Store(Storage):
         stamp = self._metadata.stamp()
         return with_metadata(
             new,
-            managedFields=managed_after_update(type_, old, new, manager or "stowplan", stamp, subresource),
+            managedFields=managed_after_update(type_, old, new, by.field_manager, stamp, subresource),
         )
 
     def _remove_expired(self, collection: Collection, expired: Sequence[Key]) -> None:
         for key in expired:
-            self._remove(collection, key, collection.objects[key])
+            self._remove(collection, key, collection.objects[key], API_SERVER)
 
-    def _charge_budget(self, pod: Json, stamp: str) -> None:
+    def _charge_budget(self, pod: Json, stamp: str, by: WriteContext) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         budgets = self._collection(POD_DISRUPTION_BUDGETS)
         budget = budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
         if budget is not None and not costs_nothing(pod, budget):
             charged = charged_budget(budget, name, stamp)
-            self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget)
+            self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
 
 
 def type_of(resource: Resource) -> TypeDef | None:

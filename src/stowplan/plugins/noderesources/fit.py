@@ -247,7 +247,7 @@ class NodeResourcesFit(Plugin):
     def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         return self._row_code(cycle, row, 0, _NOTHING)
 
-    def filter_beside(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
         """What `filter_row` would say with the nominated pods `others` on the row."""
         taken = Counter[int]()
         for other in others:

@@ -128,7 +128,7 @@ def request_of(claim: PersistentVolumeClaim, storage: Storage) -> ClaimRequest:
         None if spec.selector is None else compile_selector(spec.selector),
         claim.metadata.annotations.get(SELECTED_NODE),
     )
-    volumes = storage.groups.promised_to(claim.key)
+    volumes = storage.groups.reserved_for(claim.key)
     if not volumes:
         return request
     prebound = next((volume for volume in volumes if _is_for(volume, claim, request)), None)

@@ -5,10 +5,9 @@ from typing import Final
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.defaults import core, smallgroups, workloads
+from stowplan.embedded.admission.defaults import core, devices, rbac, scheduling, storage, workloads
 
+_GROUPS: Final = (core, workloads, storage, scheduling, rbac, devices)
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
-    **core.DEFAULTS,
-    **workloads.DEFAULTS,
-    **smallgroups.DEFAULTS,
+    resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()
 }

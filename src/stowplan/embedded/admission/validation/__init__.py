@@ -7,12 +7,12 @@ from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation import core, pods, rbac, smallgroups, workloads
+from stowplan.embedded.admission.validation import core, pods, rbac, scheduling, storage, workloads
 from stowplan.embedded.admission.validation.meta import metadata_errors
 
 __all__ = ["check_created", "check_updated"]
 
-_GROUPS: Final = (core, pods, workloads, smallgroups, rbac)
+_GROUPS: Final = (core, pods, workloads, storage, scheduling, rbac)
 _ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     resource: rules for group in _GROUPS for resource, rules in group.ALWAYS.items()
 }

@@ -5,16 +5,15 @@ from typing import Final
 
 from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock
-from stowplan.embedded.apiserver.tables import core, smallgroups, workloads
+from stowplan.embedded.apiserver.tables import core, networking, rbac, scheduling, storage, workloads
 from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, Table
 
 __all__ = ["Tables"]
 
 _PLAIN: Final = (NAME, AGE)
+_GROUPS: Final = (core, workloads, storage, scheduling, networking, rbac)
 _COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
-    **core.COLUMNS,
-    **workloads.COLUMNS,
-    **smallgroups.COLUMNS,
+    resource: columns for group in _GROUPS for resource, columns in group.COLUMNS.items()
 }
 
 

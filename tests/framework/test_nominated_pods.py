@@ -1,4 +1,4 @@
-"""What was found of a row beside promised pods serves the next pod of the class, as far as it still holds."""
+"""Results for a row with its nominated pods are reused for the next pod of the class while they hold."""
 
 from collections.abc import Callable
 
@@ -14,20 +14,22 @@ from stowplan.testing import PodBuilder, cluster, node, pod
 Change = Callable[[ClusterTable, list[PodInfo]], object]
 
 
-def promise(table: ClusterTable, name: str, cpu: int, priority: int = 5) -> PodInfo:
+def nomination(table: ClusterTable, name: str, cpu: int, priority: int = 5) -> PodInfo:
     return table.info(pod(name).requests(cpu=cpu).priority(priority).obj())
 
 
 CHANGES: dict[str, Change] = {
-    "nothing": lambda table, promised: None,
-    "a pod comes": lambda table, promised: table.put_pod(pod("new").requests(cpu=2).on("n").obj()),
-    "a pod goes": lambda table, promised: table.remove_pod(pod("old").obj().metadata.uid),
-    "the node grows": lambda table, promised: table.put_node(node("n").capacity(cpu=9).obj()),
-    "the node is tainted": lambda table, promised: table.put_node(node("n").capacity(cpu=6).taint("t").obj()),
-    "one more promise": lambda table, promised: promised.append(promise(table, "more", 2)),
-    "no promise": lambda table, promised: promised.clear(),
-    "the promised pod changes": lambda table, promised: promised.__setitem__(0, promise(table, "p", 1)),
-    "the promised pod moves in": lambda table, promised: table.assume(promised[0], "n"),
+    "nothing": lambda table, nominated: None,
+    "a pod comes": lambda table, nominated: table.put_pod(pod("new").requests(cpu=2).on("n").obj()),
+    "a pod goes": lambda table, nominated: table.remove_pod(pod("old").obj().metadata.uid),
+    "the node grows": lambda table, nominated: table.put_node(node("n").capacity(cpu=9).obj()),
+    "the node is tainted": lambda table, nominated: table.put_node(
+        node("n").capacity(cpu=6).taint("t").obj()
+    ),
+    "one more nomination": lambda table, nominated: nominated.append(nomination(table, "more", 2)),
+    "no nomination": lambda table, nominated: nominated.clear(),
+    "the nominated pod changes": lambda table, nominated: nominated.__setitem__(0, nomination(table, "p", 1)),
+    "the nominated pod moves in": lambda table, nominated: table.assume(nominated[0], "n"),
 }
 
 
@@ -39,20 +41,20 @@ def test_after_any_change_it_is_as_if_nothing_had_been_kept(change: str, cpu: in
     table, keeping = world.table, world.frameworks["default-scheduler"]
     row = table.row_of("n")
     assert row is not None
-    promised = [promise(table, "p", 3)]
+    nominated = [nomination(table, "p", 3)]
     wanting = pod("w").requests(cpu=cpu)
-    said(keeping, wanting, {row: promised})
-    CHANGES[change](table, promised)
+    said(keeping, wanting, {row: nominated})
+    CHANGES[change](table, nominated)
     fresh = Framework(keeping.profile, table, in_tree_registry(), reuse=False)
     for priority in (0, 9, 0):
         asking = wanting.priority(priority)
-        nominations = {row: promised}
+        nominations = {row: nominated}
         assert said(keeping, asking, nominations) == said(fresh, asking, nominations)
 
 
-def said(framework: Framework, asking: PodBuilder, promised: dict[int, list[PodInfo]]) -> object:
+def said(framework: Framework, asking: PodBuilder, nominated: dict[int, list[PodInfo]]) -> object:
     """The verdict on every node, and the nodes that are left."""
-    evaluation = framework.evaluate(framework.table.info(asking.obj()), promised)
+    evaluation = framework.evaluate(framework.table.info(asking.obj()), nominated)
     return [evaluation.status(row) for row in range(2)], evaluation.feasible_rows.tolist()
 
 
@@ -62,7 +64,7 @@ def test_a_node_that_changes_in_nothing_but_its_status_is_looked_at_again() -> N
     table, keeping = world.table, world.frameworks["default-scheduler"]
     row = table.row_of("n")
     assert row is not None
-    nominations = {row: [promise(table, "p", 3)]}
+    nominations = {row: [nomination(table, "p", 3)]}
     before = said(keeping, needing, nominations)
     table.put_node(node("n").capacity(cpu=6).features(USER_NAMESPACES_HOST_NETWORK).obj())
     after = said(keeping, needing, nominations)

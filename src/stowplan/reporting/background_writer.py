@@ -14,7 +14,7 @@ WRITERS: Final = 64
 """Writes that may be in flight."""
 
 
-class Outbox(Generic[T]):
+class BackgroundWriter(Generic[T]):
     """Writes what is put into it, in the order in which it was put, several things at a time.
 
     Putting never waits. A writer takes one thing after the other as long as there are any; before it
@@ -81,7 +81,7 @@ class Outbox(Generic[T]):
             self._idle.pop().set_result(None)
         elif len(self._writers) < self._most_writers:
             self._called = True
-            writer = asyncio.get_running_loop().create_task(self._work(), name="outbox")
+            writer = asyncio.get_running_loop().create_task(self._work(), name="writer")
             self._writers.add(writer)
             writer.add_done_callback(self._ended)
 

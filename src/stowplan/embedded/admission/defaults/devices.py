@@ -1,28 +1,11 @@
-"""Defaults of groups with few kinds: storage, scheduling, RBAC, resource."""
+"""Defaults of resource.k8s.io."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from stowplan.api import catalogue
-from stowplan.api.catalogue import RBAC, Resource
+from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-
-
-def default_storage_class(obj: Json) -> None:
-    obj.setdefault("reclaimPolicy", "Delete")
-    obj.setdefault("volumeBindingMode", "Immediate")
-
-
-def default_priority_class(obj: Json) -> None:
-    obj.setdefault("value", 0)
-    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-
-
-def default_role_binding(obj: Json) -> None:
-    obj.setdefault("roleRef", {}).setdefault("apiGroup", RBAC)
-    for subject in obj.get("subjects") or ():
-        if subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", RBAC)
 
 
 def default_resource_claim(obj: Json) -> None:
@@ -43,10 +26,6 @@ def _default_devices(spec: Json) -> None:
 
 
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
-    catalogue.STORAGE_CLASSES: default_storage_class,
-    catalogue.PRIORITY_CLASSES: default_priority_class,
-    catalogue.ROLE_BINDINGS: default_role_binding,
-    catalogue.CLUSTER_ROLE_BINDINGS: default_role_binding,
     catalogue.RESOURCE_CLAIMS: default_resource_claim,
     catalogue.RESOURCE_CLAIM_TEMPLATES: default_resource_claim_template,
 }

@@ -1,0 +1,84 @@
+"""What acts on the objects of each kind in `stowplan up`, and the kinds on which nothing does.
+
+Objects of the latter are stored, validated and served like all others. Whoever writes one is warned, so that
+nobody waits for an effect.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+
+_DATA: Final = "read by others, as in any cluster"
+_SCHEDULER: Final = "scheduler"
+ACTORS: Final[Mapping[Resource, str]] = {
+    catalogue.PODS: "scheduler, kubelets",
+    catalogue.NODES: "scheduler, kubelets, node lifecycle controller",
+    catalogue.NAMESPACES: "namespace controller",
+    catalogue.SERVICES: "endpoint controllers",
+    catalogue.REPLICATION_CONTROLLERS: "replication controller",
+    catalogue.PERSISTENT_VOLUMES: "persistent volume controller, scheduler",
+    catalogue.PERSISTENT_VOLUME_CLAIMS: "persistent volume controller, provisioner, scheduler",
+    catalogue.CONFIG_MAPS: _DATA,
+    catalogue.SECRETS: _DATA,
+    catalogue.SERVICE_ACCOUNTS: "authentication, admission",
+    catalogue.ENDPOINTS: _DATA,
+    catalogue.LIMIT_RANGES: "admission",
+    catalogue.RESOURCE_QUOTAS: "admission, quota controller",
+    catalogue.POD_TEMPLATES: _DATA,
+    catalogue.CORE_EVENTS: _DATA,
+    catalogue.COMPONENT_STATUSES: _DATA,
+    catalogue.EVENTS: _DATA,
+    catalogue.DEPLOYMENTS: "deployment controller",
+    catalogue.REPLICA_SETS: "replica set controller",
+    catalogue.STATEFUL_SETS: "stateful set controller",
+    catalogue.DAEMON_SETS: "daemon set controller",
+    catalogue.CONTROLLER_REVISIONS: "stateful set and daemon set controllers",
+    catalogue.JOBS: "job controller",
+    catalogue.CRON_JOBS: "cron job controller",
+    catalogue.HORIZONTAL_POD_AUTOSCALERS: "horizontal pod autoscaler",
+    catalogue.HORIZONTAL_POD_AUTOSCALERS_V1: "horizontal pod autoscaler",
+    catalogue.STORAGE_CLASSES: "persistent volume controller, provisioner, scheduler",
+    catalogue.CSI_NODES: _SCHEDULER,
+    catalogue.CSI_DRIVERS: _SCHEDULER,
+    catalogue.CSI_STORAGE_CAPACITIES: _SCHEDULER,
+    catalogue.VOLUME_ATTACHMENTS: _SCHEDULER,
+    catalogue.POD_DISRUPTION_BUDGETS: "disruption controller, evictions, scheduler",
+    catalogue.PRIORITY_CLASSES: "admission",
+    catalogue.POD_GROUPS: _SCHEDULER,
+    catalogue.WORKLOADS: _SCHEDULER,
+    catalogue.LEASES: _DATA,
+    catalogue.ENDPOINT_SLICES: _DATA,
+    catalogue.ROLES: "authorization",
+    catalogue.ROLE_BINDINGS: "authorization",
+    catalogue.CLUSTER_ROLES: "authorization",
+    catalogue.CLUSTER_ROLE_BINDINGS: "authorization",
+    catalogue.RESOURCE_CLAIMS: "scheduler, resource claim controller",
+    catalogue.RESOURCE_CLAIM_TEMPLATES: "resource claim controller",
+    catalogue.RESOURCE_SLICES: _SCHEDULER,
+    catalogue.DEVICE_CLASSES: _SCHEDULER,
+    catalogue.CUSTOM_RESOURCE_DEFINITIONS: "the API server",
+}
+STORED_ONLY: Final = frozenset(
+    (
+        catalogue.VOLUME_ATTRIBUTES_CLASSES,
+        catalogue.STORAGE_VERSION_MIGRATIONS,
+        catalogue.RUNTIME_CLASSES,
+        catalogue.INGRESSES,
+        catalogue.INGRESS_CLASSES,
+        catalogue.NETWORK_POLICIES,
+        catalogue.IP_ADDRESSES,
+        catalogue.SERVICE_CIDRS,
+        catalogue.CERTIFICATE_SIGNING_REQUESTS,
+        catalogue.MUTATING_WEBHOOK_CONFIGURATIONS,
+        catalogue.VALIDATING_WEBHOOK_CONFIGURATIONS,
+        catalogue.MUTATING_ADMISSION_POLICIES,
+        catalogue.MUTATING_ADMISSION_POLICY_BINDINGS,
+        catalogue.VALIDATING_ADMISSION_POLICIES,
+        catalogue.VALIDATING_ADMISSION_POLICY_BINDINGS,
+        catalogue.API_SERVICES,
+        catalogue.FLOW_SCHEMAS,
+        catalogue.PRIORITY_LEVEL_CONFIGURATIONS,
+    )
+)

@@ -1,0 +1,43 @@
+"""Who writes to the store, and how: what admission and managed fields need to know of a request."""
+
+from typing import Final, NamedTuple, Protocol
+
+ADMINISTRATORS: Final = "system:masters"
+
+
+class UserInfo(Protocol):
+    """Somebody whom authentication has identified."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+
+
+class Component(NamedTuple):
+    """A part of the cluster that runs in this process: it may do everything."""
+
+    name: str
+    groups: tuple[str, ...] = (ADMINISTRATORS,)
+
+
+class WriteContext(NamedTuple):
+    """The request behind a write.
+
+    `field_manager` is who managed fields name as the owner of what is written. A `dry_run` is admitted
+    and validated and gives back what would have been written.
+    """
+
+    user: UserInfo
+    field_manager: str
+    dry_run: bool = False
+
+
+def component(name: str) -> WriteContext:
+    """The context of what a component of the cluster writes: `kube-scheduler`, `kubelet`."""
+    return WriteContext(Component(f"system:{name}"), name)
+
+
+API_SERVER: Final = WriteContext(Component("system:apiserver"), "kube-apiserver")
+"""The API server itself: bootstrap objects, and whatever names no writer."""

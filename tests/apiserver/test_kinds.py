@@ -1,0 +1,103 @@
+"""Every built-in kind is served: the table of kinds, what acts on them, conversions between versions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apiserver.served import Served, serving
+from stowplan.api.catalogue import BUILT_IN, Resource
+from stowplan.embedded.controllers.actors import ACTORS, STORED_ONLY
+from stowplan.embedded.schema import the_schema
+
+
+@pytest.fixture(scope="module")
+def warned() -> Iterator[Served]:
+    with serving(stored_only=STORED_ONLY) as server:
+        yield server
+
+
+@pytest.mark.parametrize("resource", BUILT_IN, ids=lambda resource: resource.dotted)
+def test_of_every_kind_it_is_known_which_fields_it_has_and_who_acts_on_it(resource: Resource) -> None:
+    assert the_schema().of_kind(resource.group, resource.version, resource.kind) is not None
+    assert (resource in ACTORS) != (resource in STORED_ONLY)
+
+
+NETWORK_POLICY: dict[str, Any] = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "deny-all"},
+    "spec": {"podSelector": {}},
+}
+
+
+def test_whoever_writes_what_is_only_stored_is_warned(warned: Served) -> None:
+    path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+    warning = '299 - "stored only: nothing acts on NetworkPolicy here"'
+    created = warned.ask("POST", path, NETWORK_POLICY)
+    assert (created.code, created.headers["Warning"]) == (201, warning)
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    changed = warned.ask(
+        "PATCH", f"{path}/deny-all", patch, **{"Content-Type": "application/merge-patch+json"}
+    )
+    assert (changed.code, changed.headers["Warning"]) == (200, warning)
+    assert warned.ask("GET", f"{path}/deny-all").headers.get("Warning") is None
+    assert warned.ask("DELETE", f"{path}/deny-all").headers.get("Warning") is None
+
+
+def test_a_kind_that_something_acts_on_is_written_without_a_warning(warned: Served) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    assert warned.ask("POST", "/api/v1/namespaces/default/configmaps", body).headers.get("Warning") is None
+
+
+HPA: dict[str, Any] = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "web", "annotations": {"mine": "stays"}},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 2,
+        "maxReplicas": 8,
+        "metrics": [
+            {
+                "type": "Pods",
+                "pods": {"metric": {"name": "qps"}, "target": {"type": "AverageValue", "averageValue": "5"}},
+            },
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
+            },
+        ],
+        "behavior": {"scaleDown": {"selectPolicy": "Disabled"}},
+    },
+}
+
+
+def test_an_autoscaler_keeps_in_annotations_of_v1_what_only_v2_knows(warned: Served) -> None:
+    newer = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    older = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+    assert warned.ask("POST", newer, HPA).code == 201
+    stored = warned.ask("GET", f"{newer}/web").body
+    shown = warned.ask("GET", f"{older}/web").body
+    assert shown["apiVersion"] == "autoscaling/v1"
+    assert shown["spec"]["targetCPUUtilizationPercentage"] == 60
+    assert not {"metrics", "behavior"} & shown["spec"].keys()
+    annotations = shown["metadata"]["annotations"]
+    assert annotations["mine"] == "stays"
+    kept = '[{"type":"Pods","pods":{"metricName":"qps","targetAverageValue":"5"}}]'
+    assert annotations["autoscaling.alpha.kubernetes.io/metrics"] == kept
+    assert annotations["autoscaling.alpha.kubernetes.io/behavior"].startswith('{"ScaleUp":')
+
+    shown["spec"]["maxReplicas"] = 9
+    assert warned.ask("PUT", f"{older}/web", shown).code == 200
+    again = warned.ask("GET", f"{newer}/web").body
+    assert again["spec"] == {**stored["spec"], "maxReplicas": 9}
+    assert again["metadata"]["annotations"] == {"mine": "stays"}
+
+
+def test_an_autoscaler_of_v1_without_a_target_aims_at_80_percent_of_the_cpu(warned: Served) -> None:
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3}
+    body = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
+    older = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+    created = warned.ask("POST", older, {**body, "spec": spec})
+    assert (created.code, created.body["spec"]["targetCPUUtilizationPercentage"]) == (201, 80)

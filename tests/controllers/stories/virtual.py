@@ -1,0 +1,25 @@
+"""Stories in virtual time: against the API server's handlers, every controller, and the scheduler."""
+
+import asyncio
+
+from controllers.stories.comparison import differences
+from controllers.stories.player import Player
+from controllers.stories.recording import recorded_stories
+from controllers.stories.transports import HandlerTransport
+from stowplan.clock import VirtualClock, run
+from stowplan.up.cluster import LocalCluster, Plan
+
+
+def play_stories(prefix: str = "") -> dict[str, list[str]]:
+    """Play every story whose name begins so, all at once; their differences from the recording by name."""
+
+    async def play(clock: VirtualClock) -> dict[str, list[str]]:
+        stories = list(recorded_stories(prefix))
+        cluster = LocalCluster(Plan(shapes=(), seed=1), clock=clock)
+        token = {"Authorization": f"Bearer {cluster.server.token}"}
+        transport = HandlerTransport(cluster.server.handler, cluster.store, token)
+        async with cluster.running(listen=False), Player(transport, clock).running() as player:
+            outcomes = await asyncio.gather(*map(player.play, stories))
+        return {s.name: differences(s, outcome) for s, outcome in zip(stories, outcomes, strict=True)}
+
+    return run(play)

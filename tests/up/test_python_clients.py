@@ -1,0 +1,196 @@
+"""Frameworks that others wrote, on a whole cluster: kr8s as a script would use it, kopf as an operator."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kopf
+import kr8s
+import pytest
+from kr8s.objects import Deployment, Node, Pod, new_class
+from kubernetes import client as official
+from kubernetes import config
+
+from up.clusters import up
+
+GREETINGS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "greetings.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "greetings", "singular": "greeting", "kind": "Greeting"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "properties": {"name": {"type": "string"}}},
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with up(tmp_path_factory.mktemp("cluster")) as running:
+        yield running.kubeconfig
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def deployment(name: str, replicas: int) -> dict[str, Any]:
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "main", "image": "registry.example/app:1"}]},
+            },
+        },
+    }
+
+
+def test_kr8s_deploys_waits_scales_and_reads_logs(kubeconfig: Path) -> None:
+    api = kr8s.api(kubeconfig=str(kubeconfig))
+    assert len(list(Node.list(api=api))) == 3
+    web = Deployment(deployment("web", 2), api=api)
+    web.create()
+    eventually(lambda: web.ready())
+    web.scale(3)
+    eventually(lambda: web.ready() and len(web.pods()) == 3)
+    pods: list[Any] = list(Pod.list(api=api, namespace="default", label_selector={"app": "web"}))
+    assert {pod.status.phase for pod in pods} == {"Running"}
+    assert "simulated" in "\n".join(pods[0].logs())
+    web.label({"tier": "front"})
+    web.refresh()
+    assert web.labels["tier"] == "front"
+    web.delete(propagation_policy="Background")
+    eventually(lambda: not list(Pod.list(api=api, namespace="default", label_selector={"app": "web"})))
+
+
+def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
+    """Finalizers, status patches, children with owners, updates and deletions, as operators do it."""
+    registry = kopf.OperatorRegistry()
+    core = official.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
+    forgotten: list[str] = []
+
+    @kopf.on.create("example.com", "v1", "greetings", registry=registry)  # type: ignore[arg-type]
+    def greet(spec: Any, name: str, namespace: str, body: Any, **_: Any) -> dict[str, str]:
+        text = f"hello {spec['name']}"
+        child: Any = {"metadata": {"name": f"{name}-text"}, "data": {"text": text}}
+        kopf.append_owner_reference(child, owner=body)
+        core.create_namespaced_config_map(namespace, child)
+        return {"said": text}
+
+    @kopf.on.update("example.com", "v1", "greetings", field="spec.name", registry=registry)
+    def greet_again(new: Any, name: Any, namespace: Any, **_: Any) -> dict[str, str]:
+        core.patch_namespaced_config_map(f"{name}-text", namespace, {"data": {"text": f"hello {new}"}})
+        return {"said": f"hello {new}"}
+
+    @kopf.on.delete("example.com", "v1", "greetings", registry=registry)
+    def forget(name: str, **_: Any) -> None:
+        forgotten.append(name)
+
+    api = kr8s.api(kubeconfig=str(kubeconfig))
+    definition = new_class("CustomResourceDefinition", "apiextensions.k8s.io/v1", namespaced=False)
+    definition(GREETINGS, api=api).create()
+    greeting = new_class("Greeting", "example.com/v1", namespaced=True, plural="greetings")
+    with operating(registry, kubeconfig):
+        first = greeting(
+            {"metadata": {"name": "first", "namespace": "default"}, "spec": {"name": "world"}}, api=api
+        )
+        eventually(lambda: _created(first))
+        eventually(lambda: _text(core, "first-text") == "hello world")
+        eventually(lambda: _said(first, "greet") == "hello world")
+        first.patch({"spec": {"name": "moon"}})
+        eventually(lambda: _text(core, "first-text") == "hello moon")
+        first.delete()
+        eventually(lambda: not first.exists())
+        eventually(lambda: _text(core, "first-text") is None)
+    assert forgotten == ["first"]
+
+
+@contextlib.contextmanager
+def operating(registry: kopf.OperatorRegistry, kubeconfig: Path) -> Iterator[None]:
+    """An operator in a thread of its own, as `kopf run` would start it."""
+    stop, ready = threading.Event(), threading.Event()
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = True
+
+    @kopf.on.login(registry=registry)
+    def login(**arguments: Any) -> Any:
+        return kopf.login_with_kubeconfig(**arguments)
+
+    def run() -> None:
+        asyncio.run(
+            kopf.operator(
+                registry=registry,
+                settings=settings,
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+                ready_flag=ready,
+            )
+        )
+
+    thread = threading.Thread(target=run, daemon=True)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(kubeconfig))
+        thread.start()
+        assert ready.wait(20)
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(20)
+
+
+def _created(obj: Any) -> bool:
+    """A definition is served a moment after it was created."""
+    try:
+        obj.create()
+    except kr8s.NotFoundError:
+        return False
+    return True
+
+
+def _text(core: Any, name: str) -> str | None:
+    try:
+        found: str = core.read_namespaced_config_map(name, "default").data["text"]
+    except official.ApiException as error:
+        if error.status != 404:
+            raise
+        return None
+    return found
+
+
+def _said(obj: Any, handler: str) -> str | None:
+    obj.refresh()
+    said: str | None = obj.raw.get("status", {}).get(handler, {}).get("said")
+    return said
