@@ -91,6 +91,7 @@ def serving(
     *,
     plain: bool = True,
     admission: bool = True,
+    open_to_all: bool = False,
     watch_limit: int = 1 << 24,
     stored_only: Collection[c.Resource] = (),
     **store_options: Any,
@@ -102,7 +103,7 @@ def serving(
     rules = ClusterAdmission() if admission else None
     store = Store(RealClock(), random.Random(1), admission=rules, **store_options)
     create_bootstrap_objects(store)
-    listening = Listening(plain=plain, token="the-token")
+    listening = Listening(plain=plain, token="the-token", open_to_all=open_to_all)
     server = ApiServer(
         store, listening, rng=random.Random(1), watch_limit=watch_limit, stored_only=stored_only
     )

@@ -37,7 +37,7 @@ def within(resource: c.Resource) -> str:
 
 
 @pytest.mark.parametrize("resource", [c.ROLES, c.CLUSTER_ROLES])
-@pytest.mark.parametrize("name", ["system:kube-scheduler", "system::leader-locking", "Big", "a.b@c"])
+@pytest.mark.parametrize("name", ["system:mine", "system::leader-locking", "Big", "a.b@c"])
 def test_a_role_may_be_called_nearly_anything(store: Store, resource: c.Resource, name: str) -> None:
     assert store.create(resource, role(name), within(resource))["rules"] == [RULE]
 

@@ -122,19 +122,34 @@ def test_what_was_written_is_seen_before_the_next_decision() -> None:
     run(begin)
 
 
-def test_events_are_told_once_and_not_without_end() -> None:
+def test_equal_events_are_counted_similar_ones_combined_and_too_many_dropped() -> None:
     async def story(world: World) -> None:
         (marker,) = world.controllers
         about = world.put(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"marked": "yes"}})
-        for number in range(40):
-            await marker.record_event(about, "Happened", f"number {number // 2}")
-        assert len(world.all(EVENTS)) == 20
-        for number in range(40):
-            await marker.record_event(about, "Happened", f"again {number}")
-        assert len(world.all(EVENTS)) == 25
+
+        def told() -> list[tuple[str, int]]:
+            return sorted((event["note"], event["deprecatedCount"]) for event in world.all(EVENTS))
+
+        for _ in range(3):
+            await marker.record_event(about, "Happened", "the same")
+        assert told() == [("the same", 3)]
         event = world.all(EVENTS)[0]
         assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("ConfigMap", "m")
-        assert event["reportingController"] == "marker"
+        assert event["reportingController"] == event["deprecatedSource"]["component"] == "marker"
+
+        for number in range(12):
+            await marker.record_event(about, "Happened", f"number {number:02}")
+        combined = ("(combined from similar events): number 11", 4)
+        assert told() == [combined, *((f"number {n:02}", 1) for n in range(8)), ("the same", 3)]
+
+        for number in range(40):
+            await marker.record_event(about, "Happened", f"again {number}")
+        assert told()[0] == ("(combined from similar events): again 9", 14)
+        await marker.record_event(about, "Failed", "of another type", "Warning")
+        await world.settle(301)
+        await marker.record_event(about, "Happened", "after a while")
+        assert told()[0][0] == "(combined from similar events): after a while"
+        assert ("of another type", 1) in told()
 
     live(story, lambda context: [Marker(context)])
 

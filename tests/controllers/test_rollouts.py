@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.api.meta import seconds_of
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.replicaset import pods_to_delete
 from stowplan.embedded.controllers.rollout import (
@@ -144,7 +145,7 @@ def test_the_set_of_a_template_is_found_whatever_its_hash_and_a_name_is_free_of_
 
 
 def test_a_set_that_is_taken_up_again_remembers_its_revisions() -> None:
-    again = annotations_for(deployment(), {"deployment.kubernetes.io/revision": "1"}, 3, Strategy(4, 1, 1))
+    again = annotations_for(deployment(), {"deployment.kubernetes.io/revision": "1"}, 3)
     assert again["deployment.kubernetes.io/revision"] == "3"
     assert again["deployment.kubernetes.io/revision-history"] == "1"
 
@@ -160,7 +161,7 @@ def test_only_so_many_empty_sets_are_kept() -> None:
 
     kept = [old(3), old(1), old(2, replicas=1), old(4)]
     going = outdated(deployment(revisionHistoryLimit=2), kept)
-    assert [one["metadata"]["name"] for one in going] == ["r1", "r3"]
+    assert [one["metadata"]["name"] for one in going] == ["r1"]
 
 
 def pod(name: str, *, node: str = "n", phase: str = "Running", ready: str = "", cost: str = "0") -> Json:
@@ -176,6 +177,28 @@ def pod(name: str, *, node: str = "n", phase: str = "Running", ready: str = "", 
     }
 
 
+def test_ages_of_one_magnitude_do_not_decide() -> None:
+    same = [
+        pod(name, ready=f"2026-01-01T00:00:{second}Z") for name, second in (("b", 10), ("a", 20), ("c", 30))
+    ]
+    for one in same:
+        one["metadata"]["uid"] = one["metadata"]["name"]
+    going = pods_to_delete(same, 3, {}, seconds_of("2026-01-01T01:00:00Z"))
+    assert [one["metadata"]["name"] for one in going] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("spec", "available", "counted"), [(3, 3, 3), (5, 3, 3), (2, 5, 2), (0, 3, 0)])
+def test_pods_that_are_on_their_way_out_do_not_count_as_available(
+    spec: int, available: int, counted: int
+) -> None:
+    found = {
+        "metadata": {"name": "s"},
+        "spec": {"replicas": spec},
+        "status": {"availableReplicas": available},
+    }
+    assert Part.of(found).available == counted
+
+
 def test_pods_that_are_missed_least_go_first() -> None:
     early, late = "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
     ordered = [
@@ -188,5 +211,6 @@ def test_pods_that_are_missed_least_go_first() -> None:
         pod("old", ready=early),
         pod("dear", ready=late, cost="5"),
     ]
-    going = pods_to_delete(list(reversed(ordered)), 7, {"full": 3, "n": 1})
+    now = seconds_of("2026-01-01T00:02:30Z")
+    going = pods_to_delete(list(reversed(ordered)), 7, {"full": 3, "n": 1}, now)
     assert [one["metadata"]["name"] for one in going] == [one["metadata"]["name"] for one in ordered[:7]]

@@ -35,7 +35,7 @@ def _room(life: Life) -> None:
 
 
 def _big(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "data": {"text": "x" * 20_000}}
+    return {"metadata": {"name": name}, "data": {"text": "x" * 200_000}}
 
 
 async def _until_admitted(life: Life) -> None:

@@ -33,7 +33,8 @@ MODIFIED_MEANWHILE: Final = (
 class ApiError(Exception):
     """A request that was not fulfilled: HTTP code, reason, message and details of a Status.
 
-    Code 0 means that no answer came at all (see `unreachable`).
+    Details that are given are shown even if they are empty. Code 0 means that no answer came at all (see
+    `unreachable`).
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.details: dict[str, Any] = dict(details or {})
+        self._has_details = details is not None
 
     @property
     def is_not_found(self) -> bool:
@@ -88,7 +90,7 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details:
+        if self.details or self._has_details:
             body["details"] = self.details
         return {**body, "code": self.code}
 
@@ -140,7 +142,9 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiE
         {"reason": _CAUSES[error.kind], "message": error[len(error.path) + 2 :], "field": error.path}
         for error in errors
     ]
-    details = {**_details(resource, name), "kind": resource.kind, "causes": causes}
+    details = {**_details(resource, name), "causes": causes}
+    if resource.kind:
+        details["kind"] = resource.kind
     return ApiError(422, "Invalid", f"{kind} {quote(name)} is invalid: {aggregate(errors)}", details)
 
 

@@ -13,6 +13,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
+from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.embedded.durable import DataDirError, open_data_dir
 from stowplan.embedded.store import Store
 
@@ -34,6 +35,12 @@ from stowplan.embedded.store import Store
     type=click.Path(file_okay=False, path_type=Path),
     help="Persist all objects in this directory and load them at the start.",
 )
+@click.option(
+    "--service-account-issuer",
+    default=DEFAULT_ISSUER,
+    show_default=True,
+    help="Issuer of service account tokens, and their default audience.",
+)
 def apiserver(
     port: int,
     bind: str,
@@ -41,6 +48,7 @@ def apiserver(
     kubeconfig_out: Path | None,
     insecure_http: bool,
     data_dir: Path | None,
+    service_account_issuer: str,
 ) -> None:
     """Run a Kubernetes API server.
 
@@ -50,7 +58,7 @@ def apiserver(
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise click.BadParameter("expected printable characters without blanks", param_hint="--token")
-    listening = Listening(bind, port, plain=insecure_http)
+    listening = Listening(bind, port, plain=insecure_http, issuer=service_account_issuer)
     if token is not None:
         listening = replace(listening, token=token)
     clock = RealClock()
@@ -58,7 +66,8 @@ def apiserver(
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
-            asyncio.run(_serve(store, clock, listening, kubeconfig_out))
+            key = SigningKey() if data_dir is None else SigningKey.kept_in(data_dir)
+            asyncio.run(_serve(store, clock, listening, key, kubeconfig_out))
         finally:
             if keeper is not None:
                 keeper.close()
@@ -66,9 +75,11 @@ def apiserver(
         raise click.ClickException(str(error)) from None
 
 
-async def _serve(store: Store, clock: RealClock, listening: Listening, out: Path | None) -> None:
+async def _serve(
+    store: Store, clock: RealClock, listening: Listening, key: SigningKey, out: Path | None
+) -> None:
     create_bootstrap_objects(store)
-    server = ApiServer(store, listening, clock=clock)
+    server = ApiServer(store, listening, clock=clock, signing_key=key)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,18 +1,19 @@
 """The client interface over a store in this process: no network, no waiting, typed objects."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import CORE_EVENTS, EVENTS, Resource
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import AnyObject, Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
+from stowplan.embedded.apiserver.conversion import from_core
 from stowplan.embedded.store import Change, Store, Watcher, WatchStream
 from stowplan.embedded.store.watchcache import Sink
 from stowplan.embedded.store.writer import component
@@ -29,7 +30,8 @@ PAGE: Final = 500
 class InProcessClient(Client):
     """A `Client` of one store. Objects that are given out belong to the store and must not be changed.
 
-    `name` is the component that writes with it, as managed fields show it.
+    `name` is the component that writes with it, as managed fields show it. Events of the core group are
+    stored in the form of events.k8s.io, as the API server does it.
     """
 
     def __init__(self, store: Store, *, name: str = "stowplan", buffer: int = BUFFER) -> None:
@@ -89,6 +91,9 @@ class InProcessClient(Client):
         return InProcessWatch(begin, cls, self._buffer)
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
+        if resource is CORE_EVENTS:
+            resource = EVENTS
+            body = from_core(dict(body)) if isinstance(body, Mapping) else body
         return self._store.create(resource, body, namespace, handed_over=True, by=self._by)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
@@ -104,6 +109,8 @@ class InProcessClient(Client):
         *,
         subresource: str = "",
     ) -> Json:
+        if resource is CORE_EVENTS and isinstance(patch, dict):
+            resource, patch = EVENTS, from_core(patch)
         return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource, by=self._by)
 
     async def delete(

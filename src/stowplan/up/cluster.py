@@ -10,6 +10,7 @@ from time import perf_counter
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
+from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
@@ -61,6 +62,7 @@ class LocalCluster:
             plan.listening,
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
+            signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY,
         )
         self.kubelets = Kubelets(
@@ -73,7 +75,10 @@ class LocalCluster:
         )
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
-            ControllerSettings(lifecycle=plan.lifecycle, accounts=AccountSettings(root_ca=self._root_ca)),
+            ControllerSettings(
+                lifecycle=plan.lifecycle,
+                accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
+            ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,

@@ -3,6 +3,7 @@
 from typing import Final
 
 from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES
+from stowplan.embedded.auth.policy import create_bootstrap_policy
 from stowplan.embedded.store import Store
 
 BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -19,7 +20,7 @@ SYSTEM_PRIORITIES: Final = {
 
 
 def create_bootstrap_objects(store: Store) -> None:
-    """Make the namespaces and priority classes that are always there, where they are not yet."""
+    """Make the objects that are always there, where they are not yet."""
     for name in BOOTSTRAP_NAMESPACES:
         if store.find(NAMESPACES, "", name) is None:
             store.create(NAMESPACES, {"metadata": {"name": name}})
@@ -27,3 +28,4 @@ def create_bootstrap_objects(store: Store) -> None:
         if store.find(PRIORITY_CLASSES, "", name) is None:
             body = {"metadata": {"name": name}, "value": value, "description": description}
             store.create(PRIORITY_CLASSES, body)
+    create_bootstrap_policy(store)

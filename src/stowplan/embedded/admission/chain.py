@@ -7,6 +7,7 @@ from stowplan.api.catalogue import NAMESPACES, Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.defaults import DEFAULTS
 from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE, ServiceAllocator
+from stowplan.embedded.admission.roles import RoleGuard
 from stowplan.embedded.admission.validation import check_created, check_updated
 from stowplan.embedded.store.registry import Lookup
 from stowplan.embedded.store.writer import WriteContext
@@ -20,6 +21,7 @@ class ClusterAdmission:
 
     def __init__(self) -> None:
         self._services = ServiceAllocator()
+        self._roles = RoleGuard()
 
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         _check_namespace(lookup, resource, obj)
@@ -29,6 +31,7 @@ class ClusterAdmission:
         for plugin in ON_CREATE.get(resource, ()):
             plugin(lookup, obj)
         self._services.allocate(lookup, resource, obj, None)
+        self._roles.check(lookup, resource, None, obj, by)
         check_created(resource, obj)
 
     def admit_update(
@@ -42,6 +45,7 @@ class ClusterAdmission:
         for plugin in ON_UPDATE.get(resource, ()):
             plugin(old, new)
         self._services.allocate(lookup, resource, new, old)
+        self._roles.check(lookup, resource, old, new, by)
         check_updated(resource, old, new)
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:

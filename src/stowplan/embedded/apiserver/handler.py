@@ -1,8 +1,8 @@
 """The handler chain of every request.
 
-    authentication   who sends it                     `Authenticator.authenticate`: a `User`, or 401
+    authentication   who sends it, as whom            `authenticate`, `impersonated`: a `User`, or 401
+    authorization    whether that user may do it      `attributes_of`, `AccessRules.decide`: nothing, or 403
     request info     what it is about                 `PathResolver.target`: a `Target`, or a document's path
-    authorization    whether that user may do it      `_authorize`, `_authorize_path`: nothing, or 403
     verb             decode, act, encode              `ReadVerbs`, `WriteVerbs`, `Subresources`, `Reviews`
       admission      defaults, plugins, validation    in the store, before a write: `ClusterAdmission`
       storage        version, history, watchers       in the store: `Storage`
@@ -23,19 +23,24 @@ from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
-from stowplan.embedded.apiserver.auth import Authenticator, Reviews, User, can_read_path, forbidden
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
     PathResolver,
     Target,
     flag,
-    namespace_of,
     negotiated,
 )
-from stowplan.embedded.apiserver.responses import Views, error_response, json_response, response_of
+from stowplan.embedded.apiserver.requestinfo import attributes_of
+from stowplan.embedded.apiserver.responses import Views, error_response, json_response
+from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
+from stowplan.embedded.apiserver.tokenrequests import TokenRequests
 from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, ReadVerbs, WriteVerbs
+from stowplan.embedded.auth.authentication import Authenticator, impersonated
+from stowplan.embedded.auth.rbac import AccessRules, forbidden
+from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
+from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
 
 _log: Final = logging.getLogger(__name__)
@@ -51,6 +56,7 @@ class Handler:
         self,
         store: Store,
         authenticator: Authenticator,
+        issuer: TokenIssuer,
         clock: Clock,
         rng: random.Random,
         watch_limit: int,
@@ -61,8 +67,10 @@ class Handler:
         self._catalogue = store.catalogue
         self._authenticator = authenticator
         self._paths = PathResolver(store.catalogue)
-        self._subresources = Subresources(store)
-        self._reviews = Reviews(authenticator)
+        self._issuer = issuer
+        self._access = AccessRules(store)
+        self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
+        self._reviews = Reviews(authenticator, self._access, clock)
         self._openapi = OpenApi(store.catalogue)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
@@ -92,15 +100,26 @@ class Handler:
         """Authentication, request info, authorization, verb."""
         path = request.rel_url.raw_path
         if path in _HEALTH:
-            return response_of(b"ok", content_type="text/plain")
-        user = self._authenticator.authenticate(request.headers)
-        target = self._paths.target(path)
-        if target is None:
-            return await self._answer_other(request, path, user)
+            return web.Response(text="ok")
         text = request.rel_url.raw_query_string
         query = _query(text) if text else _NONE
-        _authorize(user, request.method, target, query)
+        user = self._authorized_user(request, path, query)
+        target = self._paths.target(path)
+        if target is None:
+            return await self._answer_other(request, path, query, user)
         return await self._verb(request, target, query, user)
+
+    def _authorized_user(self, request: web.BaseRequest, path: str, query: Mapping[str, str]) -> User:
+        """As whom the request is done. Raises `ApiError` 401, or 403 if that user may not do it."""
+        user = self._authenticator.authenticate(request.headers)
+        wanted = None if user.is_admin else attributes_of(user, request.method, path, query)
+        user = impersonated(user, request.headers, self._access, wanted)
+        if not user.is_admin:
+            wanted = attributes_of(user, request.method, path, query)
+            decision = self._access.decide(wanted)
+            if not decision.allowed:
+                raise forbidden(wanted, decision.reason)
+        return user
 
     async def _verb(
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
@@ -126,15 +145,18 @@ class Handler:
             return await self._writes.delete_collection(request, target, query, user)
         raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
 
-    async def _answer_other(self, request: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
+    async def _answer_other(
+        self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User
+    ) -> web.StreamResponse:
         """What is not about stored objects: reviews, and documents that describe the API."""
         review = self._reviews.resource(path)
-        if review is not None and request.method == "POST":
-            return await self._reviews.answer(request, review, user)
+        if review is not None:
+            if request.method != "POST":
+                raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED, {})
+            return await self._reviews.answer(request, *review, query, user)
         binding = _binding_namespace(path)
-        if binding and request.method == "POST" and user.is_admin:
-            return await self._subresources.bind(request, Target(PODS, binding), _NONE, user)
-        _authorize_path(user, request.method, path)
+        if binding and request.method == "POST":
+            return await self._subresources.bind(request, Target(PODS, binding), query, user)
         if request.method != "GET":
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
         return self._document(request, path)
@@ -143,6 +165,10 @@ class Handler:
         document = self._openapi.answer(path, request.headers.get("Accept", ""))
         if document is not None:
             return document
+        if path == OPENID_PATH:
+            return json_response(self._issuer.openid_configuration(f"{request.scheme}://{request.host}"))
+        if path == JWKS_PATH:
+            return json_response(self._issuer.jwks(), content_type="application/jwk-set+json")
         parts = [part for part in path.split("/") if part]
         found = None
         form = negotiated(request.headers.get("Accept", "")) if parts[:1] in (["api"], ["apis"]) else None
@@ -188,24 +214,8 @@ def _binding_namespace(path: str) -> str:
 
 
 def _verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
-    """What a request does to objects, in the words of discovery and of permissions."""
+    """What a request does to objects, in the words of discovery."""
     verb = _VERBS.get(method, method.lower())
     if verb == "get" and (not target.name or flag(query, "watch")):
         return "watch" if flag(query, "watch") else "list"
     return "deletecollection" if verb == "delete" and not target.name else verb
-
-
-def _authorize(user: User, method: str, target: Target, query: Mapping[str, str]) -> None:
-    """Raises `ApiError` 403 if the user may not do this to objects."""
-    if user.is_admin:
-        return
-    verb, resource = _verb_of(method, target, query), target.resource
-    plural = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
-    raise forbidden(user, verb, resource.group, plural, namespace_of(target), target.name)
-
-
-def _authorize_path(user: User, method: str, path: str) -> None:
-    """Raises `ApiError` 403 if the user may not read what is not an object."""
-    if not can_read_path(user, path):
-        why = f'forbidden: User "{user.name}" cannot {method.lower()} path "{path}"'
-        raise status.ApiError(403, "Forbidden", why)

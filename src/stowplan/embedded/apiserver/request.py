@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.catalogue import NAMESPACES, Catalogue, Resource
+from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.fielderrors import FieldError, Kind, forbidden, invalid, not_supported
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
@@ -79,11 +79,6 @@ class PathResolver:
 def _is_namespace_itself(rest: list[str]) -> bool:
     """Whether `namespaces/x/y` is a subresource of the namespace x rather than a resource within it."""
     return len(rest) == 3 and rest[2] in ("status", "finalize")
-
-
-def namespace_of(target: Target) -> str:
-    """The namespace a request concerns, as permissions see it."""
-    return target.name if target.resource == NAMESPACES else target.namespace
 
 
 Query = Mapping[str, str]

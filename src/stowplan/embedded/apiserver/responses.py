@@ -31,8 +31,8 @@ def response_of(
     return response
 
 
-def json_response(data: Any, code: int = 200) -> web.Response:
-    return response_of(_encode(data), code)
+def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:
+    return response_of(_encode(data), code, content_type=content_type)
 
 
 def error_response(error: ApiError) -> web.Response:

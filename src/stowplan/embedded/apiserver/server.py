@@ -18,10 +18,11 @@ from aiohttp import web
 
 from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.apiserver.auth import Authenticator
 from stowplan.embedded.apiserver.bodies import BODY_LIMIT
 from stowplan.embedded.apiserver.handler import Handler
 from stowplan.embedded.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
+from stowplan.embedded.auth.authentication import Authenticator
+from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
 from stowplan.embedded.store import Store
 from stowplan.serving import certificates
 from stowplan.serving.certificates import Certificate
@@ -91,7 +92,7 @@ class Listening:
     """Where to listen and whom to let in.
 
     Port 0 takes any free one. Without a token one is made up; `open_to_all` asks for none. `plain` leaves
-    TLS out.
+    TLS out. `issuer` is the URL that tokens of service accounts name as theirs.
     """
 
     bind: str = "127.0.0.1"
@@ -99,13 +100,15 @@ class Listening:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     open_to_all: bool = False
     plain: bool = False
+    issuer: str = DEFAULT_ISSUER
 
 
 class ApiServer:
     """A store behind HTTPS. `async with` begins and ends it.
 
-    `watch_limit` is how many bytes a watcher may lag behind before it is cut off. `stored_only` are kinds
-    on which nothing acts: whoever writes one is warned.
+    `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is how many
+    bytes a watcher may lag behind before it is cut off. `stored_only` are kinds on which nothing acts:
+    whoever writes one is warned.
     """
 
     def __init__(
@@ -115,15 +118,21 @@ class ApiServer:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        signing_key: SigningKey | None = None,
         watch_limit: int = LIMIT_OF_WATCHES,
         stored_only: Collection[Resource] = (),
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
         self._clock = RealClock() if clock is None else clock
-        self._authenticator = Authenticator(None if self._listening.open_to_all else self._listening.token)
+        rng = rng or random.Random()
+        self.issuer = TokenIssuer(
+            store, self._clock, rng, key=signing_key or SigningKey(), issuer=self._listening.issuer
+        )
+        token = None if self._listening.open_to_all else self._listening.token
+        self._authenticator = Authenticator(token, self.issuer)
         self.handler = Handler(
-            store, self._authenticator, self._clock, rng or random.Random(), watch_limit, stored_only
+            store, self._authenticator, self.issuer, self._clock, rng, watch_limit, stored_only
         )
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None

@@ -13,6 +13,7 @@ from stowplan.api.catalogue import (
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    SERVICE_ACCOUNTS,
     STATEFUL_SETS,
     Resource,
 )
@@ -21,6 +22,7 @@ from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.apiserver.bodies import as_json, decode_as, decode_object, read_body
 from stowplan.embedded.apiserver.request import Options, Target, delete_options, write_context
 from stowplan.embedded.apiserver.responses import json_response, success_response
+from stowplan.embedded.apiserver.tokenrequests import TokenRequests
 from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
@@ -40,8 +42,9 @@ _PROCESSES: Final = ("log", "exec", "attach", "portforward", "proxy")
 class Subresources:
     """What can be asked of parts of an object, besides its status."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tokens: TokenRequests) -> None:
         self._store = store
+        self._tokens = tokens
 
     def handler(self, method: str, target: Target) -> Handler:
         """Who answers. Raises `ApiError` 404 or 405 if nobody does."""
@@ -62,6 +65,8 @@ class Subresources:
             return {"POST": self._evict}
         if resource == NAMESPACES and name == "finalize":
             return {"PUT": self._finalize}
+        if resource == SERVICE_ACCOUNTS and name == "token":
+            return {"POST": self._tokens.create}
         if resource in SCALED and name == "scale":
             return {"GET": self._get_scale, "PUT": self._put_scale, "PATCH": self._patch_scale}
         return {}

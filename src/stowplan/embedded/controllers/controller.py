@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.events import NORMAL, EventRecorder
+from stowplan.embedded.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan.embedded.controllers.informers import Informer, Informers
 from stowplan.embedded.controllers.objects import key_of, name_of, uid_of
 from stowplan.embedded.controllers.workqueue import WorkQueue
@@ -163,6 +163,26 @@ class Controller(ABC):
     async def record_event(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
         await self.context.events.record(about, type, reason, note, by=self.name)
 
+    async def create_pod(self, owner: Json, pod: Json) -> Json:
+        """Create a pod of an owner, whose events say so."""
+        try:
+            made = await self.create(PODS, pod)
+        except ApiError as error:
+            if not is_namespace_terminating(error):
+                await self.record_event(owner, "FailedCreate", f"Error creating: {error.message}", WARNING)
+            raise
+        await self.record_event(owner, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+        return made
+
+    async def delete_pod(self, owner: Json, pod: Json) -> None:
+        """Delete a pod of an owner, whose events say so."""
+        try:
+            await self.delete(PODS, pod)
+        except ApiError as error:
+            await self.record_event(owner, "FailedDelete", f"Error deleting: {error.message}", WARNING)
+            raise
+        await self.record_event(owner, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+
     def note(self, resource: Resource, written: Json) -> Json:
         version = written["metadata"].get("resourceVersion", "")
         if version.isdigit():
@@ -198,6 +218,11 @@ class Controller(ABC):
                 del self._written[resource]
 
 
+def is_namespace_terminating(error: ApiError) -> bool:
+    """Whether nothing can be created because the namespace goes: that is no failure worth an event."""
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
+
+
 def _is_other_uid(error: ApiError) -> bool:
     """Whether a patch was refused because its object has been replaced under the same name."""
     causes = error.details.get("causes") or ()
@@ -213,7 +238,7 @@ def merge_patch_of(old: Json, new: Json) -> Json:
             inner = merge_patch_of(before, value)
             if inner:
                 patch[field] = inner
-        elif value != before and (value != {} or field in old):
+        elif value != before:
             patch[field] = value
     return patch
 

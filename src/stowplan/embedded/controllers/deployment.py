@@ -8,6 +8,7 @@ from stowplan.api.meta import timestamp
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     condition_of,
@@ -17,6 +18,7 @@ from stowplan.embedded.controllers.objects import (
     is_finished,
     name_of,
     namespace_of,
+    omit_empty,
     selector_in,
     spec_of,
     status_of,
@@ -27,7 +29,6 @@ from stowplan.embedded.controllers.objects import (
 from stowplan.embedded.controllers.podcontrol import claim_objects
 from stowplan.embedded.controllers.rollout import (
     DESIRED_REPLICAS,
-    MAX_REPLICAS,
     REVISION,
     Part,
     Strategy,
@@ -44,25 +45,26 @@ from stowplan.embedded.controllers.rollout import (
 )
 
 AVAILABLE_REASON: Final = "NewReplicaSetAvailable"
+PAUSED_REASON: Final = "DeploymentPaused"
 TIMED_OUT_REASON: Final = "ProgressDeadlineExceeded"
 NO_DEADLINE: Final = 2**31 - 1
 
 
 def status_counts(deployment: Json, new: Json | None, sets: Sequence[Json]) -> Json:
-    """The numbers in a Deployment's status."""
+    """The numbers in a Deployment's status, zeros included."""
 
     def added(field: str) -> int:
         return sum(count_in(status_of(one), field) for one in sets)
 
     wanted = sum(count_in(spec_of(one), "replicas", 1) for one in sets)
-    availability_condition = added("availableReplicas")
+    available = added("availableReplicas")
     return {
         "observedGeneration": deployment["metadata"].get("generation", 1),
         "replicas": added("replicas"),
         "updatedReplicas": 0 if new is None else count_in(status_of(new), "replicas"),
         "readyReplicas": added("readyReplicas"),
-        "availableReplicas": availability_condition,
-        "unavailableReplicas": max(wanted - availability_condition, 0),
+        "availableReplicas": available,
+        "unavailableReplicas": max(wanted - available, 0),
         "terminatingReplicas": added("terminatingReplicas"),
     }
 
@@ -71,7 +73,7 @@ def is_complete(deployment: Json, numbers: Json) -> bool:
     """Whether all pods there are, are new and available."""
     wanted = count_in(spec_of(deployment), "replicas", 1)
     same = ("updatedReplicas", "replicas", "availableReplicas")
-    return all(numbers[field] == wanted for field in same)
+    return all(count_in(numbers, field) == wanted for field in same)
 
 
 def has_progressed(deployment: Json, numbers: Json) -> bool:
@@ -95,9 +97,10 @@ def deadline_of(deployment: Json) -> int | None:
     return None if seconds == NO_DEADLINE else seconds
 
 
-def progress_condition(deployment: Json, new: Json | None, numbers: Json, now: float) -> Json | None:
-    """The condition Progressing as it is to be, None if it stays as it is."""
-    held = condition_of(deployment, "Progressing")
+def progress_condition(
+    deployment: Json, new: Json | None, numbers: Json, held: Json | None, now: float
+) -> Json | None:
+    """The condition Progressing as it is to be, None if it stays as it is held."""
     deadline = deadline_of(deployment)
     over = held is not None and held.get("reason") == AVAILABLE_REASON
     if deadline is None or (over and numbers["replicas"] == numbers["updatedReplicas"]):
@@ -124,8 +127,22 @@ def new_set_condition(deployment: Json, new: Json, now: float, *, created: bool)
     return None
 
 
-def paused_condition(now: float) -> Json:
-    return _progressing("Unknown", "DeploymentPaused", "Deployment is paused", now)
+def pause_condition(deployment: Json, now: float) -> Json | None:
+    """Progressing because a Deployment was paused or resumed; no progress is missed meanwhile."""
+    reason = (condition_of(deployment, "Progressing") or {}).get("reason")
+    if reason == TIMED_OUT_REASON:
+        return None
+    if spec_of(deployment).get("paused"):
+        return _progressing("Unknown", PAUSED_REASON, "Deployment is paused", now)
+    if reason == PAUSED_REASON:
+        return _progressing("Unknown", "DeploymentResumed", "Deployment is resumed", now)
+    return None
+
+
+def creation_failure(name: str, error: ApiError, now: float) -> Json:
+    """Progressing no more because the new set cannot be created."""
+    note = f'Failed to create new replica set "{name}": {error.message}'
+    return _progressing("False", "ReplicaSetCreateError", note, now)
 
 
 def _progressing(status: str, reason: str, message: str, now: float) -> Json:
@@ -150,24 +167,54 @@ def availability_condition(deployment: Json, numbers: Json, now: float) -> Json:
     }
 
 
-def failure_condition(sets: Iterable[Json]) -> Json | None:
-    """The condition ReplicaFailure: what keeps a set from having its pods."""
-    return next((found for one in sets if (found := condition_of(one, "ReplicaFailure"))), None)
+def failure_condition(new: Json | None, sets: Iterable[Json]) -> Json | None:
+    """The condition ReplicaFailure: what keeps a set, first of all the newest, from having its pods."""
+    first = [] if new is None else [new]
+    for one in (*first, *sets):
+        found = condition_of(one, "ReplicaFailure")
+        if found is not None:
+            return {**found, "lastUpdateTime": found.get("lastTransitionTime")}
+    return None
 
 
 def merged_conditions(held: Sequence[Json], new: Json, now: float) -> list[Json]:
-    """Conditions with one set; one that says the same as before keeps its times."""
+    """Conditions with one set, which comes last; one that says the same as before stays as it is."""
     old = next((one for one in held if one.get("type") == new["type"]), None)
     same = old is not None and (old.get("status"), old.get("reason")) == (new["status"], new["reason"])
     if same and new["reason"] != "ReplicaSetUpdated":
         return list(held)
-    since = timestamp(now)
+    since = new.get("lastTransitionTime") or timestamp(now)
     if old is not None and old.get("status") == new["status"]:
         since = old.get("lastTransitionTime", since)
-    complete = {**new, "lastTransitionTime": since}
-    if old is None:
-        return [*held, complete]
-    return [complete if one is old else one for one in held]
+    return [*without_condition(held, new["type"]), {**new, "lastTransitionTime": since}]
+
+
+def conditions_for(
+    deployment: Json,
+    new: Json | None,
+    sets: Sequence[Json],
+    numbers: Json,
+    events: Sequence[Json],
+    now: float,
+) -> list[Json]:
+    """The conditions in the middle of a rollout; `events` are those that something has just led to."""
+    held = list(status_of(deployment).get("conditions") or ())
+    has_deadline = deadline_of(deployment) is not None
+    for one in events if has_deadline else ():
+        held = merged_conditions(held, one, now)
+    held = merged_conditions(held, availability_condition(deployment, numbers, now), now)
+    progressing = next((one for one in held if one.get("type") == "Progressing"), None)
+    moved = progress_condition(deployment, new, numbers, progressing, now)
+    if moved is not None:
+        held = merged_conditions(held, moved, now)
+    if not has_deadline:
+        held = without_condition(held, "Progressing")
+    failing = failure_condition(new, sets)
+    return (
+        without_condition(held, "ReplicaFailure")
+        if failing is None
+        else merged_conditions(held, failing, now)
+    )
 
 
 class DeploymentController(Controller):
@@ -205,26 +252,31 @@ class DeploymentController(Controller):
         sets = await claim_objects(self, self.sets, DEPLOYMENTS, deployment, selector_in(deployment))
         new = find_new(deployment, sets)
         if is_deleting(deployment):
-            await self._write_status(deployment, new, sets)
+            await self._write_counts(deployment, new, sets, None)
             return
-        strategy = Strategy.of(deployment)
-        if spec_of(deployment).get("paused"):
+        strategy, paused = Strategy.of(deployment), bool(spec_of(deployment).get("paused"))
+        pause = pause_condition(deployment, self.now())
+        if paused or is_scaling(strategy, [Part.of(one) for one in sets]):
             await self._scale(deployment, strategy, new, sets)
-            await self._write_status(deployment, new, sets, paused_condition(self.now()))
+            if paused:
+                await self._forget_old(deployment, [one for one in sets if one is not new])
+            await self._write_counts(deployment, new, sets, pause)
             return
-        if is_scaling(strategy, [Part.of(one) for one in sets]):
-            await self._scale(deployment, strategy, new, sets)
-            await self._write_status(deployment, new, sets)
-            return
-        await self._roll(deployment, strategy, new, sets)
+        await self._roll(deployment, strategy, new, sets, [] if pause is None else [pause])
 
     # Going from old to new
 
     async def _roll(
-        self, deployment: Json, strategy: Strategy, new: Json | None, sets: Sequence[Json]
+        self,
+        deployment: Json,
+        strategy: Strategy,
+        new: Json | None,
+        sets: Sequence[Json],
+        events: Sequence[Json],
     ) -> None:
         old = [one for one in sets if one is not new]
-        if strategy.recreate and await self._clear(deployment, new, old, sets):
+        if strategy.recreate and await self._clear(deployment, strategy, old):
+            await self._write_status(deployment, new, sets, events)
             return
         created: Json | None = None
         if new is None:
@@ -233,12 +285,12 @@ class DeploymentController(Controller):
                 return
             sets = [*old, new]
         else:
-            fresh = await self._refresh(deployment, strategy, new, old)
+            fresh = await self._refresh(deployment, new, old)
             sets, new = [fresh if one is new else one for one in sets], fresh
         began = new_set_condition(deployment, new, self.now(), created=created is not None)
-        if not await self._resize(deployment, strategy, new, old):
-            await self._tidy(deployment, new, old, sets)
-        await self._write_status(deployment, new, sets, began)
+        if not await self._resize(deployment, strategy, new, old) and _was_complete(deployment):
+            await self._forget_old(deployment, old)
+        await self._write_status(deployment, new, sets, [*events, *([] if began is None else [began])])
 
     async def _resize(self, deployment: Json, strategy: Strategy, new: Json, old: Sequence[Json]) -> bool:
         """One step of the rollout; whether there was one."""
@@ -252,17 +304,15 @@ class DeploymentController(Controller):
         shrunk = shrink_old(strategy, part, rest)
         return await self._apply(deployment, strategy, old, shrunk)
 
-    async def _clear(
-        self, deployment: Json, new: Json | None, old: Sequence[Json], sets: Sequence[Json]
-    ) -> bool:
+    async def _clear(self, deployment: Json, strategy: Strategy, old: Sequence[Json]) -> bool:
         """Recreating: old pods go before new ones come. Whether there are still some."""
-        strategy = Strategy.of(deployment)
-        shrunk = await self._apply(deployment, strategy, old, {name_of(one): 0 for one in old})
-        running = any(not is_finished(pod) for one in old for pod in self.pods.by_owner[uid_of(one)].values())
-        if shrunk or running:
-            await self._write_status(deployment, new, sets)
+        if await self._apply(deployment, strategy, old, {name_of(one): 0 for one in old}):
             return True
-        return False
+        return any(
+            count_in(status_of(one), "replicas")
+            or any(not is_finished(pod) for pod in self.pods.by_owner[uid_of(one)].values())
+            for one in old
+        )
 
     async def _create(self, deployment: Json, strategy: Strategy, old: Sequence[Json]) -> Json | None:
         """Create the set of the present template, None if its name is taken by something else."""
@@ -275,6 +325,7 @@ class DeploymentController(Controller):
             new = await self.create(REPLICA_SETS, body)
         except ApiError as error:
             if not error.is_already_exists:
+                await self._told_failure(deployment, name, error)
                 raise
             taken = await self.client.get(REPLICA_SETS, namespace_of(deployment), name)
             mine = (controller_of(taken) or {}).get("uid") == uid_of(deployment)
@@ -288,10 +339,17 @@ class DeploymentController(Controller):
             await self._told_scaled(deployment, name, 0, replicas)
         return new
 
-    async def _refresh(self, deployment: Json, strategy: Strategy, new: Json, old: Sequence[Json]) -> Json:
+    async def _told_failure(self, deployment: Json, name: str, error: ApiError) -> None:
+        condition = creation_failure(name, error, self.now())
+        if deadline_of(deployment) is not None:
+            held = merged_conditions(status_of(deployment).get("conditions") or (), condition, self.now())
+            await self.set_status(DEPLOYMENTS, deployment, {"conditions": held})
+        await self.record_event(deployment, condition["reason"], condition["message"], WARNING)
+
+    async def _refresh(self, deployment: Json, new: Json, old: Sequence[Json]) -> Json:
         """An existing set of the present template: its annotations follow, its revision is the latest."""
         revision = max(max(map(revision_of, old), default=0) + 1, revision_of(new))
-        wanted = annotations_for(deployment, annotations_of(new), revision, strategy)
+        wanted = annotations_for(deployment, annotations_of(new), revision)
         change: Json = {}
         if wanted != annotations_of(new):
             change["metadata"] = {"annotations": wanted}
@@ -306,7 +364,8 @@ class DeploymentController(Controller):
         self, deployment: Json, strategy: Strategy, new: Json | None, sets: Sequence[Json]
     ) -> None:
         parts = [Part.of(one) for one in sets if one is not new]
-        wanted = scale(strategy, None if new is None else Part.of(new), parts)
+        actual = sum(count_in(status_of(one), "replicas") for one in sets)
+        wanted = scale(strategy, None if new is None else Part.of(new), parts, actual)
         for one in sets:
             name = name_of(one)
             resized = name in wanted and wanted[name] != Part.of(one).replicas
@@ -324,8 +383,7 @@ class DeploymentController(Controller):
         return bool(changed)
 
     async def _set_replicas(self, deployment: Json, strategy: Strategy, one: Json, replicas: int) -> None:
-        annotations = {DESIRED_REPLICAS: str(strategy.replicas), MAX_REPLICAS: str(strategy.most)}
-        change = {"metadata": {"annotations": annotations}, "spec": {"replicas": replicas}}
+        change = {"metadata": {"annotations": strategy.annotations}, "spec": {"replicas": replicas}}
         await self.change(REPLICA_SETS, one, change)
         before = Part.of(one).replicas
         if before != replicas:
@@ -336,32 +394,43 @@ class DeploymentController(Controller):
         note = f"Scaled {way} replica set {name} from {before} to {now}"
         await self.record_event(deployment, "ScalingReplicaSet", note)
 
-    async def _tidy(self, deployment: Json, new: Json, old: Sequence[Json], sets: Sequence[Json]) -> None:
-        """Forget old revisions when the rollout is over."""
-        if is_complete(deployment, status_counts(deployment, new, sets)):
-            for one in outdated(deployment, old):
-                await self.delete(REPLICA_SETS, one)
+    async def _forget_old(self, deployment: Json, old: Sequence[Json]) -> None:
+        for one in outdated(deployment, old):
+            await self.delete(REPLICA_SETS, one)
 
     # Status
 
     async def _write_status(
-        self, deployment: Json, new: Json | None, sets: Sequence[Json], condition: Json | None = None
+        self, deployment: Json, new: Json | None, sets: Sequence[Json], events: Sequence[Json]
     ) -> None:
-        now = self.now()
-        revision = "" if new is None else annotations_of(new).get(REVISION, "")
-        if revision and annotations_of(deployment).get(REVISION) != revision:
-            change = {"metadata": {"annotations": {REVISION: revision}}}
-            deployment = await self.change(DEPLOYMENTS, deployment, change)
+        """The status in the middle of a rollout."""
+        deployment = await self._write_revision(deployment, new)
         numbers = status_counts(deployment, new, sets)
-        held = list(status_of(deployment).get("conditions") or ())
-        held = merged_conditions(held, availability_condition(deployment, numbers, now), now)
-        moved = condition if condition is not None else progress_condition(deployment, new, numbers, now)
-        if moved is not None and deadline_of(deployment) is not None:
-            held = merged_conditions(held, moved, now)
-        failing = failure_condition(sets)
-        held = without_condition(held, "ReplicaFailure") + ([] if failing is None else [failing])
-        await self.set_status(DEPLOYMENTS, deployment, {**numbers, "conditions": held})
+        held = conditions_for(deployment, new, sets, numbers, events, self.now())
+        await self._set_status(deployment, numbers, held)
         self._look_again(deployment, held)
+
+    async def _write_counts(
+        self, deployment: Json, new: Json | None, sets: Sequence[Json], pause: Json | None
+    ) -> None:
+        """The status of a Deployment that is scaled, paused or deleted: its progress is not judged."""
+        deployment = await self._write_revision(deployment, new)
+        numbers, now = status_counts(deployment, new, sets), self.now()
+        held = list(status_of(deployment).get("conditions") or ())
+        if pause is not None and deadline_of(deployment) is not None:
+            held = merged_conditions(held, pause, now)
+        held = merged_conditions(held, availability_condition(deployment, numbers, now), now)
+        await self._set_status(deployment, numbers, held)
+
+    async def _write_revision(self, deployment: Json, new: Json | None) -> Json:
+        revision = "" if new is None else annotations_of(new).get(REVISION, "")
+        if not revision or annotations_of(deployment).get(REVISION) == revision:
+            return deployment
+        return await self.change(DEPLOYMENTS, deployment, {"metadata": {"annotations": {REVISION: revision}}})
+
+    async def _set_status(self, deployment: Json, numbers: Json, conditions: Sequence[Json]) -> None:
+        status = {**omit_empty(numbers, "terminatingReplicas"), "conditions": list(conditions) or None}
+        await self.set_status(DEPLOYMENTS, deployment, status)
 
     def _look_again(self, deployment: Json, held: Sequence[Json]) -> None:
         """A rollout that stands still is looked at when its time is over."""
@@ -373,3 +442,10 @@ class DeploymentController(Controller):
             return
         left = time_of(progressing.get("lastUpdateTime")) + deadline - self.now()
         self.queue.add_after(f"{namespace_of(deployment)}/{name_of(deployment)}", max(left, 0) + 1)
+
+
+def _was_complete(deployment: Json) -> bool:
+    """Whether the rollout was over when its status was last written."""
+    status = status_of(deployment)
+    seen = count_in(status, "observedGeneration") >= deployment["metadata"].get("generation", 0)
+    return seen and is_complete(deployment, status)

@@ -282,7 +282,7 @@ class JobController(Controller):
     async def _manage(self, key: str, job: Json, count: PodCounts, active: Sequence[Json]) -> None:
         wanted = wanted_active(job, count, len(active))
         if len(active) > wanted:
-            going = pods_to_delete(active, len(active) - wanted, {})
+            going = pods_to_delete(active, len(active) - wanted, {}, self.now())
             await gather_writes(self.delete(PODS, pod) for pod in going)
         elif len(active) < wanted:
             pause = self._pause(job, count)

@@ -20,7 +20,7 @@ from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeL
 from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
-from stowplan.embedded.controllers.replicaset import ReplicaSetController
+from stowplan.embedded.controllers.replicaset import ReplicaSetController, ReplicationControllerController
 from stowplan.embedded.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
@@ -52,6 +52,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         *volume_controllers(context, settings.provisioner),
         DeploymentController(context),
         ReplicaSetController(context),
+        ReplicationControllerController(context),
         StatefulSetController(context),
         DaemonSetController(context),
         JobController(context),

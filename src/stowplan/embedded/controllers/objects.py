@@ -109,6 +109,11 @@ def count_in(holder: Mapping[str, Any], field: str, default: int = 0) -> int:
     return value if isinstance(value, int) else default
 
 
+def omit_empty(status: Mapping[str, Any], *kept: str) -> Json:
+    """A status as Go writes it: zeros go, except of fields that are `kept` (pointers, or no omitempty)."""
+    return {field: value if value or field in kept else None for field, value in status.items()}
+
+
 # Conditions
 
 

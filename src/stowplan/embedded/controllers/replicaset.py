@@ -1,10 +1,13 @@
-"""The ReplicaSet controller: as many pods as asked for, no more and no less."""
+"""The ReplicaSet and the ReplicationController controller: as many pods as asked for, no more and no less."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from stowplan.api.catalogue import PODS, REPLICA_SETS
+from stowplan.api.catalogue import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource
+from stowplan.api.labels import Selector, compile_selector
+from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import (
@@ -14,7 +17,6 @@ from stowplan.embedded.controllers.controller import (
     gather_writes,
     slow_start_batch,
 )
-from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     available_in,
@@ -26,14 +28,14 @@ from stowplan.embedded.controllers.objects import (
     is_finished,
     is_ready,
     labels_of,
-    name_of,
     node_of,
+    omit_empty,
     phase_of,
     ready_since,
     selector_in,
     spec_of,
     status_of,
-    with_condition,
+    uid_of,
     without_condition,
 )
 from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from
@@ -47,17 +49,22 @@ class ReplicaSetController(Controller):
 
     name: ClassVar[str] = "replicaset-controller"
     workers: ClassVar[int] = 4
+    resource: ClassVar[Resource] = REPLICA_SETS
+    counts_terminating: ClassVar[bool] = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.sets = self.follow(REPLICA_SETS)
-        self.pods = self.follow_owned(PODS, REPLICA_SETS.kind, self.sets)
+        self.sets = self.follow(self.resource)
+        self.pods = self.follow_owned(PODS, self.resource.kind, self.sets)
+
+    def selector(self, replica_set: Json) -> Selector:
+        return selector_in(replica_set)
 
     async def sync(self, key: str) -> None:
         replica_set = self.sets.get(key)
         if replica_set is None:
             return
-        pods = await claim_objects(self, self.pods, REPLICA_SETS, replica_set, selector_in(replica_set))
+        pods = await claim_objects(self, self.pods, self.resource, replica_set, self.selector(replica_set))
         self.rest(key, len(pods))
         active = [pod for pod in pods if is_active(pod)]
         failure: ApiError | None = None
@@ -68,10 +75,13 @@ class ReplicaSetController(Controller):
                 failure = error
         min_ready = count_in(spec_of(replica_set), "minReadySeconds")
         ages = [available_in(pod, min_ready, self.now()) for pod in active]
-        terminating = sum(1 for pod in pods if is_deleting(pod) and not is_finished(pod))
-        status = set_status(replica_set, active, ages, terminating)
+        status = set_status(replica_set, active, ages)
+        if self.counts_terminating:
+            status["terminatingReplicas"] = sum(
+                1 for pod in pods if is_deleting(pod) and not is_finished(pod)
+            )
         status["conditions"] = _conditions(replica_set, failure, len(active), self.stamp()) or None
-        await self.set_status(REPLICA_SETS, replica_set, status)
+        await self.set_status(self.resource, replica_set, status)
         waiting = [age for age in ages if age]
         if waiting:
             self.queue.add_after(key, min(waiting))
@@ -83,32 +93,21 @@ class ReplicaSetController(Controller):
         if len(active) < wanted:
             await self._create(key, replica_set, wanted - len(active))
         elif len(active) > wanted:
-            going = pods_to_delete(active, len(active) - wanted, self._crowds(replica_set))
-            await gather_writes(self._delete(replica_set, pod) for pod in going)
+            crowds = self._crowds(replica_set)
+            going = pods_to_delete(active, len(active) - wanted, crowds, self.now())
+            await gather_writes(self.delete_pod(replica_set, pod) for pod in going)
 
     async def _create(self, key: str, replica_set: Json, count: int) -> None:
         """Create pods, many at a time, for as long as the same number is asked for."""
-        pod = pod_from(spec_of(replica_set).get("template") or {}, REPLICA_SETS, replica_set)
-
-        async def one(number: int) -> None:
-            try:
-                made = await self.create(PODS, pod)
-            except ApiError as error:
-                await self.record_event(replica_set, "FailedCreate", f"Error creating: {error}", WARNING)
-                raise
-            await self.record_event(replica_set, "SuccessfulCreate", f"Created pod: {name_of(made)}")
-
+        pod = pod_from(spec_of(replica_set).get("template") or {}, self.resource, replica_set)
         generation = replica_set["metadata"].get("generation")
         done = 0
         while done < count:
-            done += await slow_start_batch(min(count - done, MAX_BURST), one)
+            batch = min(count - done, MAX_BURST)
+            done += await slow_start_batch(batch, lambda number: self.create_pod(replica_set, pod))
             now = self.sets.get(key)
             if now is None or now["metadata"].get("generation") != generation:
                 return
-
-    async def _delete(self, replica_set: Json, pod: Json) -> None:
-        await self.delete(PODS, pod)
-        await self.record_event(replica_set, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _crowds(self, replica_set: Json) -> Mapping[str, int]:
         """How many active pods of this set and of its siblings there are on each node."""
@@ -116,47 +115,69 @@ class ReplicaSetController(Controller):
         siblings = [replica_set] if owner is None else self.sets.by_owner[owner["uid"]].values()
         crowds: Counter[str] = Counter()
         for sibling in siblings:
-            for pod in self.pods.by_owner[sibling["metadata"]["uid"]].values():
+            for pod in self.pods.by_owner[uid_of(sibling)].values():
                 if is_active(pod):
                     crowds[node_of(pod)] += 1
         return crowds
 
 
-def set_status(
-    replica_set: Json, active: Sequence[Json], ages: Sequence[float | None], terminating: int
-) -> Json:
+class ReplicationControllerController(ReplicaSetController):
+    """The same for ReplicationControllers, whose selector is a plain map of labels."""
+
+    name: ClassVar[str] = "replication-controller"
+    resource: ClassVar[Resource] = REPLICATION_CONTROLLERS
+    counts_terminating: ClassVar[bool] = False
+
+    def selector(self, replica_set: Json) -> Selector:
+        labels = spec_of(replica_set).get("selector")
+        return compile_selector(LabelSelector(match_labels=labels) if labels else None)
+
+
+def set_status(replica_set: Json, active: Sequence[Json], ages: Sequence[float | None]) -> Json:
     """The counts of a ReplicaSet; `ages` say how long each pod lacks to be available."""
     wanted = (spec_of(replica_set).get("template") or {}).get("metadata", {}).get("labels") or {}
-    return {
+    counts = {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(1 for pod in active if wanted.items() <= labels_of(pod).items()),
         "readyReplicas": sum(map(is_ready, active)),
         "availableReplicas": sum(1 for age in ages if age == 0.0),
-        "terminatingReplicas": terminating,
         "observedGeneration": replica_set["metadata"].get("generation", 1),
     }
+    return omit_empty(counts, "replicas")
 
 
-def pods_to_delete(active: Sequence[Json], count: int, crowds: Mapping[str, int]) -> list[Json]:
-    """The pods that are missed least: not placed, not running, not ready, cheap, crowded, young."""
+def pods_to_delete(active: Sequence[Json], count: int, crowds: Mapping[str, int], now: float) -> list[Json]:
+    """The pods that are missed least: not placed, not running, not ready, cheap, crowded, young.
+
+    Ages are compared by their order of magnitude, and chance (the uid) decides between those of one.
+    """
 
     def worth(pod: Json) -> tuple[object, ...]:
         ready = is_ready(pod)
-        statuses = status_of(pod).get("containerStatuses") or ()
-        restarts = max((count_in(one, "restartCount") for one in statuses), default=0)
         return (
             bool(node_of(pod)),
             _PHASES.get(phase_of(pod), 2),
             ready,
             _cost(pod),
             -crowds.get(node_of(pod), 0),
-            -ready_since(pod) if ready else 0.0,
-            -restarts,
-            -created_at(pod),
-            name_of(pod),
+            _magnitude(now - ready_since(pod)) if ready else 0,
+            -_restarts(pod),
+            _magnitude(now - created_at(pod)),
+            uid_of(pod),
         )
 
     return sorted(active, key=worth)[:count]
+
+
+def _magnitude(seconds: float) -> int:
+    """How often a nanosecond has to be doubled to be as long, -1 if no time has passed."""
+    return int(math.log2(seconds * 1e9)) if seconds > 0 else -1
+
+
+def _restarts(pod: Json) -> int:
+    """How often the container of a pod was restarted that was restarted most often."""
+    statuses = status_of(pod).get("containerStatuses") or ()
+    return max((count_in(one, "restartCount") for one in statuses), default=0)
 
 
 def _cost(pod: Json) -> int:
@@ -167,14 +188,18 @@ def _cost(pod: Json) -> int:
 
 
 def _conditions(replica_set: Json, failure: ApiError | None, active: int, stamp: str) -> list[Json]:
-    held = status_of(replica_set).get("conditions") or ()
+    """ReplicaFailure while pods cannot be created or deleted; it stays as it is while its reason does."""
+    held = list(status_of(replica_set).get("conditions") or ())
     if failure is None:
         return without_condition(held, "ReplicaFailure")
-    few = active < count_in(spec_of(replica_set), "replicas", 1)
+    reason = "FailedCreate" if active < count_in(spec_of(replica_set), "replicas", 1) else "FailedDelete"
+    if any(one.get("type") == "ReplicaFailure" and one.get("reason") == reason for one in held):
+        return held
     new = {
         "type": "ReplicaFailure",
         "status": "True",
-        "reason": "FailedCreate" if few else "FailedDelete",
+        "reason": reason,
         "message": failure.message,
+        "lastTransitionTime": stamp,
     }
-    return with_condition(held, new, stamp)
+    return [*without_condition(held, "ReplicaFailure"), new]

@@ -25,7 +25,11 @@ MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
 
 @dataclass(slots=True)
 class Part:
-    """A ReplicaSet of a Deployment: how many pods it is to have, and how many of them are available."""
+    """A ReplicaSet of a Deployment: how many pods it is to have, and how many of them are available.
+
+    Available pods that are more than the set is to have are on their way out: whoever counts on them shrinks
+    the others too far.
+    """
 
     obj: Json
     replicas: int
@@ -34,7 +38,8 @@ class Part:
     @classmethod
     def of(cls, replica_set: Json) -> "Part":
         replicas = count_in(spec_of(replica_set), "replicas", 1)
-        return cls(replica_set, replicas, count_in(status_of(replica_set), "availableReplicas"))
+        available = count_in(status_of(replica_set), "availableReplicas")
+        return cls(replica_set, replicas, min(available, replicas))
 
     @property
     def age(self) -> tuple[float, str]:
@@ -67,11 +72,16 @@ class Strategy:
     @property
     def most(self) -> int:
         """The most pods there may be at a time."""
-        return self.replicas + self.surge if self.replicas else 0
+        return self.replicas + self.surge
 
     @property
     def least_available(self) -> int:
-        return 0 if self.recreate else self.replicas - self.unavailable
+        return self.replicas - self.unavailable
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What a ReplicaSet says about the size of its Deployment."""
+        return {DESIRED_REPLICAS: str(self.replicas), MAX_REPLICAS: str(self.most)}
 
 
 def total(parts: Sequence[Part]) -> int:
@@ -115,10 +125,11 @@ def is_scaling(strategy: Strategy, parts: Sequence[Part]) -> bool:
     )
 
 
-def scale(strategy: Strategy, new: Part | None, old: Sequence[Part]) -> dict[str, int]:
+def scale(strategy: Strategy, new: Part | None, old: Sequence[Part], actual: int = 0) -> dict[str, int]:
     """How many pods each set is to have when the Deployment's size changes, by name.
 
     One set alone takes all. In the middle of a rollout everybody takes a part of it, as large as its own.
+    `actual` is how many pods there are; sets that do not say how large the whole was are measured by it.
     """
     parts = [*old, *([new] if new is not None else [])]
     active = [part for part in parts if part.replicas > 0]
@@ -129,7 +140,7 @@ def scale(strategy: Strategy, new: Part | None, old: Sequence[Part]) -> dict[str
         return {name_of(part.obj): 0 for part in old}
     if strategy.recreate:
         return {}
-    return _in_proportion(strategy, active)
+    return _in_proportion(strategy, active, actual)
 
 
 def _is_saturated(strategy: Strategy, new: Part) -> bool:
@@ -138,14 +149,14 @@ def _is_saturated(strategy: Strategy, new: Part) -> bool:
     ) == str(strategy.replicas)
 
 
-def _in_proportion(strategy: Strategy, active: Sequence[Part]) -> dict[str, int]:
-    add = strategy.most - total(active)
+def _in_proportion(strategy: Strategy, active: Sequence[Part], actual: int) -> dict[str, int]:
+    add = (strategy.most if strategy.replicas else 0) - total(active)
     ordered = sorted(active, key=lambda part: part.age, reverse=add > 0)
     ordered.sort(key=lambda part: -part.replicas)
     wanted: dict[str, int] = {}
     added = 0
     for part in ordered:
-        fraction = _fraction(strategy, part) if add else 0
+        fraction = _fraction(strategy, part, actual) if add else 0
         left = add - added
         step = min(fraction, left) if add > 0 else max(fraction, left)
         wanted[name_of(part.obj)] = part.replicas + step
@@ -155,20 +166,20 @@ def _in_proportion(strategy: Strategy, active: Sequence[Part]) -> dict[str, int]
     return wanted
 
 
-def _fraction(strategy: Strategy, part: Part) -> int:
+def _fraction(strategy: Strategy, part: Part, actual: int) -> int:
     """How much a set grows or shrinks when the whole does."""
     if strategy.replicas == 0:
         return -part.replicas
-    before = annotations_of(part.obj).get(MAX_REPLICAS, "")
-    if not before.isdigit() or int(before) == 0:
-        return 0
-    exact = part.replicas * strategy.most / int(before)
-    return int(exact + 0.5) - part.replicas
+    noted = annotations_of(part.obj).get(MAX_REPLICAS, "")
+    before = int(noted) if noted.isdigit() and int(noted) else actual
+    return int(part.replicas * strategy.most / before + 0.5) - part.replicas if before else 0
 
 
+MAX_NAME_LENGTH: Final = 253
 HASH: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
+MAX_HISTORY_LENGTH: Final = 2000
 _NOT_COPIED: Final = frozenset(
     (
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -205,19 +216,24 @@ def revision_of(obj: Json) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def annotations_for(
-    deployment: Json, found: Mapping[str, str], revision: int, strategy: Strategy
-) -> dict[str, str]:
+def annotations_for(deployment: Json, found: Mapping[str, str], revision: int) -> dict[str, str]:
     """The annotations of the newest set, given those it has."""
     copied = {key: value for key, value in annotations_of(deployment).items() if key not in _NOT_COPIED}
-    result = {**found, **copied, DESIRED_REPLICAS: str(strategy.replicas), MAX_REPLICAS: str(strategy.most)}
+    result = {**found, **copied}
     old = found.get(REVISION, "")
-    if not old.isdigit() or int(old) < revision:
+    if not old or (old.isdigit() and int(old) < revision):
         result[REVISION] = str(revision)
         if old:
-            history = found.get(HISTORY, "")
-            result[HISTORY] = f"{history},{old}" if history else old
+            result[HISTORY] = _with_revision(found.get(HISTORY, ""), old)
     return result
+
+
+def _with_revision(history: str, revision: str) -> str:
+    """The revisions a set has had, without the first ones if they become too many."""
+    known = [*filter(None, history.split(",")), revision]
+    while len(",".join(known)) > MAX_HISTORY_LENGTH:
+        del known[0]
+    return ",".join(known)
 
 
 def new_set(deployment: Json, replicas: int, revision: int, strategy: Strategy) -> Json:
@@ -238,10 +254,10 @@ def new_set(deployment: Json, replicas: int, revision: int, strategy: Strategy) 
         spec["minReadySeconds"] = min_ready
     return {
         "metadata": {
-            "name": f"{name_of(deployment)}-{digest}",
+            "name": f"{name_of(deployment)[: MAX_NAME_LENGTH - len(digest) - 1]}-{digest}",
             "namespace": namespace_of(deployment),
             "labels": labels,
-            "annotations": annotations_for(deployment, {}, revision, strategy),
+            "annotations": {**annotations_for(deployment, {}, revision), **strategy.annotations},
             "ownerReferences": [controller_reference(DEPLOYMENTS, deployment)],
         },
         "spec": spec,
@@ -249,15 +265,14 @@ def new_set(deployment: Json, replicas: int, revision: int, strategy: Strategy) 
 
 
 def outdated(deployment: Json, old: Sequence[Json]) -> list[Json]:
-    """Old sets that are kept no more: the oldest of those that are empty."""
+    """Old sets that are kept no more: of the oldest, those that are empty."""
     limit = count_in(spec_of(deployment), "revisionHistoryLimit", 10)
-    empty = [
+    staying = [one for one in old if not is_deleting(one)]
+    staying.sort(key=lambda one: (revision_of(one), created_at(one), name_of(one)))
+    return [
         one
-        for one in old
-        if not is_deleting(one)
-        and not count_in(status_of(one), "replicas")
+        for one in staying[: max(len(staying) - limit, 0)]
+        if not count_in(status_of(one), "replicas")
         and spec_of(one).get("replicas") == 0
         and count_in(status_of(one), "observedGeneration") >= one["metadata"].get("generation", 0)
     ]
-    empty.sort(key=lambda one: (revision_of(one), created_at(one), name_of(one)))
-    return empty[: max(len(old) - limit, 0)]

@@ -1,4 +1,4 @@
-"""Validation of roles and role bindings. They are stored and shown; nothing is authorized by them."""
+"""Validation of roles and role bindings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
