@@ -339,17 +339,13 @@ class _Parser:
             if self._at >= len(self._text):
                 raise RegexpError("missing closing ]", self._text[start:])
             first = False
-            if self._take("[:"):
-                ranges_or_test = self._posix()
+            found = self._posix() if self._take("[:") else self._bracket_item(flags, start)
+            if not isinstance(found, CharClass):
+                ranges.append(found)
+            elif found.negated or found.tests:
+                tests.append(found.has)
             else:
-                ranges_or_test = self._bracket_item(flags, start)
-            if isinstance(ranges_or_test, CharClass):
-                if ranges_or_test.negated or ranges_or_test.tests:
-                    tests.append(ranges_or_test.has)
-                else:
-                    ranges += ranges_or_test.ranges
-            else:
-                ranges.append(ranges_or_test)
+                ranges += found.ranges
         self._at += 1
         return CharClass(tuple(ranges), tuple(tests), negated, flags.fold)
 

@@ -124,6 +124,7 @@ class ReadVerbs:
             return await _ended_with(request, error)
         backlog = list(watcher.backlog)
         watcher.backlog = ()
+        watcher.on_end = watch.end
         if any_version and not options.initial_events:
             backlog.pop()
         self._watches[watch] = watcher

@@ -17,12 +17,12 @@ def set_defaults(schema: Schema, value: Any) -> None:
             if part.default is not ABSENT and (name not in value or _is_stray_null(part, value[name])):
                 value[name] = deepcopy(part.default)
         for name in list(value):
-            part = schema.properties.get(name) or schema.additional
-            if part is None:
+            inner = schema.child(name)
+            if inner is None:
                 continue
-            if name not in schema.properties and _is_stray_null(part, value[name]):
-                value[name] = None if part.default is ABSENT else deepcopy(part.default)
-            set_defaults(part, value[name])
+            if name not in schema.properties and _is_stray_null(inner, value[name]):
+                value[name] = None if inner.default is ABSENT else deepcopy(inner.default)
+            set_defaults(inner, value[name])
     elif isinstance(value, list) and schema.items is not None:
         items = schema.items
         for i, element in enumerate(value):

@@ -22,13 +22,13 @@ from stowplan.embedded.customresources.definitions import (
     with_crd_condition,
 )
 from stowplan.embedded.customresources.structural import Schema
-from stowplan.embedded.customresources.versions import ServedVersion, schema_of
-from stowplan.embedded.store.objects import owned
-from stowplan.embedded.store.watchcache import DELETED, Change
-from stowplan.embedded.store.writer import API_SERVER
+from stowplan.embedded.customresources.versions import ServedVersion, copied, schema_of
 
 if TYPE_CHECKING:
     from stowplan.embedded.store.store import Store
+    from stowplan.embedded.store.watchcache import Change
+
+_DELETED: Final = "DELETED"
 
 _IN_PROGRESS: Final = {
     "type": TERMINATING,
@@ -71,7 +71,7 @@ class Definitions:
     def __init__(self, store: "Store") -> None:
         self._store = store
         self._served: dict[str, ServedVersion] = {}
-        self._by_definition: dict[str, list[ServedVersion]] = {}
+        self._by_definition: dict[str, _Served] = {}
         self.revision = 0
         """Counts changes of what is served, for those who remember something about it."""
         self._follow()
@@ -95,8 +95,8 @@ class Definitions:
         if CUSTOM_RESOURCE_DEFINITIONS in self._store.catalogue:
             self._store.watch(CUSTOM_RESOURCE_DEFINITIONS, self._changed)
 
-    def _changed(self, change: Change) -> None:
-        if change.type == DELETED:
+    def _changed(self, change: "Change") -> None:
+        if change.type == _DELETED:
             self._withdraw(change.object)
             self._reconsider_names(change.object)
             return
@@ -154,51 +154,50 @@ class Definitions:
                     self._set_names(current)
 
     def _write_status(self, definition: Json) -> None:
-        self._store.update(CUSTOM_RESOURCE_DEFINITIONS, definition, subresource="status", by=API_SERVER)
+        self._store.update(CUSTOM_RESOURCE_DEFINITIONS, definition, subresource="status")
 
     # Serving
 
     def _serve(self, definition: Json) -> None:
         """Serve the versions of an established definition as it says now."""
-        if not is_true(definition, ESTABLISHED):
-            return
         name = definition["metadata"]["name"]
-        before = self._by_definition.get(name, [])
-        if before and _serves_the_same(before[0].definition, definition):
+        before = self._by_definition.get(name)
+        if not is_true(definition, ESTABLISHED) or (before and _serves_the_same(before.definition, definition)):
             return
-        versions = _versions(definition)
-        schema_changed = not before or before[0].stored_schema.raw != versions[0].stored_schema.raw
-        catalogue = self._store.catalogue
-        for version in before:
-            catalogue.remove(version.resource)
-            self._served.pop(version.resource.dotted, None)
-        for version in versions:
-            _register(catalogue, version.resource)
-            self._served[version.resource.dotted] = version
-        self._by_definition[name] = versions
+        if before is not None:
+            self._unregister(before)
+        now = self._by_definition[name] = _Served(definition)
+        for version in now.versions:
+            if _register(self._store.catalogue, version.resource):
+                self._served[version.resource.dotted] = version
         self.revision += 1
-        self._store.share_collection([version.resource for version in versions])
-        if schema_changed:
-            self._store.coerce(versions[0].resource, lambda obj: coerced(versions[0].stored_schema, obj))
+        self._store.share_collection(now.stored.resource, [version.resource for version in now.versions])
+        if before is None or before.stored.schema.raw != now.stored.schema.raw:
+            self._store.coerce(now.stored.resource, lambda obj: coerced(now.stored.schema, obj))
+
+    def _unregister(self, served: "_Served") -> None:
+        for version in served.versions:
+            self._store.catalogue.remove(version.resource)
+            self._served.pop(version.resource.dotted, None)
 
     def _withdraw(self, definition: Json) -> None:
         """Serve a resource no more."""
-        for version in self._by_definition.pop(definition["metadata"]["name"], []):
-            self._store.catalogue.remove(version.resource)
-            self._served.pop(version.resource.dotted, None)
-            self._store.drop_collection(version.resource)
-        self.revision += 1
+        served = self._by_definition.pop(definition["metadata"]["name"], None)
+        if served is not None:
+            self._unregister(served)
+            self._store.drop_collection(served.stored.resource)
+            self.revision += 1
 
     # Deletion
 
     def _clean_up(self, definition: Json) -> None:
         """Delete all objects of a definition that is deleted; when none is left, let it go."""
         name = definition["metadata"]["name"]
-        versions = self._by_definition.get(name)
-        if not versions:
+        served = self._by_definition.get(name)
+        if served is None:
             self._finish(definition, _NEVER)
             return
-        resource = versions[0].resource
+        resource = served.stored.resource
         if not self._store.count(resource):
             self._finish(definition, _COMPLETED)
             return
@@ -213,13 +212,13 @@ class Definitions:
             metadata = obj["metadata"]
             if "deletionTimestamp" not in metadata:
                 try:
-                    self._store.delete(resource, metadata.get("namespace", ""), metadata["name"], by=API_SERVER)
+                    self._store.delete(resource, metadata.get("namespace", ""), metadata["name"])
                 except ApiError as error:
                     if not error.is_not_found:
                         raise
 
-    def _instance_changed(self, definition: Json, change: Change) -> None:
-        if change.type == DELETED:
+    def _instance_changed(self, definition: Json, change: "Change") -> None:
+        if change.type == _DELETED:
             current = self._current(definition)
             if current is not None and "deletionTimestamp" in current["metadata"]:
                 self._clean_up(current)
@@ -233,7 +232,7 @@ class Definitions:
         if kept:
             metadata["finalizers"] = kept
         new = with_crd_condition({**current, "metadata": metadata}, condition, self._store.stamp())
-        self._store.finalize_definition(current, new)
+        self._write_status(new)
 
 
 def _same(one: Json, other: Json) -> bool:
@@ -249,27 +248,32 @@ def _serves_the_same(old: Json, new: Json) -> bool:
     )
 
 
-def _versions(definition: Json) -> list[ServedVersion]:
-    """The served versions, that of storage first if it is served."""
-    versions = definition["spec"]["versions"]
-    storage = next(one for one in versions if one.get("storage"))
-    stored = schema_of(storage)
-    served = [ServedVersion(definition, one, stored) for one in versions if one.get("served")]
-    for version in served:
-        if version.schema.raw == stored.raw:
-            version.schema = stored
-    return sorted(served, key=lambda version: not version.is_storage)
+class _Served:
+    """The versions of a definition: the one that objects are stored in, and those that are served."""
+
+    def __init__(self, definition: Json) -> None:
+        versions = definition["spec"]["versions"]
+        storage = next(one for one in versions if one.get("storage"))
+        self.definition = definition
+        self.stored = ServedVersion(definition, storage, schema_of(storage))
+        self.versions = [
+            self.stored if one is storage else ServedVersion(definition, one, self.stored.schema)
+            for one in versions
+            if one.get("served")
+        ]
 
 
-def _register(catalogue: Catalogue, resource: Resource) -> None:
-    """Serve a resource. Where a built-in one or another kind of that name stands already, that one stays."""
-    if catalogue.named(resource.dotted) is None and catalogue.of_kind(resource.api_version, resource.kind) is None:
-        catalogue.register(resource)
+def _register(catalogue: Catalogue, resource: Resource) -> bool:
+    """Serve a resource, unless a built-in one of that name, or another one of that kind, is served already."""
+    if catalogue.named(resource.dotted) or catalogue.of_kind(resource.api_version, resource.kind):
+        return False
+    catalogue.register(resource)
+    return True
 
 
 def coerced(schema: Schema, obj: Json) -> Json:
     """A stored object as it is read after its schema has changed: pruned, and with new defaults."""
-    new: Json = owned(obj)
+    new: Json = copied(obj)
     prune(schema, new)
     if schema.has_defaults:
         set_defaults(schema, new)

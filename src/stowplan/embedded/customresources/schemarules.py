@@ -49,7 +49,7 @@ _EMPTY_TYPE: Final = {
     _FIELD: "must not be empty for specified object fields",
 }
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
-_INT, _INT64 = "x-kubernetes-int-or-string", 2**63
+_INT: Final = "x-kubernetes-int-or-string"
 
 
 def schema_rule_errors(raw: Json, path: str, *, has_status: bool) -> list[FieldError]:
@@ -152,7 +152,7 @@ def _plain(parts: Any) -> Any:
 
 
 def _begins_with_int_or_string(raw: Json) -> bool:
-    every = raw.get("allOf") or ()
+    every = raw.get("allOf") or []
     return bool(every) and _plain(every[0].get("anyOf")) == _INT_OR_STRING
 
 

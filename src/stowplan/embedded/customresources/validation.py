@@ -202,7 +202,7 @@ def _above_problem(schema: Schema, value: float, bound: float, path: str) -> Pro
 
 
 def _multiple_problems(schema: Schema, value: float, path: str, kind: str) -> Iterator[Problem]:
-    factor = schema.multiple_of
+    factor: float = schema.multiple_of or 0
     wrong = _range_problem(factor, kind, schema.checked_format, "MultipleOf", path)
     if wrong is not None:
         yield wrong

@@ -40,8 +40,8 @@ class ServedVersion:
         accepted = definition["status"]["acceptedNames"]
         subresources = version.get("subresources") or {}
         self.definition = definition
-        self.schema = schema_of(version)
-        self.is_storage = bool(version.get("storage"))
+        own = stored if version.get("storage") else schema_of(version)
+        self.schema = stored if own.raw == stored.raw else own
         self.stored_schema = stored
         self.columns: Sequence[Json] = version.get("additionalPrinterColumns") or ()
         self.scale: Json | None = subresources.get("scale")
@@ -61,6 +61,7 @@ class ServedVersion:
             blind_update=False,
             custom=True,
             defined=True,
+            scaled=self.scale is not None,
             fields=tuple(path.removeprefix(".") for path in self.selectable),
             short_names=tuple(accepted.get("shortNames") or ()),
             categories=tuple(accepted.get("categories") or ()),
@@ -147,7 +148,7 @@ class ServedVersion:
         shown = {**obj, "apiVersion": self.resource.api_version}
         if self.stored_schema is self.schema:
             return shown
-        copied: Json = _copied(shown)
+        copied: Json = copied(shown)
         prune(self.schema, copied)
         return copied
 
@@ -245,9 +246,10 @@ def _with_value(obj: Json, parts: list[str], value: Any) -> Json:
     return {**obj, first: _with_value(inner or {}, rest, value)}
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """JSON data of one's own."""
     if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
-    return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: copied(part) for key, part in value.items()}
+    return [copied(part) for part in value] if isinstance(value, list | tuple) else value
 
 

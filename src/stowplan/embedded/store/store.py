@@ -1,7 +1,7 @@
 """The store: the verbs of an API server as methods."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
@@ -11,6 +11,7 @@ from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions
 from stowplan.clock import Clock
 from stowplan.embedded.apply import apply_configuration, managed_after_update
 from stowplan.embedded.apply.managedfields import ApplyOptions
+from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.patches import patched
@@ -38,7 +39,7 @@ from stowplan.embedded.store.registry import (
     set_initial_status,
 )
 from stowplan.embedded.store.selection import FIRST_PAGE, Page, PageRequest, page_of, predicate
-from stowplan.embedded.store.storage import SavedState, Storage
+from stowplan.embedded.store.storage import SavedState, Storage, as_stored
 from stowplan.embedded.store.watchcache import ADDED, MODIFIED, Collection
 from stowplan.embedded.store.writer import API_SERVER, WriteContext
 
@@ -77,6 +78,7 @@ class Store(Storage):
         self._metadata = MetadataFactory(clock, rng)
         self._event_limit = event_limit
         self._admission = admission
+        self.definitions = Definitions(self)
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -85,6 +87,27 @@ class Store(Storage):
         for collection in self._collections.values():
             if collection.resource.lifetime is not None:
                 collection.schedule_all_expiries()
+        self.definitions.restored()
+
+    def stamp(self) -> str:
+        """The current time as objects carry it."""
+        return self._metadata.stamp()
+
+    def share_collection(self, stored: Resource, served: Iterable[Resource]) -> None:
+        """Have the versions of a custom resource be the same objects."""
+        self._collections.share(stored, served, self.version)
+
+    def drop_collection(self, stored: Resource) -> None:
+        """Forget a custom resource, in all its versions."""
+        self._collections.drop(stored)
+
+    def coerce(self, resource: Resource, change: Callable[[Json], Json]) -> None:
+        """Have objects be read differently from now on, because their schema has changed. No version is used."""
+        collection = self._collection(resource)
+        for key, obj in list(collection.objects.items()):
+            new = change(obj)
+            if new is not obj:
+                collection.restore(key, new)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))
@@ -145,6 +168,7 @@ class Store(Storage):
             raise status.already_exists(resource, key[1], deleting=deleting)
         if resource.status:
             set_initial_status(resource, obj, created["creationTimestamp"])
+        obj = as_stored(collection, obj)
         if not by.dry_run:
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
@@ -174,7 +198,7 @@ class Store(Storage):
         key = key_of(resource, metadata)
         if not key[1]:
             raise status.invalid(resource, "", [required("metadata.name", "name is required")])
-        old = collection.objects.get(key)
+        old = _in_version(resource, collection.objects.get(key))
         if old is None:
             return self._update_of_nothing(resource, obj, key, subresource, by)
         if uid_precondition:
@@ -203,7 +227,7 @@ class Store(Storage):
         """Change parts of an object, or of its status only (`subresource="status"`)."""
         collection, key = self._collection(resource), (namespace, name)
         _check_subresource(resource, subresource)
-        old = collection.get(key)
+        old = _in_version(resource, collection.get(key)) or {}
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
         if self._admission is not None:
@@ -227,7 +251,7 @@ class Store(Storage):
         wanted = owned_object(resource, body)
         metadata = wanted["metadata"]
         key = key_of(resource, metadata)
-        old = collection.objects.get(key)
+        old = _in_version(resource, collection.objects.get(key))
         options = ApplyOptions(by.field_manager, self._metadata.stamp(), force, subresource)
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
@@ -369,6 +393,13 @@ class Store(Storage):
         if budget is not None and not costs_nothing(pod, budget):
             charged = charged_budget(budget, name, stamp)
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
+
+
+def _in_version(resource: Resource, obj: Json | None) -> Json | None:
+    """A stored object as one of the version it is written in."""
+    if obj is None or obj["apiVersion"] == resource.api_version:
+        return obj
+    return {**obj, "apiVersion": resource.api_version}
 
 
 def type_of(resource: Resource) -> TypeDef | None:

@@ -7,6 +7,8 @@ from stowplan.api.catalogue import Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver.tables import core, networking, rbac, scheduling, storage, workloads
 from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, Table
+from stowplan.embedded.apiserver.tables.custom import columns_of
+from stowplan.embedded.customresources.lifecycle import Definitions
 
 __all__ = ["Tables"]
 
@@ -20,12 +22,19 @@ _COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
 class Tables:
     """The table of each resource; one without columns of its own shows name and age."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, definitions: Definitions) -> None:
         self._clock = clock
+        self._definitions = definitions
         self._made: dict[Resource, Table] = {}
 
     def of(self, resource: Resource) -> Table:
         table = self._made.get(resource)
         if table is None:
-            table = self._made[resource] = Table(_COLUMNS.get(resource, _PLAIN), self._clock)
+            custom = self._definitions.version_of(resource)
+            columns = _COLUMNS.get(resource, _PLAIN) if custom is None else columns_of(custom.columns)
+            table = self._made[resource] = Table(columns, self._clock)
         return table
+
+    def forget(self) -> None:
+        """Make tables anew: the columns of custom resources may have changed."""
+        self._made.clear()

@@ -40,7 +40,7 @@ def _column(definition: Json) -> Column:
 
 
 def _cell(path: JsonPath, type_: str) -> Callable[[Json, float], Any]:
-    shown = _SHOWN.get(type_, _text)
+    shown: Callable[[Any, float], Any] = _SHOWN.get(type_, _text)
 
     def cell(obj: Json, now: float) -> Any:
         found = path.find(obj)
