@@ -1,6 +1,6 @@
 """Objects that a controller owns: pods from templates, adoption and release by its selector."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -79,19 +79,32 @@ def scaled_value(value: Any, total: int, default: str | int, *, round_up: bool) 
     return -(-exact // 100) if round_up else exact // 100
 
 
+def _any(obj: Json) -> bool:
+    return True
+
+
 async def claim_objects(
-    controller: Controller, owned: Informer, owners: Resource, owner: Json, selector: Selector
+    controller: Controller,
+    owned: Informer,
+    owners: Resource,
+    owner: Json,
+    selector: Selector,
+    is_member: Callable[[Json], bool] = _any,
 ) -> list[Json]:
-    """The objects that an owner controls, after adopting what fits and letting go of what does not."""
+    """The objects that an owner controls, after adopting what fits and letting go of what does not.
+
+    What fits is selected by labels and, where the owner cares, a member otherwise.
+    """
     found: list[Json] = []
     for obj in list(owned.by_owner[uid_of(owner)].values()):
         if not is_controlled_by(obj, owner):
             continue
-        if selector.matches(labels_of(obj)) or is_deleting(owner) or is_deleting(obj):
+        fits = selector.matches(labels_of(obj)) and is_member(obj)
+        if fits or is_deleting(owner) or is_deleting(obj):
             found.append(obj)
         else:
             await _release(controller, owned.resource, owner, obj)
-    orphans = [] if is_deleting(owner) else adoptable(owned, owner, selector)
+    orphans = [] if is_deleting(owner) else [*filter(is_member, adoptable(owned, owner, selector))]
     if orphans and await _is_current(controller, owners, owner):
         found += [await _adopt(controller, owned.resource, owners, owner, obj) for obj in orphans]
     return found

@@ -46,7 +46,6 @@ class ServedVersion:
         self.columns: Sequence[Json] = version.get("additionalPrinterColumns") or ()
         self.scale: Json | None = subresources.get("scale")
         self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())
-        self.deprecation = deprecation_warning(spec, version)
         self.is_terminating = "deletionTimestamp" in definition["metadata"]
         self.list_kind: str = accepted.get("listKind", "")
         storage = next(one["name"] for one in spec["versions"] if one.get("storage"))
@@ -62,6 +61,7 @@ class ServedVersion:
             custom=True,
             defined=True,
             scaled=self.scale is not None,
+            deprecation=deprecation_warning(spec, version),
             fields=tuple(path.removeprefix(".") for path in self.selectable),
             short_names=tuple(accepted.get("shortNames") or ()),
             categories=tuple(accepted.get("categories") or ()),
