@@ -152,6 +152,11 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def internal_error(why: str) -> ApiError:
+    """What the server cannot do for a reason of its own."""
+    return ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
+
+
 def unprocessable(why: str) -> ApiError:
     """A well-formed patch that does not fit the object. The reason is kept as a cause."""
     text = "the server rejected our request due to an error in our request"

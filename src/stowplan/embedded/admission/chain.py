@@ -9,6 +9,7 @@ from stowplan.embedded.admission.defaults import DEFAULTS
 from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE, ServiceAllocator
 from stowplan.embedded.admission.roles import RoleGuard
 from stowplan.embedded.admission.validation import check_created, check_updated
+from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.store.registry import Lookup
 from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
@@ -32,12 +33,19 @@ class ClusterAdmission:
             plugin(lookup, obj)
         self._services.allocate(lookup, resource, obj, None)
         self._roles.check(lookup, resource, None, obj, by)
-        check_created(resource, obj)
+        custom = _admit_custom(lookup, resource, obj)
+        if custom is not None and custom.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource, obj["metadata"]["name"], why)
+        check_created(resource, obj, custom)
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> None:
+        custom = _admit_custom(lookup, resource, new)
         if subresource:
+            if custom is not None:
+                check_updated(resource, old, {**old, "status": new.get("status")}, custom, subresource)
             return
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
@@ -46,12 +54,20 @@ class ClusterAdmission:
             plugin(old, new)
         self._services.allocate(lookup, resource, new, old)
         self._roles.check(lookup, resource, old, new, by)
-        check_updated(resource, old, new)
+        check_updated(resource, old, new, custom)
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         name = obj["metadata"]["name"]
         if resource == NAMESPACES and name in _PROTECTED_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
+
+
+def _admit_custom(lookup: Lookup, resource: Resource, obj: Json) -> ServedVersion | None:
+    """Prune a custom object and fill in its defaults; gives back what is defined about it."""
+    custom = lookup.definitions.version_of(resource) if resource.defined else None
+    if custom is not None:
+        custom.prepare(obj)
+    return custom
 
 
 def forbidden(resource: Resource, name: str, why: str) -> status.ApiError:

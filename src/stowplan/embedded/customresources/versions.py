@@ -21,7 +21,6 @@ from stowplan.embedded.customresources.validation import (
 
 _MAX_INT32: Final = 2**31 - 1
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-_TERMINATING_VERBS: Final = ("delete", "deletecollection", "get", "list", "watch")
 _GO_TYPES: Final = {
     str: "string",
     bool: "bool",
@@ -66,7 +65,7 @@ class ServedVersion:
             short_names=tuple(accepted.get("shortNames") or ()),
             categories=tuple(accepted.get("categories") or ()),
             singular=accepted.get("singular", ""),
-            verbs=_TERMINATING_VERBS if self.is_terminating else _VERBS,
+            verbs=_VERBS,
             storage_version=f"{spec['group']}/{storage}",
         )
 
@@ -148,9 +147,9 @@ class ServedVersion:
         shown = {**obj, "apiVersion": self.resource.api_version}
         if self.stored_schema is self.schema:
             return shown
-        copied: Json = copied(shown)
-        prune(self.schema, copied)
-        return copied
+        mine: Json = copied(shown)
+        prune(self.schema, mine)
+        return mine
 
     def scale_of(self, obj: Json) -> tuple[Json, bool]:
         """The Scale of an object, and whether the object says how many there shall be."""
@@ -163,7 +162,7 @@ class ServedVersion:
             else (None, "")
         )
         if problem or also or too:
-            raise status.ApiError(500, "InternalError", f"Internal error occurred: {problem or also or too}")
+            raise status.internal_error(problem or also or too)
         metadata = obj["metadata"]
         kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         shown: Json = {"replicas": current or 0}

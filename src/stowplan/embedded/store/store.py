@@ -404,7 +404,7 @@ def _in_version(resource: Resource, obj: Json | None) -> Json | None:
 
 def type_of(resource: Resource) -> TypeDef | None:
     """What is known of the fields of a resource's objects."""
-    return the_schema().of_kind(resource.group, resource.version, resource.kind)
+    return None if resource.custom else the_schema().of_kind(resource.group, resource.version, resource.kind)
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:
