@@ -11,12 +11,12 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 
 @pytest.fixture
 def store() -> Store:
-    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission())
+    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission(), fields=FieldManager())
     create_bootstrap_objects(made)
     return made
 
@@ -168,7 +168,6 @@ def test_objects_are_made_in_namespaces_that_exist(store: Store) -> None:
             "Invalid value: 70000: must be between 1 and 65535, inclusive",
         ),
         ({"restartPolicy": "Maybe"}, "spec.restartPolicy", 'Unsupported value: "Maybe"'),
-        ({"terminationGracePeriodSeconds": -1}, "spec.terminationGracePeriodSeconds", "Invalid value: -1"),
         ({"tolerations": [{"operator": "Equal"}]}, "spec.tolerations[0].operator", "Invalid value"),
         (
             {

@@ -56,13 +56,18 @@ def test_a_definition_is_established_and_served_with_the_next_request(api: Serve
     created = define(api, "gears", versions=[version(schema=SIZED)])
     assert created["status"]["storedVersions"] == ["v1"]
     assert created["spec"]["names"] == {
-        "plural": "gears", "kind": "Gear", "singular": "gear", "listKind": "GearList",
-    }  # fmt: skip
+        "plural": "gears",
+        "kind": "Gear",
+        "singular": "gear",
+        "listKind": "GearList",
+    }
     assert condition(api, "gears.example.com", "Established")["status"] == "True"
     assert condition(api, "gears.example.com", "NamesAccepted")["reason"] == "NoConflicts"
     listed = api.ask("GET", objects("gears"))
     assert (listed.code, listed.body["kind"], listed.body["items"]) == (200, "GearList", [])
-    assert [one["name"] for one in api.ask("GET", "/apis/example.com/v1").body["resources"]].count("gears") == 1
+    assert [one["name"] for one in api.ask("GET", "/apis/example.com/v1").body["resources"]].count(
+        "gears"
+    ) == 1
     assert "apis/example.com/v1" in api.ask("GET", "/openapi/v3").body["paths"]
 
 
@@ -73,11 +78,17 @@ def test_objects_are_pruned_defaulted_and_validated(api: Served) -> None:
     assert made.code == 201
     assert made.body["spec"] == {"size": 3, "color": "red", "free": {"x": [None]}}
     assert made.headers["Warning"] == '299 - "unknown field \\"spec.junk\\""'
-    strict = api.ask("POST", f"{where}?fieldValidation=Strict", custom("Cog", "b", spec={"size": 3, "junk": 1}))
+    strict = api.ask(
+        "POST", f"{where}?fieldValidation=Strict", custom("Cog", "b", spec={"size": 3, "junk": 1})
+    )
     assert (strict.code, "unknown field" in strict.body["message"]) == (400, True)
-    quiet = api.ask("POST", f"{where}?fieldValidation=Ignore", custom("Cog", "c", spec={"size": 3, "junk": 1}))
+    quiet = api.ask(
+        "POST", f"{where}?fieldValidation=Ignore", custom("Cog", "c", spec={"size": 3, "junk": 1})
+    )
     assert (quiet.code, quiet.headers["Warning"]) == (201, None)
-    wrong = api.ask("POST", where, custom("Cog", "d", spec={"size": 0, "parts": [{"name": "x"}, {"name": "x"}]}))
+    wrong = api.ask(
+        "POST", where, custom("Cog", "d", spec={"size": 0, "parts": [{"name": "x"}, {"name": "x"}]})
+    )
     assert wrong.code == 422
     assert [one["message"] for one in wrong.body["details"]["causes"]] == [
         "Invalid value: 0: spec.size in body should be greater than or equal to 1",
@@ -102,17 +113,27 @@ def test_patches_and_generations(api: Served) -> None:
     refused = api.ask("PATCH", one, {"spec": {"size": 4}}, Content_Type=STRATEGIC)
     assert (refused.code, "strategic" in refused.body["message"]) == (415, False)
     bad = api.ask("PATCH", one, {"spec": {"size": "four"}}, Content_Type=MERGE)
-    assert bad.code == 422 and bad.body["details"]["causes"][0]["reason"] == "FieldValueTypeInvalid"
+    assert bad.code == 422
+    assert bad.body["details"]["causes"][0]["reason"] == "FieldValueTypeInvalid"
     unversioned = api.ask("PUT", one, custom("Bolt", "a", spec={"size": 4}))
-    assert unversioned.code == 422 and "metadata.resourceVersion" in unversioned.body["message"]
+    assert unversioned.code == 422
+    assert "metadata.resourceVersion" in unversioned.body["message"]
 
 
 def test_a_part_that_was_invalid_before_may_stay_so(api: Served) -> None:
-    define(api, "nuts", versions=[version(schema={"type": "object", "properties": {"n": {"type": "integer"}}})])
+    define(
+        api, "nuts", versions=[version(schema={"type": "object", "properties": {"n": {"type": "integer"}}})]
+    )
     api.ask("POST", objects("nuts"), custom("Nut", "a", spec={"n": 50}))
-    limited = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 10}, "m": {"type": "string"}}}
+    limited = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "maximum": 10}, "m": {"type": "string"}},
+    }
     path = f"{DEFINITIONS}/nuts.example.com"
-    assert api.ask("PATCH", path, {"spec": {"versions": [version(schema=limited)]}}, Content_Type=MERGE).code == 200
+    assert (
+        api.ask("PATCH", path, {"spec": {"versions": [version(schema=limited)]}}, Content_Type=MERGE).code
+        == 200
+    )
     one = f"{objects('nuts')}/a"
     assert api.ask("PATCH", one, {"spec": {"m": "x"}}, Content_Type=MERGE).code == 200
     assert api.ask("PATCH", one, {"spec": {"n": 60}}, Content_Type=MERGE).code == 422
@@ -147,14 +168,17 @@ def test_several_versions_are_one_object(api: Served) -> None:
 def test_the_storage_version_may_change(api: Served) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     define(api, "caps", versions=[version("v1beta1", schema)])
-    api.ask("POST", objects("caps", version="v1beta1"), custom("Cap", "a", "example.com/v1beta1", spec={"a": 1}))
+    api.ask(
+        "POST", objects("caps", version="v1beta1"), custom("Cap", "a", "example.com/v1beta1", spec={"a": 1})
+    )
     path = f"{DEFINITIONS}/caps.example.com"
     both = [version("v1", schema), version("v1beta1", schema, storage=False)]
     changed = api.ask("PATCH", path, {"spec": {"versions": both}}, Content_Type=MERGE)
     assert changed.body["status"]["storedVersions"] == ["v1beta1", "v1"]
     assert api.ask("GET", f"{objects('caps')}/a").body["apiVersion"] == "example.com/v1"
     removed = api.ask("PATCH", path, {"spec": {"versions": both[:1]}}, Content_Type=MERGE)
-    assert removed.code == 422 and "missing from spec.versions" in removed.body["message"]
+    assert removed.code == 422
+    assert "missing from spec.versions" in removed.body["message"]
     stored = {"status": {"storedVersions": ["v1"]}}
     assert api.ask("PATCH", f"{path}/status", stored, Content_Type=MERGE).code == 200
     assert api.ask("PATCH", path, {"spec": {"versions": both[:1]}}, Content_Type=MERGE).code == 200
@@ -165,7 +189,9 @@ def test_the_storage_version_may_change(api: Served) -> None:
 
 
 def test_a_new_default_is_seen_in_old_objects(api: Served) -> None:
-    define(api, "lids", versions=[version(schema={"type": "object", "properties": {"a": {"type": "string"}}})])
+    define(
+        api, "lids", versions=[version(schema={"type": "object", "properties": {"a": {"type": "string"}}})]
+    )
     api.ask("POST", objects("lids"), custom("Lid", "a", spec={"a": "x"}))
     more = {"type": "object", "properties": {"b": {"type": "string", "default": "y"}}}
     path = f"{DEFINITIONS}/lids.example.com"
@@ -223,7 +249,9 @@ def test_server_side_apply_goes_by_the_list_types_of_the_schema(api: Served) -> 
     assert [part["name"] for part in both.body["spec"]["parts"]] == ["p", "q"]
     conflict = custom("Arm", "a", spec={"size": 2})
     assert api.ask("PATCH", f"{one}?fieldManager=bob", conflict, Content_Type=APPLY).code == 409
-    gone = api.ask("PATCH", f"{one}?fieldManager=alice", custom("Arm", "a", spec={"size": 1}), Content_Type=APPLY)
+    gone = api.ask(
+        "PATCH", f"{one}?fieldManager=alice", custom("Arm", "a", spec={"size": 1}), Content_Type=APPLY
+    )
     assert [part["name"] for part in gone.body["spec"]["parts"]] == ["q"]
 
 
@@ -276,7 +304,8 @@ def test_cluster_scope(api: Served) -> None:
 def test_rules_and_webhooks_that_have_no_effect_are_warned_of(api: Served) -> None:
     ruled = {"type": "object", "x-kubernetes-validations": [{"rule": "self.size > 1"}]}
     answer = api.ask("POST", DEFINITIONS, definition("laws", versions=[version(schema=ruled)]))
-    assert answer.code == 201 and "not evaluated" in answer.headers["Warning"]
+    assert answer.code == 201
+    assert "not evaluated" in answer.headers["Warning"]
     webhook = {
         "strategy": "Webhook",
         "webhook": {
@@ -285,7 +314,8 @@ def test_rules_and_webhooks_that_have_no_effect_are_warned_of(api: Served) -> No
         },
     }
     answer = api.ask("POST", DEFINITIONS, definition("acts", conversion=webhook))
-    assert answer.code == 201 and "webhook" in answer.headers["Warning"]
+    assert answer.code == 201
+    assert "webhook" in answer.headers["Warning"]
     assert answer.body["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"] == 443
     odd = {"type": "object", "properties": {"a": {"type": "string", "format": "semver"}}}
     answer = api.ask("POST", DEFINITIONS, definition("rules", versions=[version(schema=odd)]))
@@ -311,7 +341,8 @@ def test_a_group_like_a_built_in_one_has_types_of_its_own(api: Served) -> None:
         objects("deployments", "apps.example.com"),
         custom("Deployment", "a", "apps.example.com/v1", spec={"size": 1}),
     )
-    assert made.code == 201 and made.body["spec"] == {"size": 1, "color": "red"}
+    assert made.code == 201
+    assert made.body["spec"] == {"size": 1, "color": "red"}
 
 
 def _open(folder: Path) -> tuple[Store, Any]:
@@ -359,27 +390,62 @@ def test_resources_that_plugins_register_need_no_definition() -> None:
 @pytest.mark.parametrize(
     ("change", "path", "message"),
     [
-        ({"scope": "Galaxy"}, "spec.scope", 'Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"'),
+        (
+            {"scope": "Galaxy"},
+            "spec.scope",
+            'Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"',
+        ),
         ({"names": {"plural": "others", "kind": "Bad"}}, "metadata.name", "must be spec.names.plural"),
         ({"group": "example"}, "spec.group", "should be a domain with at least one dot"),
         ({"versions": []}, "spec.versions", "must have exactly one version marked as storage version"),
         ({"versions": [version(), version()]}, "spec.versions", "must contain unique version names"),
         ({"versions": [version("1")]}, "spec.versions[0].name", "a DNS-1035 label must consist of"),
-        ({"names": {"plural": "bads", "kind": "Bad", "listKind": "Bad"}}, "spec.names.listKind", "may not be the same"),
-        ({"names": {"plural": "bads", "kind": "Bad", "shortNames": ["A"]}}, "spec.names.shortNames[0]", "DNS-1035"),
+        (
+            {"names": {"plural": "bads", "kind": "Bad", "listKind": "Bad"}},
+            "spec.names.listKind",
+            "may not be the same",
+        ),
+        (
+            {"names": {"plural": "bads", "kind": "Bad", "shortNames": ["A"]}},
+            "spec.names.shortNames[0]",
+            "DNS-1035",
+        ),
         ({"conversion": {"strategy": "Magic"}}, "spec.conversion.strategy", 'Unsupported value: "Magic"'),
         ({"conversion": {"strategy": "Webhook"}}, "spec.conversion.webhookClientConfig", "Required value"),
         ({"preserveUnknownFields": True}, "spec.preserveUnknownFields", "cannot set to true"),
-        ({"versions": [version(schema={"type": "thing"})]}, "properties[spec].type", 'Unsupported value: "thing"'),
-        ({"versions": [version(additionalPrinterColumns=[{"name": "a", "type": "x", "jsonPath": ".a"}])]},
-         "spec.additionalPrinterColumns[0].type", "must be one of boolean,date,integer,number,string"),
-        ({"versions": [version(selectableFields=[{"jsonPath": ".spec.nothing"}])]},
-         "spec.selectableFields[0].jsonPath", "is an invalid path"),
-        ({"versions": [version(deprecationWarning="old")]}, "deprecationWarning", "can only be set for deprecated"),
-        ({"versions": [version(subresources={"scale": {"specReplicasPath": ".x", "statusReplicasPath": ".status.r"}})]},
-         "spec.subresources.scale.specReplicasPath", "should be a json path under .spec"),
+        (
+            {"versions": [version(schema={"type": "thing"})]},
+            "properties[spec].type",
+            'Unsupported value: "thing"',
+        ),
+        (
+            {"versions": [version(additionalPrinterColumns=[{"name": "a", "type": "x", "jsonPath": ".a"}])]},
+            "spec.additionalPrinterColumns[0].type",
+            "must be one of boolean,date,integer,number,string",
+        ),
+        (
+            {"versions": [version(selectableFields=[{"jsonPath": ".spec.nothing"}])]},
+            "spec.selectableFields[0].jsonPath",
+            "is an invalid path",
+        ),
+        (
+            {"versions": [version(deprecationWarning="old")]},
+            "deprecationWarning",
+            "can only be set for deprecated",
+        ),
+        (
+            {
+                "versions": [
+                    version(
+                        subresources={"scale": {"specReplicasPath": ".x", "statusReplicasPath": ".status.r"}}
+                    )
+                ]
+            },
+            "spec.subresources.scale.specReplicasPath",
+            "should be a json path under .spec",
+        ),
     ],
-)  # fmt: skip
+)
 def test_definitions_are_validated(api: Served, change: Json, path: str, message: str) -> None:
     answer = api.ask("POST", DEFINITIONS, definition("bads", **change))
     assert answer.code == 422, answer.body
@@ -401,6 +467,7 @@ def test_what_must_not_change_in_a_definition(api: Served) -> None:
         assert field in [one["field"] for one in answer.body["details"]["causes"]]
     protected = definition("gates", "policy.k8s.io")
     answer = api.ask("POST", DEFINITIONS, protected)
-    assert answer.code == 422 and "api-approved.kubernetes.io" in answer.body["message"]
+    assert answer.code == 422
+    assert "api-approved.kubernetes.io" in answer.body["message"]
     protected["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
     assert api.ask("POST", DEFINITIONS, protected).code == 201

@@ -1,11 +1,11 @@
 """Regular expressions as Go's `regexp` package has them (RE2): matched in time linear in the text.
 
 Patterns come from users and texts from other users, so a pattern must never hold the process: Python's `re`
-backtracks and may take exponential time, and its syntax is another one. Here a pattern becomes an automaton, and
-a text is matched by following all of its alternatives at once. What RE2 does not have (lookaround, back
+backtracks and may take exponential time, and its syntax is another one. Here a pattern becomes an automaton,
+and a text is matched by following all of its alternatives at once. What RE2 does not have (lookaround, back
 references) is refused with Go's message.
 
-`compile` and `Regexp.matches` (is there a match anywhere?) are all that validation needs; there are no captures.
+`compile` and `Regexp.matches` (is there a match anywhere?) are all that validation needs.
 """
 
 import unicodedata
@@ -90,9 +90,16 @@ _POSIX: Final = {
 }
 _ESCAPES: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _ASSERTIONS: Final = {"A": "begin-text", "z": "end-text", "b": "word", "B": "no-word"}
-_CATEGORIES: Final = frozenset(
-    "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Co Cs".split()
-)
+_CATEGORIES: Final = {
+    "L": "ultmo",
+    "M": "nce",
+    "N": "dlo",
+    "P": "cdseifo",
+    "S": "mcko",
+    "Z": "slp",
+    "C": "cfos",
+}
+"""The general categories of Unicode, by their first letter."""
 
 
 class _Flags(NamedTuple):
@@ -292,7 +299,7 @@ class _Parser:
         name = name.removeprefix("^")
         if name == "Any":
             return CharClass((("\0", "\U0010ffff"),), negated=negated)
-        if name not in _CATEGORIES:
+        if name[:1] not in _CATEGORIES or name[1:] not in ("", *_CATEGORIES[name[:1]]):
             raise RegexpError("invalid character class range", self._text[start : self._at])
         return CharClass(tests=(_category(name),), negated=negated, fold=flags.fold)
 

@@ -106,7 +106,7 @@ def check_depth(text: bytes) -> None:
 
 
 class Decoded:
-    """A body as data, and what its sender should be warned of. `before` is what it replaces, if that matters."""
+    """A body as data, what its sender should be warned of, and what it replaces if that matters."""
 
     __slots__ = ("before", "data", "warnings")
 

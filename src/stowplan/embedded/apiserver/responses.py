@@ -13,6 +13,7 @@ from stowplan.clock import Clock
 from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
+from stowplan.embedded.apply import plain_json
 from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store import BOOKMARK, Change
 from stowplan.gocompat.quoting import quote
@@ -21,7 +22,7 @@ _INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 200
 JSON: Final = "application/json"
-_encode: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
 def response_of(
@@ -66,7 +67,7 @@ def _escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)

@@ -17,7 +17,7 @@ from stowplan.api.fielderrors import (
     not_supported,
     required,
 )
-from stowplan.api.names import dns_label_problems, service_name_problems, subdomain_problems
+from stowplan.api.names import service_name_problems, subdomain_problems
 from stowplan.api.requests import Json
 from stowplan.embedded.customresources.formats import is_recognized
 from stowplan.embedded.customresources.schemarules import schema_rule_errors, walk
@@ -160,7 +160,7 @@ def definition_errors(definition: Json) -> list[FieldError]:
     errors += _spec_errors(spec)
     stored = storage_version(definition)
     errors += _stored_version_errors([stored] if stored else [], spec)
-    return errors + [*_approval_errors(definition), *_preserve_errors(spec)]
+    return [*errors, *_approval_errors(definition), *_preserve_errors(spec)]
 
 
 def definition_update_errors(old: Json, new: Json) -> list[FieldError]:
@@ -174,11 +174,15 @@ def definition_update_errors(old: Json, new: Json) -> list[FieldError]:
         value, was = _at(spec, path), _at(before, path)
         if value != was:
             errors.append(invalid(f"spec.{'.'.join(path)}", value or "", "field is immutable"))
-    stored = (with_stored_version({**new, "status": old.get("status")}).get("status") or {}).get("storedVersions")
+    stored = (with_stored_version({**new, "status": old.get("status")}).get("status") or {}).get(
+        "storedVersions"
+    )
     errors += _stored_version_errors(stored or [], spec)
     if not before.get("preserveUnknownFields"):
         errors += _preserve_errors(spec)
-    if old["metadata"].get("annotations", {}).get(_APPROVED) != new["metadata"].get("annotations", {}).get(_APPROVED):
+    if old["metadata"].get("annotations", {}).get(_APPROVED) != new["metadata"].get("annotations", {}).get(
+        _APPROVED
+    ):
         errors += _approval_errors(new)
     return errors
 
@@ -429,7 +433,9 @@ def _webhook_errors(config: Json, path: str) -> Iterator[FieldError]:
             yield required(f"{path}.service.namespace", "service namespace is required")
         port = service.get("port", 443)
         if not 0 < port < 65536:
-            yield invalid(f"{path}.service.port", port, "port is not valid: must be between 1 and 65535, inclusive")
+            yield invalid(
+                f"{path}.service.port", port, "port is not valid: must be between 1 and 65535, inclusive"
+            )
 
 
 def _review_version_errors(versions: Sequence[str], path: str) -> Iterator[FieldError]:
@@ -495,17 +501,17 @@ def _preserve_errors(spec: Json) -> Iterator[FieldError]:
 
 
 NOT_EVALUATED: Final = (
-    "x-kubernetes-validations: the CEL rules of {name} are stored, but not evaluated here: objects are accepted "
-    "that break them"
+    "x-kubernetes-validations: the CEL rules of {name} are stored, but not evaluated here: objects that "
+    "break them are accepted"
 )
 NOT_CONVERTED: Final = (
-    "spec.conversion: the webhook of {name} is stored, but not called here: objects are shown in every version "
-    "as they were written"
+    "spec.conversion: the webhook of {name} is stored, but not called here: objects are shown in every "
+    "version as they were written"
 )
 
 
 def definition_warnings(definition: Json, old: Json | None = None) -> list[str]:
-    """What whoever writes a definition should know: formats that are not checked, and what has no effect here."""
+    """What the writer of a definition should know: formats that are not checked, what has no effect here."""
     before = [] if old is None else [*_schema_warnings(old)]
     warnings = [text for text in dict.fromkeys(_schema_warnings(definition)) if text not in before]
     name = definition["metadata"].get("name", "")
@@ -523,12 +529,13 @@ def _schema_warnings(definition: Json) -> Iterator[str]:
             yield f"unrecognized format {quote(format_)}"
     for part in _all_schemas(definition):
         items = part.get("items")
-        if part.get("x-kubernetes-list-type") == "set" and isinstance(items, dict):
-            if items.get("type") in ("object", "array"):
-                yield (
-                    f"x-kubernetes-list-type: set for items of type {quote(items['type'])} is not supported by "
-                    "server-side apply or CEL validation rules"
-                )
+        if part.get("x-kubernetes-list-type") != "set" or not isinstance(items, dict):
+            continue
+        if items.get("type") in ("object", "array"):
+            yield (
+                f"x-kubernetes-list-type: set for items of type {quote(items['type'])} is not supported by "
+                "server-side apply or CEL validation rules"
+            )
 
 
 def _all_schemas(definition: Json) -> Iterator[Json]:
@@ -547,11 +554,18 @@ def names_after(definition: Json, others: Iterable[Json]) -> tuple[Json, Json]:
     kinds: set[str] = set()
     for other in others:
         taken = (other.get("status") or {}).get("acceptedNames") or {}
-        resources.update((taken.get("plural", ""), taken.get("singular", ""), *(taken.get("shortNames") or ())))
+        resources.update(
+            (taken.get("plural", ""), taken.get("singular", ""), *(taken.get("shortNames") or ()))
+        )
         kinds.update((taken.get("kind", ""), taken.get("listKind", "")))
     wanted = (definition.get("spec") or {}).get("names") or {}
     accepted: Json = {**((definition.get("status") or {}).get("acceptedNames") or {})}
-    condition = {"type": NAMES_ACCEPTED, "status": "True", "reason": "NoConflicts", "message": "no conflicts found"}
+    condition = {
+        "type": NAMES_ACCEPTED,
+        "status": "True",
+        "reason": "NoConflicts",
+        "message": "no conflicts found",
+    }
     for field, reason, used in (
         ("plural", "PluralConflict", resources),
         ("singular", "SingularConflict", resources),
@@ -596,7 +610,9 @@ def deprecation_warning(spec: Mapping[str, Any], version: Json) -> str:
     newer = [
         other["name"]
         for other in spec["versions"]
-        if other.get("served") and not other.get("deprecated") and version_order(other["name"]) < version_order(mine)
+        if other.get("served")
+        and not other.get("deprecated")
+        and version_order(other["name"]) < version_order(mine)
     ]
     return f"{text}; use {spec['group']}/{min(newer, key=version_order)} {kind}" if newer else text
 

@@ -1,7 +1,7 @@
 """The formats of strings that schemas of custom resources may name, and whether a text has one.
 
-Names are compared without dashes (`date-time` is `datetime`), but for the two that are Kubernetes' own. A format
-that is not known here is not checked; whoever defines a resource with one is warned.
+Names are compared without dashes (`date-time` is `datetime`), but for the two that are Kubernetes' own.
+A format that is not known here is not checked; whoever defines a resource with one is warned.
 """
 
 import ipaddress
@@ -176,8 +176,12 @@ FORMATS: Final[Mapping[str, Check]] = {
     ),
     "uuid": _pattern(f"{_HEX}{{8}}-?{_HEX}{{4}}-?{_HEX}{{4}}-?{_HEX}{{4}}-?{_HEX}{{12}}", re.I | re.A),
     "uuid3": _pattern(f"{_HEX}{{8}}-?{_HEX}{{4}}-?3{_HEX}{{3}}-?{_HEX}{{4}}-?{_HEX}{{12}}", re.I | re.A),
-    "uuid4": _pattern(f"{_HEX}{{8}}-?{_HEX}{{4}}-?4{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}", re.I | re.A),
-    "uuid5": _pattern(f"{_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}", re.I | re.A),
+    "uuid4": _pattern(
+        f"{_HEX}{{8}}-?{_HEX}{{4}}-?4{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}", re.I | re.A
+    ),
+    "uuid5": _pattern(
+        f"{_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ab]{_HEX}{{3}}-?{_HEX}{{12}}", re.I | re.A
+    ),
     "isbn": lambda value: _is_isbn10(value) or _is_isbn13(value),
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,

@@ -1,4 +1,4 @@
-"""JSONPath as kubectl and printer columns have it: `.spec.size`, `.status.conditions[?(@.type=="Ready")].status`."""
+"""JSONPath as printer columns have it: `.spec.size`, `.status.conditions[?(@.type=="Ready")].status`."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +45,7 @@ def _steps(text: str) -> Iterator[_Step]:
     while at < len(text):
         if text.startswith("..", at):
             yield _descendants
-            at += 2 if text[at + 2 : at + 3] != "[" else 2
+            at += 2
             name = _NAME.match(text, at)
             if name is not None:
                 at = name.end()

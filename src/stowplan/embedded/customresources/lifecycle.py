@@ -1,7 +1,7 @@
-"""The life of CustomResourceDefinitions: which names they get, when they are served, what goes before they go.
+"""The life of CustomResourceDefinitions: which names they get, when they are served, how they go.
 
-Everything happens within the write of a definition, so whoever has created one can use it with the next request.
-Nothing here is a controller that has to run: the API server alone does it, as the real one does.
+Everything happens within the write of a definition, so whoever has created one can use it with the next
+request. Nothing here is a controller that has to run: the API server alone does it, as the real one does.
 """
 
 from collections.abc import Iterator
@@ -162,7 +162,9 @@ class Definitions:
         """Serve the versions of an established definition as it says now."""
         name = definition["metadata"]["name"]
         before = self._by_definition.get(name)
-        if not is_true(definition, ESTABLISHED) or (before and _serves_the_same(before.definition, definition)):
+        if not is_true(definition, ESTABLISHED) or (
+            before and _serves_the_same(before.definition, definition)
+        ):
             return
         if before is not None:
             self._unregister(before)
@@ -264,7 +266,7 @@ class _Served:
 
 
 def _register(catalogue: Catalogue, resource: Resource) -> bool:
-    """Serve a resource, unless a built-in one of that name, or another one of that kind, is served already."""
+    """Serve a resource, unless a built-in one of that name or another one of that kind is served."""
     if catalogue.named(resource.dotted) or catalogue.of_kind(resource.api_version, resource.kind):
         return False
     catalogue.register(resource)

@@ -1,4 +1,4 @@
-"""The schemas of custom resources in the OpenAPI documents, for `kubectl explain` and clients that validate."""
+"""The schemas of custom resources in the OpenAPI documents, for `kubectl explain` and other clients."""
 
 from typing import Any, Final
 
@@ -61,7 +61,9 @@ def _embedded(raw: Any, third: bool) -> Any:
     for field in ("items", "additionalProperties"):
         if isinstance(raw.get(field), dict):
             shown[field] = _embedded(raw[field], third)
-    if raw.get("x-kubernetes-embedded-resource") and (third or not raw.get("x-kubernetes-preserve-unknown-fields")):
+    if raw.get("x-kubernetes-embedded-resource") and (
+        third or not raw.get("x-kubernetes-preserve-unknown-fields")
+    ):
         shown["properties"] = {**shown.get("properties", {}), **_object_properties(third)}
         required = raw.get("required") or []
         shown["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]

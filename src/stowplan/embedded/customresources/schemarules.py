@@ -1,7 +1,6 @@
 """Validation of schemas themselves: whether one is structural, and what may stand in it.
 
-The rules and messages are those of the Kubernetes API. They look at the schema as it was written (JSON), which
-need not be a schema at all yet.
+The rules and messages are those of the Kubernetes API. They look at the schema as it was written (JSON).
 """
 
 import re
@@ -116,12 +115,22 @@ def walk(raw: Json) -> Iterator[Json]:
 
 def _unsupported(raw: Json) -> bool:
     """Whether it has what no structural schema can have; that is told with the other rules for properties."""
-    return any(
-        part.get(field)
-        for part in walk(raw)
-        for field in ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
-    ) or any(isinstance(part.get("items"), list) for part in walk(raw)) or any(
-        part.get("x-kubernetes-preserve-unknown-fields") is False for part in walk(raw)
+    return (
+        any(
+            part.get(field)
+            for part in walk(raw)
+            for field in (
+                "id",
+                "$schema",
+                "$ref",
+                "patternProperties",
+                "dependencies",
+                "additionalItems",
+                "definitions",
+            )
+        )
+        or any(isinstance(part.get("items"), list) for part in walk(raw))
+        or any(part.get("x-kubernetes-preserve-unknown-fields") is False for part in walk(raw))
     )
 
 
@@ -141,7 +150,10 @@ def _structural_errors(raw: Json, path: str, level: str) -> Iterator[FieldError]
             yield from _structural_errors(additional, f"{path}.additionalProperties", _FIELD)
     yield from _extension_errors(raw, path)
     yield from _value_errors(
-        raw, path, skip_any=_plain(raw.get("anyOf")) == _INT_OR_STRING, skip_all=_begins_with_int_or_string(raw)
+        raw,
+        path,
+        skip_any=_plain(raw.get("anyOf")) == _INT_OR_STRING,
+        skip_all=_begins_with_int_or_string(raw),
     )
     yield from _type_errors(raw, path, level)
     yield from _metadata_errors(raw, path, level)
@@ -207,11 +219,16 @@ def _metadata_errors(raw: Json, path: str, level: str) -> Iterator[FieldError]:
         if rest.keys() == {"properties"} and rest["properties"].keys() <= {"name", "generateName"}:
             rest = {}
         if rest:
-            detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            detail = (
+                "must not specify anything other than name and generateName, but metadata is implicitly "
+                "specified"
+            )
             yield forbidden(here, detail)
 
 
-def _value_errors(raw: Json, path: str, *, skip_any: bool = False, skip_all: bool = False) -> Iterator[FieldError]:
+def _value_errors(
+    raw: Json, path: str, *, skip_any: bool = False, skip_all: bool = False
+) -> Iterator[FieldError]:
     """What is wrong with the parts that only validate values."""
     if not skip_any:
         for i, part in enumerate(raw.get("anyOf") or ()):
@@ -305,7 +322,9 @@ def _default_errors(raw: Json, path: str) -> Iterator[FieldError]:
         for place, inner in parts_of(part, also_values=False):
             if place == "additionalProperties":
                 continue
-            if not (is_object and place in ("properties[metadata]", "properties[kind]", "properties[apiVersion]")):
+            if not (
+                is_object and place in ("properties[metadata]", "properties[kind]", "properties[apiVersion]")
+            ):
                 waiting.append((inner, f"{here}.{place}", False))
 
 

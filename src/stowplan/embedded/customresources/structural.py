@@ -22,6 +22,7 @@ ABSENT: Final[Any] = object()
 
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
+
 class Schema:
     """One node of a schema. Only what was checked by the rules for schemas is made into one."""
 
@@ -73,7 +74,9 @@ class Schema:
         self.pattern: str = raw.get("pattern") or ""
         self.checked_format = self._checked_format()
         self.format_check: Check | None = (
-            string_format(self.checked_format) if self.checked_format and self.type in ("", "string") else None
+            string_format(self.checked_format)
+            if self.checked_format and self.type in ("", "string")
+            else None
         )
 
     def _checked_format(self) -> str:

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from stowplan.api.fielderrors import FieldError, Kind, child, duplicate, invalid, required
-from stowplan.api.names import label_key_problems, label_value_problems, path_segment_problems, service_name_problems
+from stowplan.api.names import (
+    label_key_problems,
+    label_value_problems,
+    path_segment_problems,
+    service_name_problems,
+)
 from stowplan.api.requests import Json
 from stowplan.embedded.customresources.structural import ABSENT, Schema
 from stowplan.gocompat import regexps
@@ -20,12 +25,19 @@ from stowplan.gocompat.quoting import quote
 NOWHERE: Final = "<nil>"
 """The path of an error about the object as a whole."""
 
-_TYPE_NAMES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_TYPE_NAMES: Final = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
 _MAX_FLOAT32: Final = 3.4028234663852886e38
 
 
 class Problem(str):
-    """One thing wrong with a value: the message. `shown` makes the field error of it, at the path it is at."""
+    """One thing wrong with a value: the message. `shown` makes it a field error at a path."""
 
     name: str
     shown: Callable[[str], FieldError]
@@ -37,7 +49,7 @@ class Problem(str):
 
 
 class Result:
-    """What was found, each problem once, and how many checks were made: that tells which alternative was nearest."""
+    """Problems, each once, and how many checks were made: that tells which alternative was nearest."""
 
     __slots__ = ("checks", "problems")
 
@@ -211,7 +223,7 @@ def _multiple_problems(schema: Schema, value: float, path: str, kind: str) -> It
     if factor <= 0:
         message = f"factor MultipleOf declared for {path} must be positive: {_number(factor)}"
         yield _invalid(path, factor, message)
-    elif (value % factor if isinstance(value, int) else not _is_integral(value / factor)):
+    elif value % factor if isinstance(value, int) else not _is_integral(value / factor):
         yield _invalid(path, value, f"{path} in body should be a multiple of {_number(factor)}")
 
 

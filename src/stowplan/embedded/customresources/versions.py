@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from stowplan.api import status
@@ -10,6 +11,7 @@ from stowplan.api.fielderrors import FieldError, invalid
 from stowplan.api.requests import Json
 from stowplan.embedded.customresources.defaulting import drop_stray_nulls, prune, set_defaults
 from stowplan.embedded.customresources.definitions import deprecation_warning
+from stowplan.embedded.customresources.fieldtypes import ObjectShape
 from stowplan.embedded.customresources.structural import ABSENT, Schema
 from stowplan.embedded.customresources.validation import (
     embedded_errors,
@@ -68,6 +70,11 @@ class ServedVersion:
             verbs=_VERBS,
             storage_version=f"{spec['group']}/{storage}",
         )
+
+    @cached_property
+    def shape(self) -> ObjectShape:
+        """How server-side apply looks into the objects."""
+        return ObjectShape(self.schema, is_resource=True)
 
     def type_error(self, obj: Json) -> status.ApiError | None:
         """The refusal of an object that says it is of another kind or version."""
@@ -203,18 +210,18 @@ def nested(obj: Json, path: str, type_: type) -> tuple[Any, str]:
     parts = path_parts(path)
     for i, part in enumerate(parts):
         if not isinstance(value, dict):
-            at = "." + ".".join(parts[: i + 1])
-            found = _go_value(value)
-            return None, f"{at} accessor error: {found} is of the type {_go_type(value)}, expected map[string]interface{{}}"
+            return None, _accessor_error(parts[: i + 1], value, "map[string]interface{}")
         if part not in value:
             return None, ""
         value = value[part]
     if type(value) is type_:
         return value, ""
-    expected = "int64" if type_ is int else "string"
-    found = _go_value(value)
-    where = "." + ".".join(parts)
-    return None, f"{where} accessor error: {found} is of the type {_go_type(value)}, expected {expected}"
+    return None, _accessor_error(parts, value, "int64" if type_ is int else "string")
+
+
+def _accessor_error(parts: list[str], value: Any, expected: str) -> str:
+    found = f"{_go_value(value)} is of the type {_go_type(value)}"
+    return f".{'.'.join(parts)} accessor error: {found}, expected {expected}"
 
 
 def _go_type(value: Any) -> str:
@@ -250,5 +257,3 @@ def copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copied(part) for key, part in value.items()}
     return [copied(part) for part in value] if isinstance(value, list | tuple) else value
-
-

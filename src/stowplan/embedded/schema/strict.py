@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Final, ForwardRef, Union
+from typing import Annotated, Any, Final, ForwardRef
 
 import msgspec
 from msgspec import Meta
@@ -78,7 +78,7 @@ def _python(form: Form) -> Any:
     if form.shape == "or":
         assert form.of is not None
         schema = _python(form.of)
-        return Union[schema, bool] if form.name == "bool" else Union[schema, list[schema]]  # type: ignore[valid-type]
+        return schema | bool if form.name == "bool" else schema | list[schema]  # type: ignore[valid-type]
     if form.shape == "type" and form.name in _being_made:
         return ForwardRef(_reference(form.name))
     if form.shape == "list":

@@ -12,7 +12,7 @@ from stowplan.embedded.admission.validation.meta import metadata_errors
 from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
 from stowplan.embedded.customresources.versions import ServedVersion
 
-__all__ = ["check_created", "check_updated"]
+__all__ = ["check_created", "check_status", "check_updated"]
 
 _GROUPS: Final = (core, pods, workloads, storage, scheduling, rbac)
 _ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
@@ -30,7 +30,7 @@ _ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
 
 
 def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = None) -> None:
-    """Raises `ApiError` 422 if a new object is invalid. `custom` is what is defined about a custom resource."""
+    """Raises `ApiError` 422 if a new object is invalid. `custom` is what a definition says of it."""
     rules = _ON_CREATE.get(resource)
     errors = metadata_errors(resource, obj["metadata"])
     if rules is not None:
@@ -40,8 +40,16 @@ def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = 
     _check(resource, obj, errors)
 
 
+def check_status(resource: Resource, old: Json, new: Json, custom: ServedVersion | None = None) -> None:
+    """Raises `ApiError` 422 if a status is invalid."""
+    if custom is not None:
+        errors = custom.errors({**old, "status": new.get("status")}, old, "status")
+        if errors:
+            raise status.invalid(resource, old["metadata"]["name"], errors)
+
+
 def check_updated(
-    resource: Resource, old: Json, new: Json, custom: ServedVersion | None = None, subresource: str = ""
+    resource: Resource, old: Json, new: Json, subresource: str = "", custom: ServedVersion | None = None
 ) -> None:
     """Raises `ApiError` 422 if an object is invalid, or what must not change has changed."""
     rules = _ON_UPDATE.get(resource)

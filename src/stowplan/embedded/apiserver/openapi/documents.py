@@ -105,7 +105,9 @@ class OpenApi:
     def _schemas(self, resources: list[Resource], *, third: bool) -> Json:
         """The schemas of custom resources by their names."""
         versions = (self._definitions.version_of(resource) for resource in resources)
-        return {definition_name(one): document_schema(one, third=third) for one in versions if one is not None}
+        return {
+            definition_name(one): document_schema(one, third=third) for one in versions if one is not None
+        }
 
 
 def _types_of(resources: list[Resource]) -> set[str]:

@@ -39,7 +39,9 @@ class Tables:
         table = self._made.get(resource)
         if table is None:
             custom = self._definitions.version_of(resource)
-            columns = _COLUMNS.get(resource, DEFAULT_COLUMNS) if custom is None else columns_of(custom.columns)
+            columns = (
+                _COLUMNS.get(resource, DEFAULT_COLUMNS) if custom is None else columns_of(custom.columns)
+            )
             conditions = pods.conditions if resource == PODS else None
             table = self._made[resource] = Table(columns, self._clock, conditions)
         return table
