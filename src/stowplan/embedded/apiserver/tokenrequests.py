@@ -144,5 +144,6 @@ def _check_uid(uid: str | None, account: Json) -> None:
 def managed_by(resource: Resource, obj: Json, manager: str, stamp: str, subresource: str = "") -> list[Json]:
     """Managed fields of an object that is shown to its writer and not stored."""
     type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
-    managed = after_creation(type_, obj, manager, stamp, has_status=True)
+    shown = {**obj, "apiVersion": resource.api_version}
+    managed = after_creation(type_, shown, manager, stamp, has_status=True)
     return [{**entry, "subresource": subresource} if subresource else entry for entry in managed.entries()]

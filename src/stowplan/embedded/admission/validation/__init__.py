@@ -7,14 +7,38 @@ from stowplan.api import status
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import FieldError
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation import core, pods, rbac, scheduling, storage, workloads
+from stowplan.embedded.admission.validation import (
+    autoscaling,
+    controlplane,
+    core,
+    devices,
+    events,
+    networking,
+    pods,
+    rbac,
+    scheduling,
+    storage,
+    workloads,
+)
 from stowplan.embedded.admission.validation.meta import metadata_errors
 from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
 from stowplan.embedded.customresources.versions import ServedVersion
 
 __all__ = ["check_created", "check_status", "check_updated"]
 
-_GROUPS: Final = (core, pods, workloads, storage, scheduling, rbac)
+_GROUPS: Final = (
+    core,
+    pods,
+    workloads,
+    autoscaling,
+    storage,
+    scheduling,
+    networking,
+    rbac,
+    devices,
+    controlplane,
+    events,
+)
 _ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     resource: rules for group in _GROUPS for resource, rules in group.ALWAYS.items()
 }
