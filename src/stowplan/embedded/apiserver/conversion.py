@@ -19,6 +19,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
+from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.schema.goform import as_written
 
@@ -394,8 +395,10 @@ _CONVERTED: Final[Mapping[Resource, _Forms]] = {
 class Conversion:
     """A resource as it is served, and the one its objects are stored as."""
 
-    def __init__(self, resource: Resource) -> None:
-        forms = _CONVERTED.get(resource) or _Forms(resource, _unchanged, _unchanged, _unchanged)
+    def __init__(self, resource: Resource, custom: ServedVersion | None = None) -> None:
+        """`custom` is what is defined about a custom resource: each version shows objects in its own way."""
+        to_served = _unchanged if custom is None else custom.shown
+        forms = _CONVERTED.get(resource) or _Forms(resource, to_served, _unchanged, _unchanged)
         self.resource = resource
         self.stored = forms.stored
         self.is_converted = self.stored is not resource

@@ -63,7 +63,7 @@ class Handler:
         watch_limit: int,
         stored_only: Collection[Resource] = (),
     ) -> None:
-        views = Views(clock)
+        views = Views(clock, store.definitions)
         self._store = store
         self._catalogue = store.catalogue
         self._authenticator = authenticator
@@ -72,7 +72,7 @@ class Handler:
         self._access = AccessRules(store)
         self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
-        self._openapi = OpenApi(store.catalogue)
+        self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
 

@@ -30,17 +30,17 @@ _NOT_TOUCHED: Final = "managedFields"
 _Rule = Callable[[Any], Any]
 
 
-def as_written(type_: TypeDef | None, obj: Json, old: Json | None = None) -> Json:
+def as_written(type_: object, obj: Json, old: Json | None = None) -> Json:
     """The object as Go writes it: itself if it is so already.
 
     `old` has been through here before: what the two share is not looked at again.
     """
-    return obj if type_ is None else _writer(type_.full_name).write(obj, old)
+    return _writer(type_.full_name).write(obj, old) if isinstance(type_, TypeDef) else obj
 
 
-def zero_object(type_: TypeDef | None) -> Json:
+def zero_object(type_: object) -> Json:
     """What is written of an object of a type in which nothing is set."""
-    return {} if type_ is None else _writer(type_.full_name).zero()
+    return _writer(type_.full_name).zero() if isinstance(type_, TypeDef) else {}
 
 
 class _Writer:
