@@ -242,9 +242,7 @@ def test_a_job_is_replaced_by_the_next() -> None:
     live(story, controllers)
 
 
-def test_a_cron_job_that_is_resumed_starts_the_last_job_it_missed_unless_it_is_too_late() -> (
-    None
-):
+def test_a_cron_job_that_is_resumed_starts_the_last_job_it_missed_unless_it_is_too_late() -> None:
     async def story(world: World) -> None:
         put(world, "0 * * * *", suspend=True)
         await world.settle(2.5 * 3600)
