@@ -239,24 +239,15 @@ class NodeResourcesFit(Plugin):
         if not request.wanted:
             return codes
         allocatable = request.lines.of(table.allocatable, rows)
-        # No amount is negative, so the difference cannot overflow; `_row_code` has the same rule for one row.
+        # No amount is negative, so the difference cannot overflow; `filter_row` has the same rule for one row.
         lacking = request.amounts[:, None] > allocatable - request.lines.of(table.requested, rows)
         request.add_lacking(codes, lacking, allocatable)
         return codes
 
-    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
-        return self._row_code(cycle, row, 0, _NOTHING)
-
-    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
-        """What `filter_row` would say with the nominated pods `others` on the row."""
-        taken = Counter[int]()
-        for other in others:
-            for line, amount in cycle.table.taken_by(other.template):
-                taken[line] += amount
-        return self._row_code(cycle, row, len(others), taken)
-
-    def _row_code(self, cycle: Cycle, row: int, more_pods: int, more: Mapping[int, int]) -> int:
-        """The code of a row that has more pods than the table says, which request `more` by line."""
+    def filter_row(
+        self, cycle: Cycle, pod: PodInfo, row: int, more_pods: int = 0, more: Mapping[int, int] = _NOTHING
+    ) -> int:
+        """The code of a row, with `more_pods` on it than the table says that request `more` by line."""
         request: _Request = cycle.read(self)
         table = cycle.table
         if request.version != table.resources.version:
@@ -273,6 +264,14 @@ class NodeResourcesFit(Plugin):
                 if wanted > allocatable:
                     code |= _TOO_LARGE
         return code | (request.code_with_missing(failing) if failing else request.elsewhere)
+
+    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+        """What `filter_row` would say with the nominated pods `others` on the row."""
+        taken = Counter[int]()
+        for other in others:
+            for line, amount in cycle.table.taken_by(other.template):
+                taken[line] += amount
+        return self.filter_row(cycle, pod, row, len(others), taken)
 
     def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
         """What rows would have left with the pod on them: of the number of pods, then of each limited line.

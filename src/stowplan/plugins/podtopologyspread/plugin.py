@@ -185,12 +185,12 @@ class PodTopologySpread(Plugin):
                 full = filtering.full_domains(counted, memo.full[position][1])
                 memo.full[position] = ((topology, counted.counter.counts.version), full)
         found = [full for _, full in memo.full]
-        if cycle.as_if is not None:
+        if cycle.simulated is not None:
             for position, counted in enumerate(memo.hard):
-                shift = filtering.shift_of(counted, cycle.as_if, pod.namespace)
+                shift = filtering.shift_of(counted, cycle.simulated, pod.namespace)
                 if shift is not None:
                     found[position] = filtering.full_domains(counted, shift=shift)
-        few = None if memo.many_hard is None else memo.many_hard.codes(cycle.as_if)
+        few = None if memo.many_hard is None else memo.many_hard.codes(cycle.simulated)
         cycle.write(self, filtering.FilterState(memo.hard, tuple(found), few))
         return None
 
