@@ -19,6 +19,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Resource,
+    Shortfall,
     Status,
     queue_if,
     unresolvable,
@@ -61,6 +62,9 @@ class NodeUnschedulable(Plugin):
         if self.sign(pod):
             return None
         return nodes.table.unschedulable[nodes.rows].astype(np.int64)
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return Shortfall("cordoned", "spec.unschedulable is true")
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)
