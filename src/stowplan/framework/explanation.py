@@ -25,15 +25,17 @@ class Shortfall(NamedTuple):
 
 
 class Remedy(NamedTuple):
-    """A change of the pod that may make a node acceptable to the plugin that rejected it.
+    """A change that may make a node acceptable to the plugin that rejected it.
 
-    `patch` is a strategic merge patch of the pod. `size` orders remedies of one kind: smaller changes less.
+    `patch` is a strategic merge patch of the pod, `node_patch` one of the node for the rare thing that is
+    wrong with the node itself. `size` orders remedies of one kind: smaller changes less.
     """
 
     kind: str
     text: str
     patch: Mapping[str, Any]
     size: float = 1.0
+    node_patch: Mapping[str, Any] | None = None
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """NodeUnschedulable: keeps pods off nodes marked unschedulable, unless they tolerate that."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
     Shortfall,
     Status,
@@ -65,6 +66,9 @@ class NodeUnschedulable(Plugin):
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         return Shortfall("cordoned", "spec.unschedulable is true")
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        yield Remedy("uncordon", "uncordon the node", {}, node_patch={"spec": {"unschedulable": None}})
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)
