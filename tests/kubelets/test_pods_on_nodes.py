@@ -17,7 +17,7 @@ from stowplan.embedded.controllers.objects import condition_of
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.kubelets.config import ShapeDriver
 from stowplan.embedded.kubelets.pods import Action, Memory, Step, next_step
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 from stowplan.testing.faults import Faults, FaultyClient
 
 SETTINGS = KubeletSettings(start_delay=2.0, start_jitter=0.0, stop_delay=3.0, run_seconds=5.0)
@@ -26,7 +26,7 @@ SETTINGS = KubeletSettings(start_delay=2.0, start_jitter=0.0, stop_delay=3.0, ru
 class Place:
     def __init__(self, clock: VirtualClock, faults: Faults | None = None) -> None:
         self.clock = clock
-        self.store = Store(clock, random.Random(1), admission=ClusterAdmission())
+        self.store = Store(clock, random.Random(1), admission=ClusterAdmission(), fields=FieldManager())
         create_bootstrap_objects(self.store)
         self.store.create(NAMESPACES, {"metadata": {"name": "d"}})
         self.faults = faults or Faults()

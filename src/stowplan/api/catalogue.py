@@ -22,7 +22,8 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     selectors may name besides the object's own name and namespace. `lifetime`: seconds after which the
     server forgets an object by itself. `short_names`, `categories` and `singular` (the kind in lower case if
     empty) are other names clients may use; `verbs` is what may be done with it. `storage_version`: the
-    `apiVersion` its objects are stored in, if that is another one.
+    `apiVersion` its objects are stored in, if that is another one. `deprecation`: what everybody is warned
+    of who uses it.
     """
 
     group: str
@@ -42,6 +43,7 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     singular: str = ""
     verbs: tuple[str, ...] = OBJECT_VERBS
     storage_version: str = ""
+    deprecation: str = ""
 
     @cached_property
     def api_version(self) -> str:
@@ -178,7 +180,15 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", fields=("type",))
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
-ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", create_on_update=True, short_names=("ep",))
+ENDPOINTS: Final = Resource(
+    "",
+    "v1",
+    "endpoints",
+    "Endpoints",
+    create_on_update=True,
+    short_names=("ep",),
+    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+)
 LIMIT_RANGES: Final = Resource(
     "", "v1", "limitranges", "LimitRange", create_on_update=True, short_names=("limits",)
 )
@@ -204,6 +214,7 @@ COMPONENT_STATUSES: Final = Resource(
     namespaced=False,
     short_names=("cs",),
     verbs=("get", "list"),
+    deprecation="v1 ComponentStatus is deprecated in v1.19+",
 )
 # events.k8s.io
 EVENTS: Final = Resource(

@@ -6,25 +6,35 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
+from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import (
+    ClusterAdmission,
+    create_bootstrap_objects,
+    publish_server,
+)
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.actors import STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
+from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 from stowplan.extenders.http import extenders_for
 from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.manifests import Manifest, create_manifests
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
+
+_HTTPS: Final = 443
+"""The port that a server which does not listen is said to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,17 @@ class LocalCluster:
         self.plan = plan
         self.clock = RealClock() if clock is None else clock
         rng = random.Random(plan.seed)
-        self.store = Store(self.clock, random.Random(rng.getrandbits(64)), admission=ClusterAdmission())
+        self.store = Store(
+            self.clock,
+            random.Random(rng.getrandbits(64)),
+            admission=ClusterAdmission(),
+            fields=FieldManager(),
+        )
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
         create_bootstrap_objects(self.store)
         create_manifests(self.store, plan.loaded)
+        if not self.store.count(STORAGE_CLASSES):
+            self.store.create(STORAGE_CLASSES, default_storage_class())
         self.server = ApiServer(
             self.store,
             plan.listening,
@@ -76,6 +93,7 @@ class LocalCluster:
         self._controllers = controller_manager(
             InProcessClient(self.store, name="kube-controller-manager"),
             ControllerSettings(
+                provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
@@ -104,6 +122,7 @@ class LocalCluster:
                 stack.callback(self._log.close)
             if listen:
                 await stack.enter_async_context(self.server)
+            publish_server(self.store, self.server.address, self.server.port or _HTTPS)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
             await stack.enter_async_context(self.scheduler.running())

@@ -32,7 +32,7 @@ from stowplan.embedded.apiserver.request import (
     negotiated,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
-from stowplan.embedded.apiserver.responses import Views, error_response, json_response
+from stowplan.embedded.apiserver.responses import Views, error_response, json_response, warning_header
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
@@ -107,7 +107,10 @@ class Handler:
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
-        return await self._verb(request, target, query, user)
+        response = await self._verb(request, target, query, user)
+        if target.resource.deprecation and not response.prepared:
+            response.headers.add("Warning", warning_header(target.resource.deprecation))
+        return response
 
     def _authorized_user(self, request: web.BaseRequest, path: str, query: Mapping[str, str]) -> User:
         """As whom the request is done. Raises `ApiError` 401, or 403 if that user may not do it."""

@@ -8,17 +8,20 @@ from aiohttp import web
 
 from stowplan.api.catalogue import EVENTS, Resource
 from stowplan.api.requests import Json
-from stowplan.api.status import ApiError
+from stowplan.api.status import ApiError, bad_request
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
+from stowplan.embedded.apply import plain_json
 from stowplan.embedded.store import BOOKMARK, Change
+from stowplan.gocompat.quoting import quote
 
+_INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 200
 JSON: Final = "application/json"
-_encode: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
 def response_of(
@@ -27,8 +30,12 @@ def response_of(
     """An answer whose body is there already."""
     response = web.Response(body=raw, status=code, content_type=content_type)
     for warning in warnings[:_MAX_WARNINGS]:
-        response.headers.add("Warning", f'299 - "{_escaped(warning[:_MAX_WARNING_LENGTH])}"')
+        response.headers.add("Warning", warning_header(warning))
     return response
+
+
+def warning_header(text: str) -> str:
+    return f'299 - "{_escaped(text[:_MAX_WARNING_LENGTH])}"'
 
 
 def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:
@@ -59,7 +66,7 @@ def _escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
@@ -125,7 +132,8 @@ class TableView(View):
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._conversion.resource)
         is_event = self._conversion.stored == EVENTS
-        rows = [self._row(table.cells(as_core(obj) if is_event else obj), obj) for obj in items]
+        shown = [as_core(obj) for obj in items] if is_event else items
+        rows = table.rows(shown, [self._attached(obj) for obj in items])
         return {
             "kind": "Table",
             "apiVersion": self._version,
@@ -134,12 +142,11 @@ class TableView(View):
             "rows": rows,
         }
 
-    def _row(self, cells: list[Any], obj: Json) -> Json:
+    def _attached(self, obj: Json) -> Json | None:
+        """What a row has of its object besides the cells."""
         if self._include == "None":
-            return {"cells": cells}
-        if self._include == "Object":
-            return {"cells": cells, "object": self._conversion.to_served(obj)}
-        return {"cells": cells, "object": metadata_only(obj)}
+            return None
+        return self._conversion.to_served(obj) if self._include == "Object" else metadata_only(obj)
 
 
 def metadata_only(obj: Json) -> Json:
@@ -173,6 +180,11 @@ class Views:
     def view(self, resource: Resource, wanted: ResponseFormat, include: str = "") -> View:
         """The objects in the form that is wanted; forms that objects do not have are ignored."""
         if wanted.form == TABLE:
+            if include not in _INCLUDED:
+                raise bad_request(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: "
+                    f"{quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
+                )
             return TableView(self.conversion(resource), self._tables, wanted.version, include)
         if wanted.form in (METADATA, METADATA_LIST):
             return View(self.conversion(resource), metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")

@@ -8,7 +8,6 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
 from stowplan.api import status
@@ -39,6 +38,7 @@ from stowplan.embedded.apiserver.request import (
 from stowplan.embedded.apiserver.responses import View, Views, encode, response_of, success_response
 from stowplan.embedded.apiserver.watch import HEADERS, HttpWatch
 from stowplan.embedded.store import Store, Watcher
+from stowplan.embedded.store.fieldmanager import without_managed_fields
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.selection import Page
 from stowplan.embedded.store.writer import UserInfo, WriteContext
@@ -205,7 +205,9 @@ class WriteVerbs:
         change = decode_as(None, text, target.resource).data
         conversion = self._views.conversion(target.resource)
         old = self._store.get(conversion.stored, target.namespace, target.name)
-        new = msgspec.json.encode(patched(target.resource, conversion.to_served(old), change, kind))
+        if b"managedFields" not in text:
+            old = without_managed_fields(old)
+        new = encode(patched(target.resource, conversion.to_served(old), change, kind))
         read = decode_object(target.resource, new, query.get("fieldValidation", ""))
         obj = self._replace(target, read, by, uid_precondition=False)
         return self._shown(request, target, obj, 200, read)

@@ -34,6 +34,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.informers import EventHandler, Informer
 from stowplan.embedded.controllers.objects import (
     finalizers_of,
@@ -108,7 +109,7 @@ REMEMBERED: Final = 1000
 class GarbageCollector(Controller):
     """Follows who owns whom, over all kinds of objects."""
 
-    name: ClassVar[str] = "garbage-collector"
+    name: ClassVar[str] = "garbage-collector-controller"
     workers: ClassVar[int] = 8
 
     def __init__(self, context: Context, watched: Sequence[Resource] = WATCHED) -> None:
@@ -231,7 +232,23 @@ class GarbageCollector(Controller):
         self._gone[uid] = None
         if len(self._gone) > REMEMBERED:
             self._gone.popitem(last=False)
+        if self._is_elsewhere(resource, uid):
+            await self._tell_invalid(obj, reference)
         return None
+
+    def _is_elsewhere(self, resource: Resource, uid: str) -> bool:
+        """Whether there is an object with this uid after all, but not where an owner has to be."""
+        informer = self._informers.get(resource.dotted)
+        return informer is not None and any(uid_of(one) == uid for one in informer)
+
+    async def _tell_invalid(self, obj: Json, reference: Json) -> None:
+        owner = (
+            f"[{reference.get('apiVersion', '')}/{reference.get('kind', '')}, "
+            f"namespace: {namespace_of(obj)}, name: {reference.get('name', '')}, "
+            f"uid: {reference.get('uid', '')}]"
+        )
+        note = f'ownerRef {owner} does not exist in namespace "{namespace_of(obj)}"'
+        await self.record_event(obj, "OwnerRefInvalidNamespace", note, WARNING)
 
     def _known(self, resource: Resource, obj: Json, reference: Json) -> Json | None:
         informer = self._informers.get(resource.dotted)

@@ -17,10 +17,11 @@ from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.job import JobController
 from stowplan.embedded.controllers.namespace import NamespaceController
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
-from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
+from stowplan.embedded.controllers.persistentvolume import ExpandController, PersistentVolumeController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
 from stowplan.embedded.controllers.replicaset import ReplicaSetController, ReplicationControllerController
+from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
@@ -57,6 +58,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         DaemonSetController(context),
         JobController(context),
         *service_controllers(context),
+        ResourceClaimController(context),
         DisruptionController(context),
         NodeLifecycleController(context, settings.lifecycle),
         TaintEvictionController(context),
@@ -84,6 +86,7 @@ def volume_controllers(context: Context, settings: ProvisionerSettings | None = 
     return [
         PersistentVolumeController(context),
         Provisioner(context, settings),
+        ExpandController(context),
         ClaimProtectionController(context),
         VolumeProtectionController(context),
         EphemeralVolumeController(context),

@@ -7,6 +7,7 @@ contains. Rules that a cluster adds to these are its admission.
 """
 
 import random
+from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -35,19 +36,33 @@ class Lookup(Protocol):
 
     def all(self, resource: Resource) -> list[Json]: ...
 
+    def within(self, resource: Resource, namespace: str) -> list[Json]: ...
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        """Replace an object as the server itself does, without admission."""
+
+
+Commit = Callable[[], None]
+
 
 class Admission(Protocol):
     """Fills in and judges objects before they are written; a refusal is an `ApiError`.
 
     The object that is to be written belongs to the store alone and may be changed in place (but not if it
-    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run.
+    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run. What
+    they give back, if anything, is to be called just before the object is written: it changes other objects,
+    such as the quotas that are charged.
     """
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
+    def set_defaults(self, resource: Resource, obj: Json) -> None: ...
+
+    def admit_create(
+        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
+    ) -> Commit | None: ...
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
-    ) -> None: ...
+    ) -> Commit | None: ...
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 

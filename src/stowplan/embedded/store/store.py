@@ -9,10 +9,9 @@ from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PO
 from stowplan.api.fielderrors import invalid, required
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
-from stowplan.embedded.apply import apply_configuration, managed_after_update
-from stowplan.embedded.apply.managedfields import ApplyOptions
-from stowplan.embedded.schema import TypeDef, the_schema
-from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
+from stowplan.embedded.apply import Applier, ManagedFields
+from stowplan.embedded.store.fieldmanager import FieldManager, with_managed_fields
+from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.pods import (
     bound_pod,
@@ -25,6 +24,7 @@ from stowplan.embedded.store.pods import (
 )
 from stowplan.embedded.store.registry import (
     Admission,
+    Commit,
     MetadataFactory,
     check_deletion,
     check_metadata,
@@ -60,7 +60,8 @@ class Store(Storage):
 
     `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
     a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written
-    by whomever.
+    by whomever. `fields` is for stores behind an API server: objects are in the form in which Go writes them,
+    with managed fields.
     """
 
     def __init__(
@@ -72,11 +73,13 @@ class Store(Storage):
         history: int = 8192,
         event_limit: int = 20_000,
         admission: Admission | None = None,
+        fields: FieldManager | None = None,
     ) -> None:
         super().__init__(Catalogue() if catalogue is None else catalogue, history)
         self._metadata = MetadataFactory(clock, rng)
         self._event_limit = event_limit
         self._admission = admission
+        self._fields = fields
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -96,6 +99,16 @@ class Store(Storage):
     def all(self, resource: Resource) -> list[Json]:
         """Every object of a resource, in no particular order."""
         return [*self._collection(resource).objects.values()]
+
+    def within(self, resource: Resource, namespace: str) -> list[Json]:
+        """Every object of a resource in a namespace, in no particular order."""
+        objects = self._collection(resource).objects
+        return [obj for key, obj in objects.items() if key[0] == namespace] if objects else []
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        metadata = old["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self._rewrite(self._collection(resource), key, new, old, API_SERVER)
 
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
@@ -127,7 +140,12 @@ class Store(Storage):
         return self._create(resource, obj, namespace, by)
 
     def _create(
-        self, resource: Resource, obj: Json, namespace: str, by: WriteContext, managed: Sequence[Json] = ()
+        self,
+        resource: Resource,
+        obj: Json,
+        namespace: str,
+        by: WriteContext,
+        applied: ManagedFields | None = None,
     ) -> Json:
         collection = self._collection(resource)
         metadata = obj["metadata"]
@@ -135,17 +153,29 @@ class Store(Storage):
         if not key[1]:
             key = (key[0], self._free_name(collection, metadata, key[0]))
         obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
-        if managed:
-            created["managedFields"] = managed
+        if resource.status:
+            set_initial_status(resource, obj, created["creationTimestamp"])
         if self._admission is not None:
-            self._admission.admit_create(self, resource, obj, by)
+            self._admission.set_defaults(resource, obj)
+        if self._fields is not None:
+            obj = self._fields.written(resource, obj)
+            managed = applied
+            if managed is None:
+                given, stamp = metadata.get("managedFields"), created["creationTimestamp"]
+                managed = self._fields.created(resource, obj, by, stamp, given)
+            obj = with_managed_fields(obj, managed)
+            created = obj["metadata"]
+        elif applied is not None:
+            created["managedFields"] = applied
+        admission = self._admission
+        commit = None if admission is None else admission.admit_create(self, resource, obj, by)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        if resource.status:
-            set_initial_status(resource, obj, created["creationTimestamp"])
         if not by.dry_run:
+            if commit is not None:
+                commit()
             self._change(collection, key, ADDED, obj, None)
             if resource.lifetime is not None:
                 now, limit = self._metadata.latest, self._event_limit
@@ -184,10 +214,7 @@ class Store(Storage):
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, obj, subresource, by)
-        new = self._managed(old, prepared_update(resource, old, obj, subresource), by, subresource)
-        return self._replace(collection, key, old, new, by)
+        return self._update(collection, key, old, obj, subresource, by)
 
     def patch(
         self,
@@ -206,11 +233,27 @@ class Store(Storage):
         old = collection.get(key)
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        if self._admission is not None:
-            new = new if subresource else owned(new)
-            self._admission.admit_update(self, resource, old, new, subresource, by)
-        new = self._managed(old, prepared_update(resource, old, new, subresource), by, subresource)
-        return self._replace(collection, key, old, new, by)
+        if self._admission is not None and not subresource:
+            new = owned(new)
+        return self._update(collection, key, old, new, subresource, by)
+
+    def _update(
+        self, collection: Collection, key: Key, old: Json, new: Json, subresource: str, by: WriteContext
+    ) -> Json:
+        """Admit and write what is asked for in place of an object."""
+        resource, fields = collection.resource, self._fields
+        if self._admission is not None and not subresource:
+            self._admission.set_defaults(resource, new)
+        managed = None
+        if fields is not None:
+            given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
+            new = fields.written(resource, new, old)
+            managed = fields.changed(resource, old, new, by, stamp, subresource, given)
+        commit = self._admit_update(resource, old, new, subresource, by)
+        new = prepared_update(resource, old, new, subresource)
+        if managed is not None and managed is not old["metadata"].get("managedFields"):
+            new = with_managed_fields(new, managed)
+        return self._replace(collection, key, old, new, by, commit)
 
     def apply(
         self,
@@ -228,22 +271,25 @@ class Store(Storage):
         metadata = wanted["metadata"]
         key = key_of(resource, metadata)
         old = collection.objects.get(key)
-        options = ApplyOptions(by.field_manager, self._metadata.stamp(), force, subresource)
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
         if old is None and (subresource or metadata.get("resourceVersion")):
             raise status.not_found(resource, key[1])
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
-        found, managed = apply_configuration(resource, type_of(resource), old, wanted, options)
+        applier = Applier(by.field_manager, self._metadata.stamp(), force, subresource)
+        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier)
         if old is None:
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
         new = owned(found)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, new, subresource, by)
+        if self._admission is not None and not subresource:
+            self._admission.set_defaults(resource, new)
+        if self._fields is not None:
+            new = self._fields.written(resource, new)
+        commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
-        return self._replace(collection, key, old, with_metadata(new, managedFields=managed), by)
+        return self._replace(collection, key, old, with_managed_fields(new, managed), by, commit)
 
     def delete(
         self,
@@ -337,26 +383,32 @@ class Store(Storage):
             raise other_uid(resource, *key, uid, "")
         return self.create(resource, obj, by=by)
 
-    def _replace(self, collection: Collection, key: Key, old: Json, new: Json, by: WriteContext) -> Json:
+    def _admit_update(
+        self, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
+    ) -> Commit | None:
+        admission = self._admission
+        if admission is None:
+            return None
+        return admission.admit_update(self, resource, old, new, subresource, by)
+
+    def _replace(
+        self,
+        collection: Collection,
+        key: Key,
+        old: Json,
+        new: Json,
+        by: WriteContext,
+        commit: Commit | None = None,
+    ) -> Json:
         """Write an update, unless it changes nothing or was all that a deletion waited for."""
         if new == old:
             return old
+        if commit is not None and not by.dry_run:
+            commit()
         if ends_with_update(old, new):
             self._remove(collection, key, old, by)
             return new
         return self._rewrite(collection, key, new, old, by)
-
-    def _managed(self, old: Json, new: Json, by: WriteContext, subresource: str) -> Json:
-        """The object that replaces another, with its managed fields if that one has any."""
-        if "managedFields" not in old["metadata"]:
-            return new
-        resource = self.catalogue.of_kind(old["apiVersion"], old["kind"])
-        type_ = None if resource is None else type_of(resource)
-        stamp = self._metadata.stamp()
-        return with_metadata(
-            new,
-            managedFields=managed_after_update(type_, old, new, by.field_manager, stamp, subresource),
-        )
 
     def _remove_expired(self, collection: Collection, expired: Sequence[Key]) -> None:
         for key in expired:
@@ -369,11 +421,6 @@ class Store(Storage):
         if budget is not None and not costs_nothing(pod, budget):
             charged = charged_budget(budget, name, stamp)
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
-
-
-def type_of(resource: Resource) -> TypeDef | None:
-    """What is known of the fields of a resource's objects."""
-    return the_schema().of_kind(resource.group, resource.version, resource.kind)
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:

@@ -5,9 +5,29 @@ from typing import Final
 
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.defaults import core, devices, rbac, scheduling, storage, workloads
+from stowplan.embedded.admission.defaults import (
+    autoscaling,
+    controlplane,
+    core,
+    devices,
+    networking,
+    rbac,
+    scheduling,
+    storage,
+    workloads,
+)
 
-_GROUPS: Final = (core, workloads, storage, scheduling, rbac, devices)
+_GROUPS: Final = (
+    core,
+    workloads,
+    autoscaling,
+    storage,
+    scheduling,
+    networking,
+    rbac,
+    devices,
+    controlplane,
+)
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
     resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()
 }

@@ -3,7 +3,7 @@
 Selectors have to match their templates, and templates have to be valid pods.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +32,10 @@ def replicated_errors(obj: Json) -> list[FieldError]:
     errors = [*_count_errors(spec, "replicas"), *_count_errors(spec, "minReadySeconds")]
     errors += _count_errors(spec, "revisionHistoryLimit")
     errors += _selector_errors(spec)
-    errors += template_errors(spec.get("template"), "spec.template", ("Always",))
+    claims = [
+        (claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()
+    ]
+    errors += template_errors(spec.get("template"), "spec.template", ("Always",), claims)
     return errors
 
 
@@ -82,15 +85,17 @@ def _job_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
     yield from template_errors(spec.get("template"), f"{path}.template", ("OnFailure", "Never"))
 
 
-def template_errors(template: Any, path: str, restarts: tuple[str, ...]) -> Iterator[FieldError]:
-    """What is wrong with a template of pods."""
+def template_errors(
+    template: Any, path: str, restarts: tuple[str, ...], claims: Sequence[str] = ()
+) -> Iterator[FieldError]:
+    """What is wrong with a template of pods. `claims`: volumes that its pods get besides their own."""
     if not template:
         yield required(path)
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
     yield from label_errors(labels, f"{path}.labels")
     spec = template.get("spec") or {}
-    yield from pod_spec_errors(spec, f"{path}.spec")
+    yield from pod_spec_errors(spec, f"{path}.spec", claims)
     policy = spec.get("restartPolicy")
     if policy not in restarts:
         if len(restarts) > 1:

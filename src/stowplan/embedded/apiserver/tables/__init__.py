@@ -3,22 +3,30 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
-from stowplan.embedded.apiserver.tables import core, networking, rbac, scheduling, storage, workloads
-from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, Table
+from stowplan.embedded.apiserver.tables import (
+    controlplane,
+    core,
+    networking,
+    pods,
+    rbac,
+    scheduling,
+    storage,
+    workloads,
+)
+from stowplan.embedded.apiserver.tables.columns import DEFAULT_COLUMNS, Column, Table
 
 __all__ = ["Tables"]
 
-_PLAIN: Final = (NAME, AGE)
-_GROUPS: Final = (core, workloads, storage, scheduling, networking, rbac)
+_GROUPS: Final = (core, pods, workloads, storage, scheduling, networking, rbac, controlplane)
 _COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     resource: columns for group in _GROUPS for resource, columns in group.COLUMNS.items()
 }
 
 
 class Tables:
-    """The table of each resource; one without columns of its own shows name and age."""
+    """The table of each resource; one without columns of its own shows name and time of creation."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,5 +35,7 @@ class Tables:
     def of(self, resource: Resource) -> Table:
         table = self._made.get(resource)
         if table is None:
-            table = self._made[resource] = Table(_COLUMNS.get(resource, _PLAIN), self._clock)
+            columns = _COLUMNS.get(resource, DEFAULT_COLUMNS)
+            conditions = pods.conditions if resource == PODS else None
+            table = self._made[resource] = Table(columns, self._clock, conditions)
         return table
