@@ -41,7 +41,7 @@ def explain(decision: Decision) -> str:
     elif decision.scheduled and not decision.nominated and decision.feasible == decision.nodes:
         lines += ["", _all_feasible(decision.nodes)]
     if decision.best:
-        lines += ["", _scores_heading(decision), "", *indented(_scores(decision))]
+        lines += ["", _scores_heading(decision), "", *indented(scores_table(decision))]
     if decision.scheduled:
         lines += ["", _verdict(decision)]
     return "\n".join(lines) + "\n"
@@ -88,7 +88,7 @@ def _scores_heading(decision: Decision) -> str:
     return f"Score: {which} feasible nodes ({points})"
 
 
-def _scores(decision: Decision) -> list[str]:
+def scores_table(decision: Decision) -> list[str]:
     best = decision.best
     if decision.old_names:
         return _priorities(decision)
