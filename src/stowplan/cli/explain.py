@@ -58,7 +58,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which cluster to look at, and with which configuration."""
     for option in reversed(
         (
-            click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster. [default: as kubectl]"),
+            click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
             click.option("--context", default="", help="Context of the kubeconfig to use."),
             click.option(
                 "--from",
@@ -86,7 +86,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("explain")
 @click.argument("targets", nargs=-1, metavar="[TYPE/NAME | NAME]…")
-@click.option("-n", "--namespace", default="", help="Namespace of the pods. [default: that of the context]")
+@click.option("-n", "--namespace", default="", help="Namespace of the pods [default: that of the context].")
 @click.option("-l", "--selector", default="", help="Label selector of pods.")
 @click.option(
     "-f", "--filename", type=_FILE, multiple=True, help="Manifest of something that does not exist yet."
@@ -131,7 +131,7 @@ def explain(
 
 
 @click.command("pending")
-@click.option("-n", "--namespace", default="", help="Only pods of this namespace. [default: all]")
+@click.option("-n", "--namespace", default="", help="Only pods of this namespace [default: all].")
 @cluster_options
 def pending(
     namespace: str,
@@ -143,7 +143,10 @@ def pending(
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
-    """Group all waiting pods of a cluster by cause, with what would help them."""
+    """Group waiting pods by cause.
+
+    Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
+    """
     engine, _ = _engine(Where(kubeconfig, context, files, _settings(config, feature_gates, plugins)))
     waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
     found = pending_causes.causes(
