@@ -23,6 +23,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
+from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
@@ -107,7 +108,10 @@ class Handler:
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
-        response = await self._verb(request, target, query, user)
+        try:
+            response = await self._verb(request, target, query, user)
+        except status.ApiError as error:
+            raise served_error(target.resource, error) from None
         if target.resource.deprecation and not response.prepared:
             response.headers.add("Warning", warning_header(target.resource.deprecation))
         return response

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, PODS, Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
@@ -238,7 +238,7 @@ class WriteVerbs:
         )
         metadata = obj["metadata"]
         gone = self._store.find(conversion.stored, target.namespace, target.name) is None
-        if not gone or target.resource in (PODS, CUSTOM_RESOURCE_DEFINITIONS):
+        if not gone or target.resource.returns_deleted:
             return self._shown(request, target, obj, 200)
         resource = target.resource
         details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -73,6 +75,10 @@ class Admission(Protocol):
     def admit_create(
         self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
     ) -> Commit | None: ...
+
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """An object of another cluster is taken in as it is."""
+        ...
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
@@ -154,7 +160,7 @@ class MetadataFactory:
             created.pop("namespace", None)
         digits = (self._rng.getrandbits(128) & _RANDOM_BITS | _VERSION_4).to_bytes(16).hex("-", 6)
         created["uid"] = f"{digits[:13]}-{digits[13:17]}-{digits[17:]}"
-        if resource.generation:
+        if resource.generation and resource != CSI_DRIVERS:
             created["generation"] = 1
         self.latest = now = self._clock.now()
         created["creationTimestamp"] = (
@@ -299,6 +305,8 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
+    if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
+        return True
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)

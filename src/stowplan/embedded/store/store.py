@@ -12,7 +12,7 @@ from stowplan.clock import Clock
 from stowplan.embedded.apply import Applier, ManagedFields
 from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store.fieldmanager import FieldManager, with_managed_fields
-from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object
+from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.pods import (
     bound_pod,
@@ -201,11 +201,31 @@ class Store(Storage):
         if not by.dry_run:
             if commit is not None:
                 commit()
-            self._change(collection, key, ADDED, obj, None)
-            if resource.lifetime is not None:
-                now, limit = self._metadata.latest, self._event_limit
-                if collection.schedule_expiry(key, created["uid"], now, limit):
-                    self._remove_expired(collection, collection.expired(now, limit))
+            self._add(collection, key, obj, self._metadata.latest)
+        return obj
+
+    def _add(self, collection: Collection, key: Key, obj: Json, now: float) -> None:
+        self._change(collection, key, ADDED, obj, None)
+        if collection.resource.lifetime is not None:
+            limit = self._event_limit
+            if collection.schedule_expiry(key, obj["metadata"]["uid"], now, limit):
+                self._remove_expired(collection, collection.expired(now, limit))
+
+    def load(self, resource: Resource, body: Body) -> Json:
+        """Take in an object of another cluster as it was there: uid, times, status, managed fields and all.
+
+        It has to be valid, but nothing that depends on other objects is asked. Only its version is ours.
+        """
+        obj = owned_object(resource, body)
+        collection, key = self._collection(resource), key_of(resource, obj["metadata"])
+        if key in collection.objects:
+            raise status.already_exists(resource, key[1])
+        if self._admission is not None:
+            self._admission.set_defaults(resource, obj)
+            self._admission.admit_loaded(resource, obj)
+        if self._fields is not None:
+            obj = with_metadata(self._fields.written(resource, obj))
+        self._add(collection, key, obj, self._metadata.now())
         return obj
 
     def update(
