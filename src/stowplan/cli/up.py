@@ -20,6 +20,7 @@ from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.durable import DataDirError, is_data_dir
 from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
+from stowplan.embedded.usage import PretendUsage
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector
@@ -72,6 +73,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="How long a node may be silent before it is marked unhealthy.",
 )
 @click.option(
+    "--usage-factor",
+    type=click.FloatRange(0, 1000),
+    default=0.5,
+    show_default=True,
+    help="Part of their requests that pods pretend to use, for kubectl top and autoscalers.",
+)
+@click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
+@click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Persist all objects in this directory and load them at the start.",
@@ -91,6 +100,8 @@ def up(
     seed: int | None,
     node_monitor_period: float,
     node_monitor_grace_period: float,
+    usage_factor: float,
+    metrics: bool,
     data_dir: Path | None,
     demo: bool,
     until_done: bool,
@@ -117,6 +128,7 @@ def up(
             settings=settings,
             kubelets=replace(KubeletSettings(), adopt=furnished),
             listening=Listening(bind, port),
+            usage=PretendUsage(usage_factor) if metrics else None,
             lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
             loaded=read_manifests(files),
             seed=seed,

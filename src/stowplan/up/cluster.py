@@ -21,6 +21,7 @@ from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.store import Store
+from stowplan.embedded.usage import PretendUsage
 from stowplan.extenders.http import extenders_for
 from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
@@ -42,6 +43,7 @@ class Plan:
     listening: Listening = field(default_factory=Listening)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
+    usage: PretendUsage | None = field(default_factory=PretendUsage)
     seed: int | None = None
     data_dir: Path | None = None
 
@@ -68,6 +70,7 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY,
+            usage=plan.usage,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -82,6 +85,7 @@ class LocalCluster:
             ControllerSettings(
                 provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
+                usage=plan.usage,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,
