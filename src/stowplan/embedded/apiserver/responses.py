@@ -1,6 +1,6 @@
 """Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,8 @@ from stowplan.clock import Clock
 from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
+from stowplan.embedded.apply import plain_json
+from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store import BOOKMARK, Change
 from stowplan.gocompat.quoting import quote
 
@@ -20,7 +22,7 @@ _INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 200
 JSON: Final = "application/json"
-_encode: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
 def response_of(
@@ -65,20 +67,31 @@ def _escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
 }
 
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
 class View:
     """One form of one resource's objects, as bytes. The same object shown twice in a row costs once."""
 
-    def __init__(self, conversion: Conversion, shape: Callable[[Json], Any], kind: str) -> None:
+    def __init__(
+        self,
+        conversion: Conversion,
+        shape: Callable[[Json], Any],
+        kind: str,
+        list_metadata: Mapping[str, Any] = _NOTHING,
+    ) -> None:
+        """`list_metadata` is what the metadata of a list has even if there is nothing to say."""
         self._conversion = conversion
         self._shape = shape
         self._kind = kind
+        self._list_metadata = list_metadata
         self._last: Json | None = None
         self._last_raw = b""
 
@@ -95,6 +108,7 @@ class View:
         shape = self._shape
         api_version, _, kind = self._kind.rpartition("/")
         shown = [shape(obj) for obj in items]
+        metadata = {**self._list_metadata, **metadata}
         return encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": shown})
 
     def line(self, change: Change) -> bytes:
@@ -156,23 +170,38 @@ def metadata_only(obj: Json) -> Json:
 class Views:
     """The views of all resources, each made when first asked for."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._tables = Tables(clock)
+    def __init__(self, clock: Clock, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._revision = definitions.revision
+        self._tables = Tables(clock, definitions)
         self._conversions: dict[Resource, Conversion] = {}
         self._plain: dict[Resource, View] = {}
 
     def conversion(self, resource: Resource) -> Conversion:
+        if self._revision != self._definitions.revision:
+            self._forget()
         conversion = self._conversions.get(resource)
         if conversion is None:
-            conversion = self._conversions[resource] = Conversion(resource)
+            custom = self._definitions.version_of(resource)
+            conversion = self._conversions[resource] = Conversion(resource, custom)
         return conversion
+
+    def _forget(self) -> None:
+        """Make views anew: what is defined about custom resources has changed."""
+        self._revision = self._definitions.revision
+        self._conversions.clear()
+        self._plain.clear()
+        self._tables.forget()
 
     def plain(self, resource: Resource) -> View:
         """The objects as they are."""
+        conversion = self.conversion(resource)
         view = self._plain.get(resource)
         if view is None:
-            conversion = self.conversion(resource)
-            view = View(conversion, conversion.to_served, f"{resource.api_version}/{resource.kind}List")
+            custom = self._definitions.version_of(resource)
+            kind = f"{resource.kind}List" if custom is None else custom.list_kind
+            always = {"continue": ""} if resource.custom else _NOTHING
+            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}", always)
             self._plain[resource] = view
         return view
 

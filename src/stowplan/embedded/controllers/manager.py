@@ -7,6 +7,7 @@ from random import Random
 from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
+from stowplan.embedded.controllers.cronjob import CronJobController
 from stowplan.embedded.controllers.daemonset import DaemonSetController
 from stowplan.embedded.controllers.deployment import DeploymentController
 from stowplan.embedded.controllers.disruption import DisruptionController
@@ -63,6 +64,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         StatefulSetController(context),
         DaemonSetController(context),
         JobController(context),
+        CronJobController(context),
         *service_controllers(context),
         ResourceClaimController(context),
         DisruptionController(context),
