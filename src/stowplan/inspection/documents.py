@@ -40,7 +40,7 @@ _MOST_VALUES: Final = 200
 
 
 class Inspection:
-    """A running scheduler as people look at it. `scheduler` gives the one that runs now: reloads replace it."""
+    """A running scheduler as people look at it. `scheduler` gives the current one: a reload replaces it."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class Inspection:
             await asyncio.sleep(0)
 
     def map(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """What rejects a pod on every node, in the order of `nodes`: a place in `legend`, -1 where it fits."""
+        """What rejects a pod on each node, in the order of `nodes`: a place in `legend`, -1 where it fits."""
         scheduler = self.scheduler
         pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
         if scheduler is None or pod is None:

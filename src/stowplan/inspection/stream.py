@@ -1,4 +1,4 @@
-"""Changes as they happen, for a page that stays open: bounded for every viewer, at most four times a second."""
+"""Changes as they happen, for a page that stays open: bounded, and at most four times a second."""
 
 import asyncio
 from collections.abc import AsyncIterator

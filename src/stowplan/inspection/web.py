@@ -1,7 +1,7 @@
 """The API and the page over HTTP: on a port that others serve, or on one of its own on loopback.
 
-A port of its own is for people: plain HTTP on loopback, opened by an address with a token in it. The token buys
-a session cookie once, so that the address that stays in the browser's history is worth nothing.
+A port of its own is plain HTTP on loopback, opened by an address with a token in it. The token buys a session
+cookie once, so that the address that stays in the browser's history is worth nothing.
 """
 
 import hmac
