@@ -4,7 +4,7 @@
 every cluster has from the start.
 """
 
-from stowplan.embedded.admission.bootstrap import create_bootstrap_objects
+from stowplan.embedded.admission.bootstrap import create_bootstrap_objects, create_default_account
 from stowplan.embedded.admission.chain import ClusterAdmission
 
-__all__ = ["ClusterAdmission", "create_bootstrap_objects"]
+__all__ = ["ClusterAdmission", "create_bootstrap_objects", "create_default_account"]

@@ -21,6 +21,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.serviceaccount import set_service_account
 from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
@@ -85,12 +86,6 @@ def _tolerates(toleration: Json, taint: str) -> bool:
         "",
         "NoExecute",
     )
-
-
-def default_service_account(lookup: Lookup, pod: Json) -> None:
-    spec = pod["spec"]
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def add_namespace_finalizer(lookup: Lookup, namespace: Json) -> None:
@@ -171,7 +166,7 @@ def _forbidden(pod: Json, why: str) -> status.ApiError:
 
 
 ON_CREATE: Final[Mapping[Resource, Sequence[Callable[[Lookup, Json], None]]]] = {
-    PODS: (resolve_priority, default_toleration_seconds, default_service_account),
+    PODS: (set_service_account, resolve_priority, default_toleration_seconds),
     NAMESPACES: (add_namespace_finalizer,),
     PERSISTENT_VOLUME_CLAIMS: (default_storage_class, _in_use_protection("kubernetes.io/pvc-protection")),
     PERSISTENT_VOLUMES: (_in_use_protection("kubernetes.io/pv-protection"),),
