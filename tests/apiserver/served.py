@@ -15,7 +15,7 @@ from stowplan.api.requests import Json
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 T = TypeVar("T")
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -101,7 +101,7 @@ def serving(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     rules = ClusterAdmission() if admission else None
-    store = Store(RealClock(), random.Random(1), admission=rules, **store_options)
+    store = Store(RealClock(), random.Random(1), admission=rules, **store_options, fields=FieldManager())
     create_bootstrap_objects(store)
     listening = Listening(plain=plain, token="the-token", open_to_all=open_to_all)
     server = ApiServer(

@@ -11,12 +11,12 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import DeleteOptions, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 
 @pytest.fixture
 def store() -> Store:
-    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission())
+    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission(), fields=FieldManager())
     create_bootstrap_objects(made)
     return made
 
@@ -168,7 +168,6 @@ def test_objects_are_made_in_namespaces_that_exist(store: Store) -> None:
             "Invalid value: 70000: must be between 1 and 65535, inclusive",
         ),
         ({"restartPolicy": "Maybe"}, "spec.restartPolicy", 'Unsupported value: "Maybe"'),
-        ({"terminationGracePeriodSeconds": -1}, "spec.terminationGracePeriodSeconds", "Invalid value: -1"),
         ({"tolerations": [{"operator": "Equal"}]}, "spec.tolerations[0].operator", "Invalid value"),
         (
             {
@@ -348,7 +347,7 @@ def test_text_of_a_secret_is_kept_encoded(store: Store) -> None:
             c.STORAGE_CLASSES,
             {"metadata": {"name": "x"}, "provisioner": "p"},
             {"provisioner": "q"},
-            "are forbidden",
+            "field is immutable",
         ),
         (
             c.CONFIG_MAPS,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from apiserver.served import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served, deployment, pod, serving
 from effort import examples
 from stowplan.api.catalogue import BUILT_IN
+from stowplan.embedded.apiserver.responses import encode
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.schema.strict import struct_of
 from stowplan.embedded.store import Store
@@ -311,7 +312,7 @@ def whole(store: Store) -> list[str]:
                 problems.append(f"{resource.plural} {key}: a version that is not there yet")
             assert type_ is not None
             try:
-                msgspec.json.decode(msgspec.json.encode(obj), type=struct_of(type_.full_name))
+                msgspec.json.decode(encode(obj), type=struct_of(type_.full_name))
             except msgspec.ValidationError as error:
                 problems.append(f"{resource.plural} {key}: {error}")
     return problems

@@ -10,7 +10,7 @@ from stowplan.api import catalogue as c
 from stowplan.api.requests import PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 VIEW = {"apiGroup": c.RBAC, "kind": "ClusterRole", "name": "view"}
@@ -19,7 +19,7 @@ SOMEBODY = {"kind": "User", "apiGroup": c.RBAC, "name": "ann"}
 
 @pytest.fixture
 def store() -> Store:
-    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission())
+    made = Store(HandClock(), random.Random(1), admission=ClusterAdmission(), fields=FieldManager())
     create_bootstrap_objects(made)
     return made
 

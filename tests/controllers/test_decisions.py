@@ -4,28 +4,27 @@ from typing import Any
 
 import pytest
 
+from stowplan.api.catalogue import PODS, STATEFUL_SETS
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.controller import merge_patch_of
-from stowplan.embedded.controllers.daemonset import Daemon, affinity_for, plan, tolerations_of, updates
+from stowplan.embedded.controllers.daemonset import (
+    Daemon,
+    FailureBackoff,
+    Plan,
+    affinity_for,
+    plan,
+    tolerations_of,
+    updates,
+)
+from stowplan.embedded.controllers.daemonset import View as DaemonView
 from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
 from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner
-from stowplan.embedded.controllers.job import (
-    TRACKING,
-    Failures,
-    PodCounts,
-    backoff,
-    count_pods,
-    finished_condition,
-    missing_indexes,
-    read_indexes,
-    wanted_active,
-    write_indexes,
-)
 from stowplan.embedded.controllers.nodelifecycle import eviction_rate, taints_for
+from stowplan.embedded.controllers.objects import controller_reference
 from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
 from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
 from stowplan.embedded.controllers.podgc import pods_to_remove
-from stowplan.embedded.controllers.statefulset import Create, Delete, View, next_steps
+from stowplan.embedded.controllers.statefulset import Create, Delete, View, claim_owners, next_steps
 from stowplan.embedded.controllers.tainteviction import min_toleration_seconds
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -107,6 +106,9 @@ def member(ordinal: int, revision: str = "r1", **about: Any) -> Json:
         (stateful({0: member(0), 1: member(1, deleting=True)}), []),
         (stateful({0: member(0), 1: member(1), 2: member(2)}, 1), ["-2"]),
         (stateful({0: member(0), 1: member(1), 2: member(2, deleting=True)}, 1), []),
+        (stateful({0: member(0), 1: member(1), 2: member(2, ready=False)}, 1), ["-2"]),
+        (stateful({0: member(0), 1: member(1, ready=False), 2: member(2)}, 1), ["-2"]),
+        (stateful({0: member(0), 1: member(1, ready=False), 2: member(2, ready=False)}, 1), []),
         (
             stateful({0: member(0), 1: member(1), 2: member(2)}, 1, podManagementPolicy="Parallel"),
             ["-2", "-1"],
@@ -172,33 +174,97 @@ def test_which_nodes_a_daemon_fits(spec: Json, where: Json, fits: tuple[bool, bo
     assert daemon(**spec).fits(where) == fits
 
 
+def fleet(on: dict[str, list[Json]], nodes: list[Json] | None = None, **rolling: Any) -> DaemonView:
+    """A DaemonSet whose present template is `new`."""
+    obj = {"metadata": {"name": "ds"}, "spec": {"updateStrategy": {"rollingUpdate": rolling}}}
+    return DaemonView(obj, daemon(), nodes or [node(name) for name in on], on, "new", 0.0)
+
+
+def runner(name: str, hash_: str = "new", second: int = 0, **about: Any) -> Json:
+    made = pod(
+        name,
+        labels={"controller-revision-hash": hash_},
+        creationTimestamp=f"2026-01-01T00:00:{second:02}Z",
+        **about,
+    )
+    made["spec"]["nodeName"] = "somewhere"
+    return made
+
+
+def names(pods: list[Json]) -> list[str]:
+    return [one["metadata"]["name"] for one in pods]
+
+
 def test_every_node_gets_one_daemon_and_no_more() -> None:
+    unplaced = pod("unplaced")
     on = {
-        "has": [pod("a")],
-        "two": [pod("b", creationTimestamp=STAMP), pod("c", creationTimestamp="2026-01-01T00:00:09Z")],
-        "failed": [pod("d", "Failed")],
-        "tainted": [pod("e")],
-        "gone": [pod("f")],
-        "leaving": [pod("g", deleting=True)],
+        "has": [runner("a")],
+        "two": [runner("c", second=9), runner("b")],
+        "failed": [runner("d", phase="Failed")],
+        "tainted": [runner("e")],
+        "gone": [runner("f"), unplaced],
+        "leaving": [runner("g", deleting=True)],
+        "done": [runner("h", phase="Succeeded")],
     }
     tainted = node("tainted", ("x", "NoExecute"))
-    nodes = [node("has"), node("two"), node("failed"), tainted, node("leaving"), node("new")]
-    todo = plan(daemon(), nodes, on, "h")
-    assert todo.create == ["failed", "new"]
-    assert [one["metadata"]["name"] for one in todo.delete] == ["c", "d", "e", "f"]
-    assert todo.failed == ["failed"]
+    nodes = [node("has"), node("two"), node("failed"), tainted, node("leaving"), node("new"), node("done")]
+    todo = plan(fleet(on, nodes))
+    assert todo.create == ["new"]
+    assert names(todo.delete) == ["c", "d", "e", "h", "unplaced"]
+    assert names(plan(fleet(on, nodes), held_back={"failed"}).delete) == ["c", "e", "h", "unplaced"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "going", "create"),
+    [
+        ([runner("o", "old"), runner("n")], ["o"], []),
+        ([runner("o", "old"), runner("n", ready=False)], [], []),
+        ([runner("o", "old", ready=False), runner("n", ready=False)], ["o"], []),
+        ([runner("n", second=2), runner("n2", second=3)], ["n2"], []),
+        ([runner("o", "old", deleting=True)], [], ["x"]),
+    ],
+)
+def test_a_node_has_two_daemons_only_while_the_newer_one_starts(
+    pods: list[Json], going: list[str], create: list[str]
+) -> None:
+    todo = plan(fleet({"x": pods}, maxSurge=1, maxUnavailable=0))
+    assert (names(todo.delete), todo.create) == (going, create)
 
 
 def test_only_so_many_daemons_are_renewed_at_a_time() -> None:
-    old = [pod(f"o{number}", labels={"controller-revision-hash": "old"}) for number in range(4)]
-    sick = pod("sick", labels={"controller-revision-hash": "old"}, ready=False)
-    strategy = {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}}
-    assert [one["metadata"]["name"] for one in updates(strategy, 5, [*old, sick], "new", 0.0)] == [
-        "sick",
-        "o0",
-    ]
-    assert updates({"spec": {"updateStrategy": {"type": "OnDelete"}}}, 5, old, "new", 0.0) == []
-    assert updates(strategy, 4, old, "old", 0.0) == []
+    on = {f"n{number}": [runner(f"o{number}", "old")] for number in range(4)}
+    on["sick"] = [runner("sick", "old", ready=False)]
+    assert names(updates(fleet(on, maxUnavailable=2)).delete) == ["sick", "o0"]
+    assert names(updates(fleet(on, maxUnavailable="60%")).delete) == ["sick", "o0", "o1"]
+    starting = {**on, "n0": [runner("new", ready=False)]}
+    assert names(updates(fleet(starting, maxUnavailable=2)).delete) == ["sick"]
+    on_delete = fleet(on)
+    on_delete.obj["spec"]["updateStrategy"]["type"] = "OnDelete"
+    assert updates(on_delete) == Plan()
+
+
+def test_surging_daemons_come_before_the_old_ones_go() -> None:
+    on = {f"n{number}": [runner(f"o{number}", "old")] for number in range(4)}
+    assert updates(fleet(on, maxSurge=2, maxUnavailable=0)) == Plan(create=["n0", "n1"])
+    on["n0"].append(runner("fresh", ready=False))
+    assert updates(fleet(on, maxSurge=2, maxUnavailable=0)) == Plan(create=["n1"])
+    on["n1"].append(runner("available"))
+    todo = updates(fleet(on, maxSurge=2, maxUnavailable=0))
+    assert (todo.create, names(todo.delete)) == (["n2"], ["o1"])
+    on["n3"] = [runner("o3", "old", ready=False)]
+    assert updates(fleet(on, maxSurge=1, maxUnavailable=0)).create == ["n3"]
+
+
+def test_a_daemon_that_fails_again_stays_longer_each_time() -> None:
+    backoff_ = FailureBackoff()
+    pauses = []
+    for now in (0.0, 2.0, 5.0, 10.0):
+        backoff_.failed("x", now)
+        pauses.append(backoff_.left("x", now))
+    assert pauses == [1.0, 2.0, 4.0, 8.0]
+    assert backoff_.left("other", 10.0) == 0.0
+    backoff_.failed("x", 5000.0)
+    assert backoff_.left("x", 5000.0) == 1.0
 
 
 def test_a_daemons_pod_is_pinned_and_tolerates_what_daemons_do() -> None:
@@ -213,92 +279,41 @@ def test_a_daemons_pod_is_pinned_and_tolerates_what_daemons_do() -> None:
     assert len(tolerations_of({"hostNetwork": True})) == 7
 
 
-# Jobs
-
-
-def worker(name: str, phase: str, *, held: bool = True, index: int | None = None, **about: Any) -> Json:
-    annotations = {} if index is None else {"batch.kubernetes.io/job-completion-index": str(index)}
-    return pod(name, phase, finalizers=[TRACKING] if held else [], annotations=annotations, **about)
-
-
-def test_each_pod_is_written_down_before_it_is_let_go_and_counted_after() -> None:
-    job: Json = {"spec": {}, "status": {}}
-    first = count_pods(job, [worker("a", "Succeeded"), worker("b", "Failed"), worker("c", "Running")])
-    assert (first.uncounted_succeeded, first.uncounted_failed) == (["u-a"], ["u-b"])
-    assert (first.succeeded, first.failed, first.all_succeeded, first.all_failed) == (0, 0, 1, 1)
-    job["status"] = {"uncountedTerminatedPods": {"succeeded": ["u-a"], "failed": ["u-b"]}}
-    again = count_pods(job, [worker("a", "Succeeded"), worker("b", "Failed", held=False)])
-    assert (again.succeeded, again.failed) == (0, 1)
-    assert (again.all_succeeded, again.all_failed) == (1, 1)
-    gone = count_pods(job, [])
-    assert (gone.succeeded, gone.failed, gone.settled) == (1, 1, [])
-
-
-def test_a_pod_that_is_deleted_has_failed() -> None:
-    assert count_pods({}, [worker("a", "Running", deleting=True)]).all_failed == 1
-
-
-def test_an_index_counts_once() -> None:
-    job = {
-        "spec": {"completionMode": "Indexed", "completions": 3},
-        "status": {"completedIndexes": "0", "succeeded": 1},
+@pytest.mark.parametrize(
+    ("policy", "condemned", "held", "wanted"),
+    [
+        ("Retain/Retain", False, [], None),
+        ("Retain/Retain", True, ["set"], []),
+        ("Delete/Retain", False, [], ["set"]),
+        ("Delete/Retain", True, ["set"], None),
+        ("Retain/Delete", False, [], None),
+        ("Retain/Delete", True, [], ["pod"]),
+        ("Delete/Delete", False, [], ["set"]),
+        ("Delete/Delete", True, ["set"], ["pod"]),
+        ("Delete/Delete", False, ["pod"], ["set"]),
+        ("Delete/Delete", False, ["earlier"], None),
+        ("Delete/Delete", False, ["foreign"], None),
+        ("Delete/Delete", False, ["foreign", "set"], ["foreign"]),
+    ],
+)
+def test_whom_a_claim_goes_with(
+    policy: str, condemned: bool, held: list[str], wanted: list[str] | None
+) -> None:
+    deleted, scaled = policy.split("/")
+    obj: Json = {
+        "metadata": {"name": "db", "uid": "set"},
+        "spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": deleted, "whenScaled": scaled}},
     }
-    count = count_pods(job, [worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=2)])
-    assert count.indexes == {0, 2}
-    assert count.all_succeeded == 2
-    assert missing_indexes(job, count, [], 5) == [1]
-
-
-@pytest.mark.parametrize(
-    ("spec", "count", "active", "kind"),
-    [
-        ({"completions": 2}, PodCounts(succeeded=1), 0, None),
-        ({"completions": 2}, PodCounts(succeeded=2), 1, "Complete"),
-        ({}, PodCounts(succeeded=1), 1, None),
-        ({}, PodCounts(succeeded=1), 0, "Complete"),
-        ({"backoffLimit": 1}, PodCounts(failed=1), 0, None),
-        ({"backoffLimit": 1}, PodCounts(failed=2), 0, "Failed"),
-        ({}, PodCounts(failed=6), 0, None),
-        ({}, PodCounts(failed=7), 0, "Failed"),
-        ({"activeDeadlineSeconds": 10}, PodCounts(), 1, "Failed"),
-        ({"activeDeadlineSeconds": 1000}, PodCounts(), 1, None),
-    ],
-)
-def test_when_a_job_is_over(spec: Json, count: PodCounts, active: int, kind: str | None) -> None:
-    job = {"spec": spec, "status": {"startTime": "1970-01-01T00:00:00Z"}}
-    end = finished_condition(job, count, [pod(str(number)) for number in range(active)], 100.0)
-    assert (end[0] if end else None) == kind
-
-
-@pytest.mark.parametrize(
-    ("spec", "succeeded", "active", "wanted"),
-    [
-        ({}, 0, 0, 1),
-        ({"parallelism": 3}, 0, 0, 3),
-        ({"parallelism": 3}, 1, 2, 2),
-        ({"parallelism": 3, "completions": 4}, 2, 0, 2),
-        ({"parallelism": 3, "completions": 2}, 2, 0, 0),
-        ({"suspend": True}, 0, 2, 0),
-    ],
-)
-def test_how_many_pods_a_job_wants(spec: Json, succeeded: int, active: int, wanted: int) -> None:
-    assert wanted_active({"spec": spec}, PodCounts(succeeded=succeeded), active) == wanted
-
-
-def test_pauses_of_a_job_grow_until_a_pod_succeeds() -> None:
-    assert [backoff(number) for number in (0, 1, 2, 3, 20)] == [0, 10, 20, 40, 600]
-    record = Failures()
-    record.learn(PodCounts(failed=2), 5.0)
-    assert (record.in_a_row, record.since) == (2, 5.0)
-    record.learn(PodCounts(failed=3, succeeded=1), 6.0)
-    assert record.in_a_row == 0
-    record.learn(PodCounts(failed=4, succeeded=1), 7.0)
-    assert (record.in_a_row, record.since) == (1, 7.0)
-
-
-@pytest.mark.parametrize("text", ["", "0", "0-3", "1,3-4,9"])
-def test_indexes_are_written_as_they_are_read(text: str) -> None:
-    assert write_indexes(read_indexes(text)) == text
+    replica: Json = {"metadata": {"name": "db-0", "uid": "pod"}}
+    owners = {
+        "set": controller_reference(STATEFUL_SETS, obj),
+        "pod": controller_reference(PODS, replica),
+        "earlier": controller_reference(PODS, {"metadata": {"name": "db-0", "uid": "earlier"}}),
+        "foreign": controller_reference(PODS, {"metadata": {"name": "other", "uid": "foreign"}}),
+    }
+    claim: Json = {"metadata": {"name": "data-db-0", "ownerReferences": [owners[one] for one in held]}}
+    found = claim_owners(obj, replica, claim, condemned=condemned)
+    assert (None if found is None else [one["uid"] for one in found]) == wanted
 
 
 # Budgets

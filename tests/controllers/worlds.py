@@ -16,7 +16,7 @@ from stowplan.embedded.admission import (
 )
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
-from stowplan.embedded.store import ADDED, Change, Store
+from stowplan.embedded.store import ADDED, Change, FieldManager, Store
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.faults import Faults, FaultyClient
 
@@ -33,7 +33,8 @@ class World:
         self.clock = clock
         self.began = clock.now()
         self.faults = Faults() if faults is None else faults
-        self.store = Store(clock, random.Random(seed), admission=ClusterAdmission())
+        rules = ClusterAdmission(disabled=["TaintNodesByCondition"])
+        self.store = Store(clock, random.Random(seed), admission=rules, fields=FieldManager())
         create_bootstrap_objects(self.store)
         self.seed = seed
         self.client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(seed + 1))

@@ -19,7 +19,7 @@ async def serving(
     folder: Path, watch_limit: int = BUFFER_LIMIT, **listening: Any
 ) -> AsyncIterator[tuple[Store, ApiServer, Path]]:
     clock = RealClock()
-    store = Store(clock, random.Random(1), admission=ClusterAdmission())
+    store = Store(clock, random.Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"]))
     create_bootstrap_objects(store)
     async with ApiServer(
         store, Listening(**listening), clock=clock, rng=random.Random(1), watch_limit=watch_limit

@@ -122,7 +122,9 @@ class GuardedCluster:
 
 @asynccontextmanager
 async def guarded_cluster(folder: Path) -> AsyncIterator[GuardedCluster]:
-    store = Store(RealClock(), random.Random(1), admission=ClusterAdmission())
+    store = Store(
+        RealClock(), random.Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"])
+    )
     create_bootstrap_objects(store)
     async with WatchedServer(store, Listening()) as server:
         assert isinstance(server, WatchedServer)

@@ -22,6 +22,7 @@ _CAUSES: Final = {
     Kind.TOO_FEW: "FieldValueTooFew",
     Kind.TOO_SHORT: "FieldValueTooShort",
     Kind.INTERNAL: "InternalError",
+    Kind.TYPE_INVALID: "FieldValueTypeInvalid",
 }
 
 MODIFIED_MEANWHILE: Final = (
@@ -147,8 +148,21 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiE
     return ApiError(422, "Invalid", f"{kind} {quote(name)} is invalid: {aggregate(errors)}", details)
 
 
+def no_version(resource: Resource, name: str) -> ApiError:
+    """An update that does not say which version of the object it replaces."""
+    error = FieldError("metadata.resourceVersion", Kind.INVALID, 0, "must be specified for an update")
+    causes = [{"reason": _CAUSES[Kind.INVALID], "message": error[len(error.path) + 2 :], "field": error.path}]
+    text = f"{resource.qualified} {quote(name)} is invalid: {error}"
+    return ApiError(422, "Invalid", text, {**_details(resource, name), "causes": causes})
+
+
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def internal_error(why: str) -> ApiError:
+    """What the server cannot do for a reason of its own."""
+    return ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def unprocessable(why: str) -> ApiError:

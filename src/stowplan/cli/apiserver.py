@@ -10,12 +10,12 @@ import click
 
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
 from stowplan.embedded.durable import DataDirError, open_data_dir
-from stowplan.embedded.store import Store
+from stowplan.embedded.store import FieldManager, Store
 
 
 @click.command("apiserver")
@@ -62,7 +62,7 @@ def apiserver(
     if token is not None:
         listening = replace(listening, token=token)
     clock = RealClock()
-    store = Store(clock, random.Random(), admission=ClusterAdmission())
+    store = Store(clock, random.Random(), admission=ClusterAdmission(), fields=FieldManager())
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
@@ -85,6 +85,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with server:
+        publish_server(store, server.address, server.port)
         path = kubeconfig_path(out)
         write_kubeconfig(path, server.kubeconfig())
         click.echo(f"listening on {server.url}")

@@ -166,7 +166,13 @@ class _Fuzz:
         self._show = show
         self._result = FuzzResult()
         self._uids = Random("uids")
-        self._store = Store(clock, self._uids, history=200, event_limit=1000, admission=ClusterAdmission())
+        self._store = Store(
+            clock,
+            self._uids,
+            history=200,
+            event_limit=1000,
+            admission=ClusterAdmission(disabled=["TaintNodesByCondition"]),
+        )
         self._versions = _Versions(self._store)
         create_bootstrap_objects(self._store)
         self._base: dict[tuple[Resource, str, str], Json] = {}

@@ -2,8 +2,17 @@
 
 from typing import Final
 
-from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS
-from stowplan.embedded.admission.serviceaccount import DEFAULT_ACCOUNT
+from stowplan.api.catalogue import (
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Resource,
+)
+from stowplan.api.requests import Json
+from stowplan.embedded.admission.plugins.serviceaccount import DEFAULT_ACCOUNT
 from stowplan.embedded.auth.policy import create_bootstrap_policy
 from stowplan.embedded.store import Store
 
@@ -23,17 +32,69 @@ SYSTEM_PRIORITIES: Final = {
 def create_bootstrap_objects(store: Store) -> None:
     """Make the objects that are always there, where they are not yet."""
     for name in BOOTSTRAP_NAMESPACES:
-        if store.find(NAMESPACES, "", name) is None:
-            store.create(NAMESPACES, {"metadata": {"name": name}})
-            create_default_account(store, name)
+        _ensure(store, NAMESPACES, {"metadata": {"name": name}})
+        create_default_account(store, name)
     for name, (value, description) in SYSTEM_PRIORITIES.items():
-        if store.find(PRIORITY_CLASSES, "", name) is None:
-            body = {"metadata": {"name": name}, "value": value, "description": description}
-            store.create(PRIORITY_CLASSES, body)
+        _ensure(
+            store,
+            PRIORITY_CLASSES,
+            {"metadata": {"name": name}, "value": value, "description": description},
+        )
     create_bootstrap_policy(store)
 
 
 def create_default_account(store: Store, namespace: str) -> None:
     """Have a namespace's default account at once, for pods that cannot wait for a controller to make it."""
-    if store.find(SERVICE_ACCOUNTS, namespace, DEFAULT_ACCOUNT) is None:
-        store.create(SERVICE_ACCOUNTS, {"metadata": {"name": DEFAULT_ACCOUNT}}, namespace)
+    _ensure(store, SERVICE_ACCOUNTS, {"metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}})
+
+
+KUBERNETES_IP: Final = "10.96.0.1"
+_KUBERNETES: Final = "kubernetes"
+_PORT_NAME: Final = "https"
+
+
+def publish_server(store: Store, address: str, port: int) -> None:
+    """Make the Service `kubernetes`, by which pods find the API server, with its endpoints.
+
+    A server that is started again on other data may have moved: then it says where to.
+    """
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    ports = [{"name": _PORT_NAME, "port": 443, "protocol": "TCP", "targetPort": port}]
+    service: Json = {
+        "metadata": {"name": _KUBERNETES, "namespace": "default", "labels": labels},
+        "spec": {"clusterIP": KUBERNETES_IP, "ports": ports},
+    }
+    _publish(store, SERVICES, service, "spec")
+    serving = [{"name": _PORT_NAME, "port": port, "protocol": "TCP"}]
+    skipped = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    endpoints: Json = {
+        "metadata": {"name": _KUBERNETES, "namespace": "default", "labels": skipped},
+        "subsets": [{"addresses": [{"ip": address}], "ports": serving}],
+    }
+    _publish(store, ENDPOINTS, endpoints, "subsets")
+    slice_: Json = {
+        "metadata": {
+            "name": _KUBERNETES,
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": _KUBERNETES},
+        },
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": serving,
+    }
+    _publish(store, ENDPOINT_SLICES, slice_, "ports")
+
+
+def _ensure(store: Store, resource: Resource, body: Json) -> Json:
+    metadata = body["metadata"]
+    found = store.find(resource, metadata.get("namespace", ""), metadata["name"])
+    return store.create(resource, body) if found is None else found
+
+
+def _publish(store: Store, resource: Resource, body: Json, section: str) -> None:
+    found = _ensure(store, resource, body)
+    written, wanted = found.get(section), body[section]
+    if isinstance(wanted, dict):
+        wanted = {**(written or {}), **wanted}
+    if written != wanted:
+        store.update(resource, {**found, section: wanted})

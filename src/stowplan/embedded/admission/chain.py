@@ -1,72 +1,115 @@
-"""The admission chain: defaults, then plugins, then validation."""
+"""The admission chain: defaults, mutating plugins, the kind's strategy, validation, validating plugins."""
 
+from collections.abc import Callable, Collection
 from typing import Final
 
 from stowplan.api import status
-from stowplan.api.catalogue import NAMESPACES, Resource
+from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES, SERVICES, Resource
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.embedded.admission.defaults import DEFAULTS
-from stowplan.embedded.admission.plugins import ON_CREATE, ON_UPDATE, ServiceAllocator
+from stowplan.embedded.admission.plugins import (
+    CHECK_CREATED,
+    CHECK_UPDATED,
+    MUTATE_CREATED,
+    MUTATE_UPDATED,
+    enabled,
+)
+from stowplan.embedded.admission.plugins.resourcequota import charge_quotas
+from stowplan.embedded.admission.refusals import forbidden
 from stowplan.embedded.admission.roles import RoleGuard
-from stowplan.embedded.admission.validation import check_created, check_updated
+from stowplan.embedded.admission.serviceips import ServiceAllocator
+from stowplan.embedded.admission.strategy import (
+    PREPARE_CREATED,
+    PREPARE_STATUS,
+    PREPARE_UPDATED,
+)
+from stowplan.embedded.admission.validation import check_created, check_status, check_updated
 from stowplan.embedded.store.registry import Lookup
 from stowplan.embedded.store.writer import WriteContext
-from stowplan.gocompat.quoting import quote
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
+Commit = Callable[[], None]
 
 
 class ClusterAdmission:
-    """Defaults, then plugins (what depends on other objects), then validation."""
+    """What an API server does to an object before it stores it. `disabled`: plugins to leave out, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, disabled: Collection[str] = ()) -> None:
         self._services = ServiceAllocator()
+        self._mutate_created = enabled(MUTATE_CREATED, disabled)
+        self._mutate_updated = enabled(MUTATE_UPDATED, disabled)
+        self._check_created = enabled(CHECK_CREATED, disabled)
+        self._check_updated = enabled(CHECK_UPDATED, disabled)
+        self._quotas = "ResourceQuota" not in disabled
         self._roles = RoleGuard()
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
-        _check_namespace(lookup, resource, obj)
+    def set_defaults(self, resource: Resource, obj: Json) -> None:
+        """Fill in what does not depend on other objects; whoever writes owns these fields too."""
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
             set_defaults(obj)
-        for plugin in ON_CREATE.get(resource, ()):
+
+    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
+        _check_namespace(lookup, resource, obj)
+        for plugin in self._mutate_created.get(resource, ()):
             plugin(lookup, obj)
-        self._services.allocate(lookup, resource, obj, None)
+        prepare = PREPARE_CREATED.get(resource)
+        if prepare is not None:
+            prepare(obj)
         self._roles.check(lookup, resource, None, obj, by)
+        custom = lookup.definitions.version_of(resource) if resource.defined else None
+        if custom is not None and custom.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource, obj["metadata"]["name"], why)
+        check_created(resource, obj, custom)
+        if resource == SERVICES:
+            self._services.allocate(lookup, obj, None)
+        for plugin in self._check_created.get(resource, ()):
+            plugin(lookup, obj)
+        return charge_quotas(lookup, resource, None, obj, "") if self._quotas else None
+
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """Validation only: plugins did their part where the object comes from."""
         check_created(resource, obj)
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
-    ) -> None:
-        if subresource:
-            return
-        set_defaults = DEFAULTS.get(resource)
-        if set_defaults is not None:
-            set_defaults(new)
-        for plugin in ON_UPDATE.get(resource, ()):
-            plugin(old, new)
-        self._services.allocate(lookup, resource, new, old)
+    ) -> Commit | None:
+        custom = lookup.definitions.version_of(resource) if resource.defined else None
+        if subresource == "status":
+            prepare_status = PREPARE_STATUS.get(resource)
+            if prepare_status is not None:
+                prepare_status(old, new)
+            check_status(resource, old, new, custom)
+            return None
+        if subresource == "finalize":
+            return None
+        for plugin in self._mutate_updated.get(resource, ()):
+            plugin(lookup, old, new)
+        prepare = PREPARE_UPDATED.get(resource)
+        if prepare is not None:
+            prepare(old, new)
+        if resource == SERVICES:
+            self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)
-        check_updated(resource, old, new)
+        check_updated(resource, old, new, subresource, custom)
+        if resource == SERVICES:
+            self._services.allocate(lookup, new, old)
+        for plugin in self._check_updated.get(resource, ()):
+            plugin(lookup, old, new)
+        return charge_quotas(lookup, resource, old, new, subresource) if self._quotas else None
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         name = obj["metadata"]["name"]
         if resource == NAMESPACES and name in _PROTECTED_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
-
-
-def forbidden(resource: Resource, name: str, why: str) -> status.ApiError:
-    """A refusal by admission."""
-    details = {"name": name, "group": resource.group, "kind": resource.plural}
-    return status.ApiError(
-        403,
-        "Forbidden",
-        f"{resource.qualified} {quote(name)} is forbidden: {why}",
-        {key: value for key, value in details.items() if value},
-    )
+        if resource == PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:
+            raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
 
 def _check_namespace(lookup: Lookup, resource: Resource, obj: Json) -> None:
-    """Objects are made in namespaces that exist and are not on their way out."""
+    """NamespaceLifecycle: objects are made in namespaces that exist and are not on their way out."""
     if not resource.namespaced:
         return
     metadata = obj["metadata"]

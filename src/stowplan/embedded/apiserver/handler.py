@@ -23,8 +23,9 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
-from stowplan.embedded.admission.serviceaccount import NoDefaultAccountError
+from stowplan.embedded.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.embedded.apiserver import discovery
+from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
@@ -34,7 +35,7 @@ from stowplan.embedded.apiserver.request import (
     negotiated,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
-from stowplan.embedded.apiserver.responses import Views, error_response, json_response
+from stowplan.embedded.apiserver.responses import Views, error_response, json_response, warning_header
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
@@ -67,7 +68,7 @@ class Handler:
         watch_limit: int,
         stored_only: Collection[Resource] = (),
     ) -> None:
-        views = Views(clock)
+        views = Views(clock, store.definitions)
         self._store = store
         self._catalogue = store.catalogue
         self._authenticator = authenticator
@@ -76,7 +77,7 @@ class Handler:
         self._access = AccessRules(store)
         self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
-        self._openapi = OpenApi(store.catalogue)
+        self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
 
@@ -112,7 +113,13 @@ class Handler:
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
-        return await self._verb(request, target, query, user)
+        try:
+            response = await self._verb(request, target, query, user)
+        except status.ApiError as error:
+            raise served_error(target.resource, error) from None
+        if target.resource.deprecation and not response.prepared:
+            response.headers.add("Warning", warning_header(target.resource.deprecation))
+        return response
 
     def _authorized_user(self, request: web.BaseRequest, path: str, query: Mapping[str, str]) -> User:
         """As whom the request is done. Raises `ApiError` 401, or 403 if that user may not do it."""

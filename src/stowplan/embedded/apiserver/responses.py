@@ -1,6 +1,6 @@
 """Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,17 +8,21 @@ from aiohttp import web
 
 from stowplan.api.catalogue import EVENTS, Resource
 from stowplan.api.requests import Json
-from stowplan.api.status import ApiError
+from stowplan.api.status import ApiError, bad_request
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
+from stowplan.embedded.apply import plain_json
+from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store import BOOKMARK, Change
+from stowplan.gocompat.quoting import quote
 
+_INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 200
 JSON: Final = "application/json"
-_encode: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
 def response_of(
@@ -27,8 +31,12 @@ def response_of(
     """An answer whose body is there already."""
     response = web.Response(body=raw, status=code, content_type=content_type)
     for warning in warnings[:_MAX_WARNINGS]:
-        response.headers.add("Warning", f'299 - "{_escaped(warning[:_MAX_WARNING_LENGTH])}"')
+        response.headers.add("Warning", warning_header(warning))
     return response
+
+
+def warning_header(text: str) -> str:
+    return f'299 - "{_escaped(text[:_MAX_WARNING_LENGTH])}"'
 
 
 def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:
@@ -59,20 +67,31 @@ def _escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 _EVENT_START: Final = {
     type_: b'{"type":"' + type_.encode() + b'","object":'
     for type_ in ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
 }
 
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
 class View:
     """One form of one resource's objects, as bytes. The same object shown twice in a row costs once."""
 
-    def __init__(self, conversion: Conversion, shape: Callable[[Json], Any], kind: str) -> None:
+    def __init__(
+        self,
+        conversion: Conversion,
+        shape: Callable[[Json], Any],
+        kind: str,
+        list_metadata: Mapping[str, Any] = _NOTHING,
+    ) -> None:
+        """`list_metadata` is what the metadata of a list has even if there is nothing to say."""
         self._conversion = conversion
         self._shape = shape
         self._kind = kind
+        self._list_metadata = list_metadata
         self._last: Json | None = None
         self._last_raw = b""
 
@@ -89,6 +108,7 @@ class View:
         shape = self._shape
         api_version, _, kind = self._kind.rpartition("/")
         shown = [shape(obj) for obj in items]
+        metadata = {**self._list_metadata, **metadata}
         return encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": shown})
 
     def line(self, change: Change) -> bytes:
@@ -125,7 +145,8 @@ class TableView(View):
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._conversion.resource)
         is_event = self._conversion.stored == EVENTS
-        rows = [self._row(table.cells(as_core(obj) if is_event else obj), obj) for obj in items]
+        shown = [as_core(obj) for obj in items] if is_event else items
+        rows = table.rows(shown, [self._attached(obj) for obj in items])
         return {
             "kind": "Table",
             "apiVersion": self._version,
@@ -134,12 +155,11 @@ class TableView(View):
             "rows": rows,
         }
 
-    def _row(self, cells: list[Any], obj: Json) -> Json:
+    def _attached(self, obj: Json) -> Json | None:
+        """What a row has of its object besides the cells."""
         if self._include == "None":
-            return {"cells": cells}
-        if self._include == "Object":
-            return {"cells": cells, "object": self._conversion.to_served(obj)}
-        return {"cells": cells, "object": metadata_only(obj)}
+            return None
+        return self._conversion.to_served(obj) if self._include == "Object" else metadata_only(obj)
 
 
 def metadata_only(obj: Json) -> Json:
@@ -150,29 +170,49 @@ def metadata_only(obj: Json) -> Json:
 class Views:
     """The views of all resources, each made when first asked for."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._tables = Tables(clock)
+    def __init__(self, clock: Clock, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._revision = definitions.revision
+        self._tables = Tables(clock, definitions)
         self._conversions: dict[Resource, Conversion] = {}
         self._plain: dict[Resource, View] = {}
 
     def conversion(self, resource: Resource) -> Conversion:
+        if self._revision != self._definitions.revision:
+            self._forget()
         conversion = self._conversions.get(resource)
         if conversion is None:
-            conversion = self._conversions[resource] = Conversion(resource)
+            custom = self._definitions.version_of(resource)
+            conversion = self._conversions[resource] = Conversion(resource, custom)
         return conversion
+
+    def _forget(self) -> None:
+        """Make views anew: what is defined about custom resources has changed."""
+        self._revision = self._definitions.revision
+        self._conversions.clear()
+        self._plain.clear()
+        self._tables.forget()
 
     def plain(self, resource: Resource) -> View:
         """The objects as they are."""
+        conversion = self.conversion(resource)
         view = self._plain.get(resource)
         if view is None:
-            conversion = self.conversion(resource)
-            view = View(conversion, conversion.to_served, f"{resource.api_version}/{resource.kind}List")
+            custom = self._definitions.version_of(resource)
+            kind = f"{resource.kind}List" if custom is None else custom.list_kind
+            always = {"continue": ""} if resource.custom else _NOTHING
+            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}", always)
             self._plain[resource] = view
         return view
 
     def view(self, resource: Resource, wanted: ResponseFormat, include: str = "") -> View:
         """The objects in the form that is wanted; forms that objects do not have are ignored."""
         if wanted.form == TABLE:
+            if include not in _INCLUDED:
+                raise bad_request(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: "
+                    f"{quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
+                )
             return TableView(self.conversion(resource), self._tables, wanted.version, include)
         if wanted.form in (METADATA, METADATA_LIST):
             return View(self.conversion(resource), metadata_only, f"meta.k8s.io/v1/{METADATA_LIST}")

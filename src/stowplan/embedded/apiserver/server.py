@@ -139,6 +139,12 @@ class ApiServer:
         self._certificate: Certificate | None = None
         self.port = 0
 
+    @property
+    def address(self) -> str:
+        """Where clients find it: the address it is bound to, loopback if it is bound to all."""
+        bind = self._listening.bind
+        return "127.0.0.1" if bind in ("", "0.0.0.0", "::") else bind
+
     async def __aenter__(self) -> "ApiServer":
         await self.start()
         return self

@@ -14,8 +14,7 @@ from stowplan.clock import Clock
 from stowplan.embedded.apiserver.bodies import as_json, decode_object, read_body
 from stowplan.embedded.apiserver.request import Options, Target, write_context
 from stowplan.embedded.apiserver.responses import json_response
-from stowplan.embedded.apply.fieldset import form_of, paths_of
-from stowplan.embedded.apply.managedfields import UPDATE, Manager
+from stowplan.embedded.apply import after_creation
 from stowplan.embedded.auth.tokens import BoundObject, TokenIssuer
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
@@ -145,7 +144,6 @@ def _check_uid(uid: str | None, account: Json) -> None:
 def managed_by(resource: Resource, obj: Json, manager: str, stamp: str, subresource: str = "") -> list[Json]:
     """Managed fields of an object that is shown to its writer and not stored."""
     type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
-    paths = frozenset(paths_of(form_of(type_), obj))
-    return (
-        [Manager(manager, UPDATE, resource.api_version, stamp, paths, subresource).entry()] if paths else []
-    )
+    shown = {**obj, "apiVersion": resource.api_version}
+    managed = after_creation(type_, shown, manager, stamp, has_status=True)
+    return [{**entry, "subresource": subresource} if subresource else entry for entry in managed.entries()]

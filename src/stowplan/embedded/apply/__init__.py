@@ -1,10 +1,16 @@
-"""Server-side apply: who manages which field, and what becomes of an object that several people describe."""
+"""Managed fields and server-side apply: who owns which field, and what several people want of an object."""
 
-from stowplan.embedded.apply.managedfields import (
-    ApplyResult,
-    Manager,
-    apply_configuration,
-    managed_after_update,
-)
+from stowplan.embedded.apply.configuration import Applier, ApplyResult, apply_configuration
+from stowplan.embedded.apply.managedfields import ManagedFields, after_change, after_creation, plain_json
+from stowplan.embedded.apply.shapes import ObjectType
 
-__all__ = ["ApplyResult", "Manager", "apply_configuration", "managed_after_update"]
+__all__ = [
+    "Applier",
+    "ApplyResult",
+    "ManagedFields",
+    "ObjectType",
+    "after_change",
+    "after_creation",
+    "apply_configuration",
+    "plain_json",
+]

@@ -1,220 +1,343 @@
-"""Managed fields: who manages which fields of an object, after an update and after server-side apply."""
+"""Managed fields: which manager set which fields of an object, as kube-apiserver tracks it on every write.
 
+Nearly nobody reads them, so they are not worked out when an object is written: `ManagedFields` keeps what was
+written since they were last known and works them out when they are to be shown, or when so many writes
+have come together that it is time.
+"""
+
+from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from stowplan.api import status
-from stowplan.api.catalogue import Resource
+import msgspec
+
 from stowplan.api.requests import Json
-from stowplan.embedded.apply.fieldset import (
-    Path,
-    form_of,
+from stowplan.embedded.apply.fieldtree import (
+    FieldSet,
+    Tree,
+    difference,
+    field_set,
     from_fields_v1,
-    merged,
-    paths_of,
-    to_fields_v1,
-    values_of,
-    without,
+    union,
 )
-from stowplan.embedded.schema import Field, TypeDef
-from stowplan.gocompat.quoting import quote
+from stowplan.embedded.apply.shapes import ObjectType, Shape, compare, shape_of
+from stowplan.embedded.schema.goform import zero_object
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
+FIELDS_V1: Final = "FieldsV1"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
+ANCIENT_CHANGES: Final = "ancient-changes"
+_MAX_UPDATERS: Final = 10
+_MAX_WAITING: Final = 8
+"""So many writes are kept before what they mean is worked out."""
+
+_NOT_TRACKED: Final = frozenset(("apiVersion", "kind"))
+_NOT_TRACKED_METADATA: Final = frozenset(
+    (
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    )
+)
 
 
 class Manager(NamedTuple):
-    """One manager's fields."""
+    """One manager's fields. Who applies is the same manager in every version of the API."""
 
-    manager: str
+    name: str
     operation: str
     api_version: str
     time: str
-    paths: frozenset[Path]
+    fields: FieldSet
     subresource: str = ""
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        return self.manager, self.operation, self.subresource
+    def identity(self) -> tuple[str, str, str, str]:
+        version = "" if self.operation == APPLY else self.api_version
+        return self.name, self.operation, version, self.subresource
 
     def entry(self) -> Json:
         """As it stands in the metadata of an object."""
-        shown = {
-            "manager": self.manager,
-            "operation": self.operation,
-            "apiVersion": self.api_version,
-            "time": self.time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": to_fields_v1(self.paths),
-        }
-        return {**shown, "subresource": self.subresource} if self.subresource else shown
+        shown: Json = {"manager": self.name, "operation": self.operation, "apiVersion": self.api_version}
+        if self.time:
+            shown["time"] = self.time
+        shown["fieldsType"] = FIELDS_V1
+        shown["fieldsV1"] = msgspec.Raw(self.fields.raw)
+        if self.subresource:
+            shown["subresource"] = self.subresource
+        return shown
+
+    def with_tree(self, tree: Tree) -> "Manager":
+        return self if tree is self.fields.tree else self._replace(fields=field_set(tree))
 
 
-def managers_of(obj: Json) -> list[Manager]:
-    """The managers of an object."""
-    return [_manager_from(entry) for entry in obj["metadata"].get("managedFields") or ()]
+Managers = tuple[Manager, ...]
+_order: Final = itemgetter(1, 3, 0, 2, 5)
 
 
-def _manager_from(entry: Json) -> Manager:
-    return Manager(
-        entry.get("manager", ""),
-        entry.get("operation", UPDATE),
-        entry.get("apiVersion", ""),
-        entry.get("time", ""),
-        frozenset(path for path in from_fields_v1(entry.get("fieldsV1") or {}) if path),
-        entry.get("subresource", ""),
+class Update(NamedTuple):
+    """A write by any other means than apply: who wrote, and which parts of the object before and after."""
+
+    manager: str
+    api_version: str
+    time: str
+    subresource: str
+    shape: Shape
+    old: Json
+    new: Json
+
+
+class ManagedFields:
+    """The managers of one object at one version."""
+
+    __slots__ = ("_before", "_managers", "_update", "_waiting")
+
+    def __init__(self, managers: Managers | None, before: "ManagedFields | None" = None) -> None:
+        self._managers = managers
+        self._before = before
+        self._update: Update | None = None
+        self._waiting = 0
+
+    def after(self, update: Update) -> "ManagedFields":
+        """The managers after a write."""
+        result = ManagedFields(None, self)
+        result._update = update
+        result._waiting = self._waiting + 1
+        if result._waiting > _MAX_WAITING:
+            result.managers()
+        return result
+
+    def managers(self) -> Managers:
+        """The managers, worked out now if they are not known yet."""
+        waiting: list[ManagedFields] = []
+        known = self
+        while known._managers is None:
+            waiting.append(known)
+            assert known._before is not None
+            known = known._before
+        managers = known._managers
+        for state in reversed(waiting):
+            assert state._update is not None
+            state._managers = managers = after_update(managers, state._update)
+            state._before = state._update = None
+            state._waiting = 0
+        return managers
+
+    def entries(self) -> list[Json]:
+        """As they stand in the metadata of an object."""
+        return [manager.entry() for manager in sorted(self.managers(), key=_order)]
+
+    def __bool__(self) -> bool:
+        return self._managers is None or bool(self._managers)
+
+
+NOBODY: Final = ManagedFields(())
+
+
+def plain_json(value: Any) -> Any:
+    """For encoders: managed fields as they are shown."""
+    if isinstance(value, ManagedFields):
+        return value.entries()
+    raise NotImplementedError(f"objects of type {type(value)} are no JSON")
+
+
+def managed_fields_of(obj: Json) -> ManagedFields:
+    """The managed fields of a stored object; a process that ended has left them as text."""
+    found = obj["metadata"].get("managedFields")
+    if isinstance(found, ManagedFields):
+        return found
+    try:
+        return ManagedFields(decoded(found or ()))
+    except ValueError:
+        return NOBODY
+
+
+def decoded(entries: Iterable[Any]) -> Managers:
+    """The managers that metadata shows. Raises ValueError if it shows something else."""
+    found: dict[tuple[str, str, str, str], Manager] = {}
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise ValueError("expected a map")  # noqa: TRY004
+        if entry.get("operation") not in (APPLY, UPDATE):
+            raise ValueError("operation must be `Apply` or `Update`")
+        if not entry.get("apiVersion"):
+            raise ValueError("apiVersion must not be empty")
+        if entry.get("fieldsType") != FIELDS_V1:
+            raise ValueError("fieldsType must be FieldsV1")
+        manager = Manager(
+            entry.get("manager") or "",
+            entry["operation"],
+            entry["apiVersion"],
+            entry.get("time") or "",
+            field_set(from_fields_v1(entry.get("fieldsV1") or {})),
+            entry.get("subresource") or "",
+        )
+        found[manager.identity] = manager
+    return tuple(found.values())
+
+
+def live_or_given(live: ManagedFields, given: Any) -> ManagedFields:
+    """The managers that an update starts from: those it gives, if it does and they can be read.
+
+    An empty list, or one empty entry, says that there shall be none.
+    """
+    if not isinstance(given, list):
+        return live
+    if given in ([], [{}]):
+        return NOBODY
+    try:
+        return ManagedFields(decoded(given))
+    except ValueError:
+        return live
+
+
+def tracked_parts(obj: Json, subresource: str, *, has_status: bool) -> Json:
+    """What of an object a request can set: its status by the subresource of that name and only so."""
+    if subresource == "status":
+        return {"status": obj["status"]} if "status" in obj else {}
+    parts = {part: value for part, value in obj.items() if part not in _NOT_TRACKED}
+    if has_status:
+        parts.pop("status", None)
+    metadata = obj.get("metadata") or {}
+    parts["metadata"] = {
+        field: value for field, value in metadata.items() if field not in _NOT_TRACKED_METADATA
+    }
+    return parts
+
+
+def without_shared_parts(old: Json, new: Json) -> tuple[Json, Json]:
+    """Two objects without the parts in which they are equal."""
+    shared = [part for part, value in new.items() if part in old and old[part] == value]
+    if not shared:
+        return old, new
+    return (
+        {part: value for part, value in old.items() if part not in shared},
+        {part: value for part, value in new.items() if part not in shared},
     )
 
 
-def entries_of(managers: list[Manager]) -> list[Json]:
-    return [managed.entry() for managed in managers if managed.paths]
+def after_update(managers: Managers, update: Update) -> Managers:
+    """The managers after a write."""
+    return _handed_over(managers, update, *compare(update.shape, update.old, update.new))
 
 
-def before_first_apply(type_: TypeDef | None, obj: Json) -> list[Manager]:
-    """Who manages an object that nobody applied yet: somebody without a name."""
-    paths = frozenset(paths_of(form_of(type_), obj))
-    return [
-        Manager(BEFORE_FIRST_APPLY, UPDATE, obj["apiVersion"], obj["metadata"]["creationTimestamp"], paths)
-    ]
+def _handed_over(managers: Managers, update: Update, changed: Tree, removed: Tree) -> Managers:
+    """The managers when who wrote owns what changed, and nobody owns what is gone."""
+    if not changed and not removed:
+        return managers
+    me = (update.manager, UPDATE, update.api_version, update.subresource)
+    result: list[Manager] = []
+    mine: Manager | None = None
+    for manager in managers:
+        left = manager.with_tree(difference(difference(manager.fields.tree, changed), removed))
+        if left.identity == me:
+            mine = left
+        elif left.fields.tree:
+            result.append(left)
+    if changed:
+        owned = changed if mine is None else union(mine.fields.tree, changed)
+        fields = field_set(owned)
+        result.append(
+            Manager(update.manager, UPDATE, update.api_version, update.time, fields, update.subresource)
+        )
+    elif mine is not None and mine.fields.tree:
+        result.append(mine)
+    return _capped(result)
 
 
-def managed_after_update(
-    type_: TypeDef | None, old: Json, new: Json, manager: str, stamp: str, subresource: str = ""
-) -> list[Json]:
-    """The managed fields when somebody has changed an object in another way than by applying it.
+def _capped(managers: list[Manager]) -> Managers:
+    """Not more updaters than so many: the oldest become one."""
+    updaters = [manager for manager in managers if manager.operation == UPDATE]
+    excess = len(updaters) - _MAX_UPDATERS
+    if excess <= 0:
+        return tuple(managers)
+    updaters.sort(key=lambda manager: (manager.time, manager.name))
+    oldest = updaters[: excess + 1]
+    tree: Tree = {}
+    for manager in oldest:
+        tree = union(tree, manager.fields.tree)
+    last = oldest[-1]
+    bucket = Manager(ANCIENT_CHANGES, UPDATE, last.api_version, last.time, field_set(tree))
+    return (*(manager for manager in managers if manager not in oldest), bucket)
 
-    What was changed is that somebody's; what is gone is nobody's.
+
+_CREATED: Final[dict[tuple[str, bytes], FieldSet]] = {}
+_MAX_CREATED: Final = 1024
+_LONGEST_KEY: Final = 16 * 1024
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def after_creation(
+    type_: ObjectType,
+    obj: Json,
+    manager: str,
+    stamp: str,
+    *,
+    has_status: bool,
+    given: Any = None,
+    at_once: bool = True,
+) -> ManagedFields:
+    """The managed fields of a new object.
+
+    They are worked out at once if admission goes on to change the object. Objects that say the same, as pods
+    made from one template do, own the same.
     """
-    form = form_of(type_)
-    before, after = values_of(form, old), values_of(form, new)
-    changed = {path for path, value in after.items() if path not in before or before[path] != value}
-    gone = before.keys() - after.keys()
-    managers = managers_of(old)
-    if not changed and not gone:
-        return entries_of(managers)
-    me = (manager, UPDATE, subresource)
-    kept = [
-        managed if managed.identity == me else managed._replace(paths=managed.paths - changed - gone)
-        for managed in managers
-    ]
-    mine: frozenset[Path] = next((m.paths for m in kept if m.identity == me), frozenset())
-    others: list[Any] = [managed for managed in kept if managed.identity != me]
-    paths = (mine - gone) | changed
-    return entries_of([*others, Manager(manager, UPDATE, new["apiVersion"], stamp, paths, subresource)])
+    parts = tracked_parts(obj, "", has_status=has_status)
+    if not at_once:
+        zero = tracked_parts(zero_object(type_), "", has_status=has_status)
+        return NOBODY.after(Update(manager, obj["apiVersion"], stamp, "", shape_of(type_), zero, parts))
+    text = _encode(parts)
+    key = ("" if type_ is None else type_.full_name, text)
+    fields = _CREATED.get(key)
+    if fields is None:
+        zero = tracked_parts(zero_object(type_), "", has_status=has_status)
+        fields = field_set(compare(shape_of(type_), zero, parts)[0])
+        if len(text) < _LONGEST_KEY:
+            if len(_CREATED) >= _MAX_CREATED:
+                _CREATED.clear()
+            _CREATED[key] = fields
+    start = live_or_given(NOBODY, given)
+    if start is NOBODY:
+        own = Manager(manager, UPDATE, obj["apiVersion"], stamp, fields)
+        return ManagedFields((own,)) if fields.tree else NOBODY
+    update = Update(manager, obj["apiVersion"], stamp, "", shape_of(type_), {}, parts)
+    return ManagedFields(_handed_over(start.managers(), update, fields.tree, {}))
 
 
-class ApplyResult(NamedTuple):
-    """The object as it is to be, and its managed fields."""
+def after_change(
+    type_: ObjectType,
+    old: Json,
+    new: Json,
+    by: tuple[str, str, str],
+    *,
+    has_status: bool,
+    given: Any = None,
+) -> ManagedFields:
+    """The managed fields after an update or a patch by a manager, at a time, of a subresource.
 
-    object: Json
-    managed: list[Json]
-
-
-class ApplyOptions(NamedTuple):
-    """Who applies, when, and whether they take what is not theirs."""
-
-    manager: str
-    stamp: str
-    force: bool = False
-    subresource: str = ""
-
-
-def apply_configuration(
-    resource: Resource, type_: TypeDef | None, live: Json | None, wanted: Json, by: ApplyOptions
-) -> ApplyResult:
-    """What one manager wants, laid over what is there.
-
-    What the manager wanted before and does not want now goes, unless somebody else wants it too.
-    Raises `ApiError` 409 if that would change what others manage, and it is not forced.
+    An object that has no managers gets none by being updated. A status is not changed by admission, so what
+    its update means can wait.
     """
-    form = form_of(type_)
-    values = values_of(form, wanted)
-    paths = frozenset(values)
-    mine = Manager(by.manager, APPLY, resource.api_version, by.stamp, paths, by.subresource)
-    if live is None:
-        return ApplyResult(wanted, entries_of([mine]))
-    managers = managers_of(live) or before_first_apply(type_, live)
-    before = next((m.paths for m in managers if m.identity == mine.identity), frozenset())
-    others = [m for m in managers if m.identity != mine.identity]
-    contested = _conflicts(values_of(form, live), values, others)
-    if contested and not by.force:
-        raise _conflict_error(contested)
-    others = [m._replace(paths=m.paths - _taken_from(contested, m)) for m in others]
-    result: Json = merged(Field("", form), live, wanted)
-    let_go = before - paths - _still_managed(others, paths)
-    if let_go:
-        result = without(Field("", form), result, to_fields_v1(let_go))
-    same = next((m for m in managers if m.identity == mine.identity and m.paths == paths), None)
-    return ApplyResult(result, entries_of([*others, same or mine]))
-
-
-def _conflicts(
-    live: dict[Path, Any], wanted: dict[Path, Any], others: list[Manager]
-) -> list[tuple[Manager, Path]]:
-    """Fields that others manage and that would get another value."""
-    found: list[tuple[Manager, Path]] = []
-    for other in others:
-        shared = sorted(path for path in other.paths if path in wanted and path[-1][0] == "f")
-        found += [(other, path) for path in shared if live.get(path) != wanted[path]]
-    return found
-
-
-def _still_managed(others: list[Manager], paths: frozenset[Path]) -> set[Path]:
-    """Everything that somebody still wants, and everything on the way to it."""
-    found: set[Path] = set()
-    for wanted in (paths, *(other.paths for other in others)):
-        for path in wanted:
-            found.update(path[:length] for length in range(1, len(path) + 1))
-    return found
-
-
-def _taken_from(contested: list[tuple[Manager, Path]], other: Manager) -> set[Path]:
-    return {path for managed, path in contested if managed is other}
-
-
-def _conflict_error(contested: list[tuple[Manager, Path]]) -> status.ApiError:
-    causes = [
-        {
-            "reason": "FieldManagerConflict",
-            "message": f"conflict with {_describe(other)}",
-            "field": _dotted(path),
-        }
-        for other, path in contested
-    ]
-    count = len(causes)
-    managers = list(dict.fromkeys(_describe(other) for other, _ in contested))
-    if len(managers) == 1:
-        text = f"conflict with {managers[0]}: {', '.join(str(cause['field']) for cause in causes)}"
-        if count > 1:
-            text = f"conflicts with {managers[0]}:\n" + "\n".join(f"- {cause['field']}" for cause in causes)
-    else:
-        parts = []
-        for manager in managers:
-            fields = "\n".join(
-                f"- {_dotted(path)}" for other, path in contested if _describe(other) == manager
-            )
-            parts.append(f"conflicts with {manager}:\n{fields}")
-        text = "\n".join(parts)
-    several = "conflict" if count == 1 else "conflicts"
-    message = f"Apply failed with {count} {several}: {text}"
-    return status.ApiError(409, "Conflict", message, {"causes": causes})
-
-
-def _describe(managed: Manager) -> str:
-    if managed.operation == APPLY:
-        return quote(managed.manager)
-    via = f" with subresource {quote(managed.subresource)}" if managed.subresource else ""
-    return f"{quote(managed.manager)}{via} using {managed.api_version}"
-
-
-def _dotted(path: Path) -> str:
-    shown = ""
-    for step in path:
-        if step.startswith("f:"):
-            shown += f".{step[2:]}"
-        elif step.startswith("k:"):
-            keys = step[3:-1].split(",")
-            shown += "[" + ",".join(key.replace('"', "", 2).replace(":", "=", 1) for key in keys) + "]"
-        else:
-            shown += f"[={step[2:]}]"
-    return shown
+    manager, stamp, subresource = by
+    live = managed_fields_of(old)
+    start = live_or_given(live, given)
+    if not start:
+        return start
+    before = tracked_parts(old, subresource, has_status=has_status)
+    after = tracked_parts(new, subresource, has_status=has_status)
+    before, after = without_shared_parts(before, after)
+    if not before and not after:
+        return start
+    shape = shape_of(type_)
+    update = Update(manager, new["apiVersion"], stamp, subresource, shape, before, after)
+    if subresource == "status":
+        return start.after(update)
+    managers = start.managers()
+    now = after_update(managers, update)
+    return start if now == managers else ManagedFields(now)

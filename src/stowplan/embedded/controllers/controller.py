@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
@@ -48,6 +50,10 @@ class Context:
         return cls(client, clock, rng, informers, EventRecorder(client, clock, report), report)
 
 
+class RetryLater(Exception):  # noqa: N818 - nothing went wrong here
+    """A key that cannot be finished yet, and that whoever should know was told about: it is tried again."""
+
+
 class Controller(ABC):
     """One control loop.
 
@@ -57,6 +63,8 @@ class Controller(ABC):
 
     name: ClassVar[str]
     workers: ClassVar[int] = 2
+    event_source: ClassVar[str] = ""
+    """What its events say they are from, where that is not its name."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -153,7 +161,7 @@ class Controller(ABC):
     async def delete(self, resource: Resource, obj: Json, options: DeleteOptions = ORDINARY_DELETION) -> None:
         """Delete exactly this object. That it has gone already is fine."""
         metadata = obj["metadata"]
-        exact = DeleteOptions(options.grace_period_seconds, uid_of(obj))
+        exact = msgspec.structs.replace(options, uid=uid_of(obj))
         try:
             await self.client.delete(resource, metadata.get("namespace", ""), name_of(obj), exact)
         except ApiError as error:
@@ -161,7 +169,7 @@ class Controller(ABC):
                 raise
 
     async def record_event(self, about: Json, reason: str, note: str, type: str = NORMAL) -> None:
-        await self.context.events.record(about, type, reason, note, by=self.name)
+        await self.context.events.record(about, type, reason, note, by=self.event_source or self.name)
 
     async def create_pod(self, owner: Json, pod: Json) -> Json:
         """Create a pod of an owner, whose events say so."""
@@ -198,8 +206,10 @@ class Controller(ABC):
             try:
                 await self.sync(key)
             except ApiError as error:
-                if not (error.is_conflict or error.is_not_found or _is_other_uid(error)):
+                if not _is_expected(error):
                     self.context.report(f"{self.name}: {key}: {error}")
+                self.queue.retry(key)
+            except RetryLater:
                 self.queue.retry(key)
             except Exception as error:  # noqa: BLE001 - one object that makes no sense must not stop the rest
                 self.context.report(f"{self.name}: {key}: {type(error).__name__}: {error}")
@@ -221,6 +231,12 @@ class Controller(ABC):
 def is_namespace_terminating(error: ApiError) -> bool:
     """Whether nothing can be created because the namespace goes: that is no failure worth an event."""
     return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
+
+
+def _is_expected(error: ApiError) -> bool:
+    """Whether a failure happens in the ordinary course of things and is not worth a word."""
+    changed = error.is_conflict or error.is_not_found or _is_other_uid(error)
+    return changed or is_namespace_terminating(error)
 
 
 def _is_other_uid(error: ApiError) -> bool:

@@ -1,7 +1,7 @@
 """The DaemonSet controller: one pod on every node that it fits."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -12,12 +12,12 @@ from stowplan.api.node import Taint
 from stowplan.api.nodeselector import required_node_affinity
 from stowplan.api.pod import PodSpec, Toleration
 from stowplan.api.requests import Json
-from stowplan.api.status import ApiError
 from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from stowplan.embedded.controllers.controller import Context, Controller, gather_writes, slow_start_batch
 from stowplan.embedded.controllers.events import WARNING
-from stowplan.embedded.controllers.history import HASH, forget_old, hash_of, present_revision, revisions_of
+from stowplan.embedded.controllers.history import HASH, claim_revisions, forget_old, present_revision
 from stowplan.embedded.controllers.objects import (
+    annotations_of,
     available_in,
     count_in,
     created_at,
@@ -26,9 +26,14 @@ from stowplan.embedded.controllers.objects import (
     is_ready,
     labels_of,
     name_of,
+    namespace_of,
     node_of,
+    omit_empty,
+    phase_of,
     selector_in,
     spec_of,
+    status_of,
+    uid_of,
 )
 from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from, scaled_value
 
@@ -60,8 +65,8 @@ def affinity_for(spec: Json, node: str) -> Json:
     """A template's affinity with the demand for exactly one node in place of any other demand on nodes."""
     affinity = dict(spec.get("affinity") or {})
     on_nodes = dict(affinity.get("nodeAffinity") or {})
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    pinned = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    match = {"key": "metadata.name", "operator": "In", "values": [node]}
+    pinned = {"nodeSelectorTerms": [{"matchFields": [match]}]}
     on_nodes["requiredDuringSchedulingIgnoredDuringExecution"] = pinned
     return {**affinity, "nodeAffinity": on_nodes}
 
@@ -75,9 +80,9 @@ def assigned_node(pod: Json) -> str:
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
     for term in affinity.get("nodeSelectorTerms") or ():
-        for field in term.get("matchFields") or ():
-            if field.get("key") == "metadata.name" and len(field.get("values") or ()) == 1:
-                return str(field["values"][0])
+        for match in term.get("matchFields") or ():
+            if match.get("key") == "metadata.name" and len(match.get("values") or ()) == 1:
+                return str(match["values"][0])
     return ""
 
 
@@ -119,79 +124,177 @@ def _relevant(spec: Json) -> dict[str, Any]:
     return {field: spec[field] for field in ("nodeSelector", "affinity") if spec.get(field) is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
-    """On which nodes to create pods, and which pods to delete; `failed` says whose pods had ended."""
+    """On which nodes to create pods, and which pods to delete."""
 
-    create: list[str]
-    delete: list[Json]
-    failed: list[str]
+    create: list[str] = field(default_factory=list)
+    delete: list[Json] = field(default_factory=list)
 
 
-def plan(daemon: Daemon, nodes: Iterable[Json], on: Mapping[str, Sequence[Json]], hash_: str) -> Plan:
-    """Which pods come and go so that every node that should has exactly one."""
-    create: list[str] = []
-    delete: list[Json] = []
-    failed: list[str] = []
-    known: set[str] = set()
-    for node in nodes:
+class View:
+    """A DaemonSet with its pods by node: those that have failed and are deleted already are left out.
+
+    `surge` is on how many nodes there may be two pods, `unavailable` how many nodes may be without one.
+    """
+
+    def __init__(
+        self,
+        obj: Json,
+        daemon: Daemon,
+        nodes: Sequence[Json],
+        on: Mapping[str, Sequence[Json]],
+        hash_: str,
+        now: float,
+    ) -> None:
+        self.obj, self.daemon, self.nodes, self.on, self.hash, self.now = obj, daemon, nodes, on, hash_, now
+        self.desired = sum(1 for node in nodes if daemon.fits(node)[0])
+        rolling = (spec_of(obj).get("updateStrategy") or {}).get("rollingUpdate") or {}
+        self.surge = scaled_value(rolling.get("maxSurge"), self.desired, 0, round_up=True)
+        allowed = scaled_value(rolling.get("maxUnavailable"), self.desired, 1, round_up=True)
+        self.unavailable = allowed or (0 if self.surge else 1)
+
+    def is_available(self, pod: Json) -> bool:
+        min_ready = count_in(spec_of(self.obj), "minReadySeconds")
+        return available_in(pod, min_ready, self.now) == 0.0
+
+    def is_updated(self, pod: Json) -> bool:
+        labels, generation = labels_of(pod), template_generation(self.obj)
+        same = generation != "" and labels.get(GENERATION) == generation
+        return same or labels.get(HASH) == self.hash
+
+
+def template_generation(daemon_set: Json) -> str:
+    """How often the template has changed, as the API server counts it; empty if it does not."""
+    return annotations_of(daemon_set).get(TEMPLATE_GENERATION, "")
+
+
+def by_node(pods: Iterable[Json]) -> dict[str, list[Json]]:
+    on: dict[str, list[Json]] = {}
+    for pod in pods:
+        if not (is_finished(pod) and is_deleting(pod)):
+            on.setdefault(assigned_node(pod), []).append(pod)
+    return on
+
+
+def plan(view: View, held_back: Container[str] = ()) -> Plan:
+    """Which pods come and go so that every node that should has one, and none that should not.
+
+    Failed pods stay for a while on nodes that are `held_back`.
+    """
+    result = Plan()
+    for node in view.nodes:
         name = name_of(node)
-        known.add(name)
-        should, may = daemon.fits(node)
-        pods = on.get(name, ())
-        ended = [pod for pod in pods if is_finished(pod) and not is_deleting(pod)]
-        alive = [pod for pod in pods if not is_finished(pod)]
-        delete += ended
-        failed += [name] if ended else []
-        if should and not alive:
-            create.append(name)
+        should, may = view.daemon.fits(node)
+        pods = view.on.get(name, ())
+        staying = [pod for pod in pods if not is_deleting(pod)]
+        if should and not pods:
+            result.create.append(name)
         elif not may:
-            delete += [pod for pod in alive if not is_deleting(pod)]
-        elif len(alive) > 1:
-            delete += _surplus(alive, hash_)
-    gone = [pod for name in sorted(on) if name not in known for pod in on[name]]
-    delete += [pod for pod in gone if not is_deleting(pod)]
-    return Plan(create, delete, failed)
+            result.delete += staying
+        else:
+            running = [pod for pod in staying if not is_finished(pod)]
+            ended = [pod for pod in staying if is_finished(pod)]
+            result.delete += [pod for pod in ended if phase_of(pod) != "Failed" or name not in held_back]
+            result.delete += _surplus(view, running)
+            if view.surge and should and not running:
+                result.create.append(name)
+    known = {name_of(node) for node in view.nodes}
+    gone = [pod for name in sorted(view.on) if name not in known for pod in view.on[name]]
+    result.delete += [pod for pod in gone if not node_of(pod) and not is_deleting(pod)]
+    return result
 
 
-def _surplus(alive: Sequence[Json], hash_: str) -> list[Json]:
-    """All but one of a node's pods: the oldest stays; an old one with its ready successor does not."""
-    staying = [pod for pod in alive if not is_deleting(pod)]
-    staying.sort(key=lambda pod: (not is_ready(pod), _hash(pod) != hash_, created_at(pod), name_of(pod)))
-    return staying[1:]
+def _surplus(view: View, running: Sequence[Json]) -> list[Json]:
+    """Pods of a node that are too many: all but the oldest; when surging, the oldest of each kind stay.
+
+    An old pod goes when it is not ready, or when its successor is available.
+    """
+    ordered = sorted(running, key=_by_age)
+    if not view.surge:
+        return ordered[1:]
+    new = [pod for pod in ordered if labels_of(pod).get(HASH) == view.hash]
+    old = [pod for pod in ordered if labels_of(pod).get(HASH) != view.hash]
+    going = [*new[1:], *old[1:]]
+    if new and old and (not is_ready(old[0]) or view.is_available(new[0])):
+        going.append(old[0])
+    return going
 
 
-def updates(daemon_set: Json, wanted: int, pods: Sequence[Json], hash_: str, now: float) -> list[Json]:
-    """Pods of old templates that go now: no more than may be missing at a time."""
-    strategy = spec_of(daemon_set).get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
-        return []
-    rolling = strategy.get("rollingUpdate") or {}
-    allowed = max(scaled_value(rolling.get("maxUnavailable"), wanted, 1, round_up=True), 1)
-    min_ready = count_in(spec_of(daemon_set), "minReadySeconds")
-    alive = [pod for pod in pods if not is_deleting(pod)]
-    well = [pod for pod in alive if available_in(pod, min_ready, now) == 0.0]
-    missing = wanted - len(well)
-    old = [pod for pod in alive if _hash(pod) != hash_]
-    sick = [pod for pod in old if available_in(pod, min_ready, now) != 0.0]
-    healthy = [pod for pod in old if available_in(pod, min_ready, now) == 0.0]
-    return [*sick, *healthy[: max(allowed - missing, 0)]]
+def _by_age(pod: Json) -> tuple[object, ...]:
+    """Placed pods first, then the oldest."""
+    return not node_of(pod), created_at(pod), name_of(pod)
 
 
-def status_for(
-    daemon_set: Json,
-    daemon: Daemon,
-    nodes: Iterable[Json],
-    on: Mapping[str, Sequence[Json]],
-    hash_: str,
-    now: float,
-) -> Json:
+def updates(view: View) -> Plan:
+    """What a rolling update does now: at most `unavailable` nodes without a pod, or `surge` with two."""
+    if (spec_of(view.obj).get("updateStrategy") or {}).get("type") == "OnDelete":
+        return Plan()
+    return _surging_update(view) if view.surge else _deleting_update(view)
+
+
+def _pairs(view: View) -> Iterator[tuple[str, Sequence[Json], Sequence[Json]]]:
+    """Nodes that have or should have pods, with their new and their old pods."""
+    wanted = [name_of(node) for node in view.nodes if view.daemon.fits(node)[0]]
+    for name in sorted({*wanted, *view.on}):
+        staying = [pod for pod in view.on.get(name, ()) if not is_deleting(pod)]
+        new = [pod for pod in staying if view.is_updated(pod)]
+        yield name, new, [pod for pod in staying if not view.is_updated(pod)]
+
+
+def _deleting_update(view: View) -> Plan:
+    missing = 0
+    sick: list[Json] = []
+    healthy: list[Json] = []
+    for _, new, old in _pairs(view):
+        if len(new) + len(old) != 1:
+            missing += 1
+        elif new:
+            missing += not view.is_available(new[0])
+        elif view.is_available(old[0]):
+            healthy.append(old[0])
+        else:
+            sick.append(old[0])
+            missing += 1
+    return Plan(delete=[*sick, *healthy[: max(view.unavailable - missing, 0)]])
+
+
+def _surging_update(view: View) -> Plan:
+    fits = {name_of(node): view.daemon.fits(node)[0] for node in view.nodes}
+    result = Plan()
+    candidates: list[str] = []
+    misplaced: list[Json] = []
+    surging = available = 0
+    for name, new, old in _pairs(view):
+        if len(new) > 1 or len(old) > 1:
+            surging += 1
+            continue
+        available += any(map(view.is_available, old or new))
+        if not old:
+            continue
+        if new:
+            surging += not view.is_available(new[0])
+            result.delete += old if view.is_available(new[0]) else []
+        elif view.is_available(old[0]):
+            if fits.get(name):
+                candidates.append(name)
+            else:
+                misplaced += old
+        elif fits.get(name):
+            result.create.append(name)
+        else:
+            result.delete += old
+    result.create += candidates[: max(view.surge - surging, 0)]
+    result.delete += misplaced[: max(available - view.desired, 0)]
+    return result
+
+
+def status_for(view: View, collisions: int) -> Json:
     """The counts of a DaemonSet."""
-    min_ready = count_in(spec_of(daemon_set), "minReadySeconds")
     desired = current = misscheduled = ready = available = updated = 0
-    for node in nodes:
-        should, _ = daemon.fits(node)
-        pods = [pod for pod in on.get(name_of(node), ()) if not is_finished(pod)]
+    for node in view.nodes:
+        should, _ = view.daemon.fits(node)
+        pods = view.on.get(name_of(node), ())
         if not should:
             misscheduled += bool(pods)
             continue
@@ -199,12 +302,12 @@ def status_for(
         if not pods:
             continue
         current += 1
-        newest = max(pods, key=lambda pod: (is_ready(pod), created_at(pod)))
-        ready += is_ready(newest)
-        available += available_in(newest, min_ready, now) == 0.0
-        updated += _hash(newest) == hash_
-    return {
-        "observedGeneration": daemon_set["metadata"].get("generation", 1),
+        oldest = min(pods, key=_by_age)
+        ready += is_ready(oldest)
+        available += view.is_available(oldest)
+        updated += view.is_updated(oldest)
+    counts = {
+        "observedGeneration": view.obj["metadata"].get("generation", 1),
         "desiredNumberScheduled": desired,
         "currentNumberScheduled": current,
         "numberMisscheduled": misscheduled,
@@ -212,17 +315,35 @@ def status_for(
         "updatedNumberScheduled": updated,
         "numberAvailable": available,
         "numberUnavailable": desired - available,
+        "collisionCount": collisions,
     }
-
-
-def _hash(pod: Json) -> str:
-    return labels_of(pod).get("controller-revision-hash", "")
+    always = ("desiredNumberScheduled", "currentNumberScheduled", "numberMisscheduled", "numberReady")
+    return omit_empty(counts, *always)
 
 
 GENERATION: Final = "pod-template-generation"
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
-FAILED_PAUSE: Final = 1.0
-"""Seconds before a daemon that has failed on a node comes back there."""
+FIRST_BACKOFF: Final = 1.0
+LONGEST_BACKOFF: Final = 900.0
+
+
+class FailureBackoff:
+    """How long a failed pod stays before the next one comes: longer each time."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[float, float]] = {}
+
+    def left(self, key: str, now: float) -> float:
+        pause, since = self._held.get(key, (0.0, now))
+        return since + pause - now
+
+    def failed(self, key: str, now: float) -> None:
+        pause, since = self._held.get(key, (0.0, now))
+        is_over = now - since > 2 * LONGEST_BACKOFF
+        self._held = {k: held for k, held in self._held.items() if now - held[1] <= 2 * LONGEST_BACKOFF}
+        again = FIRST_BACKOFF if not pause or is_over else min(2 * pause, LONGEST_BACKOFF)
+        self._held[key] = (again, now)
 
 
 class DaemonSetController(Controller):
@@ -237,6 +358,7 @@ class DaemonSetController(Controller):
         self.nodes = self.informer(NODES)
         self.revisions = self.informer(CONTROLLER_REVISIONS)
         self.nodes.add_handler(self._node_changed)
+        self._backoff = FailureBackoff()
 
     def _node_changed(self, old: Json | None, new: Json | None) -> None:
         if old is not None and new is not None and _relevant_state(old) == _relevant_state(new):
@@ -248,60 +370,77 @@ class DaemonSetController(Controller):
         daemon_set = self.sets.get(key)
         if daemon_set is None or is_deleting(daemon_set):
             return
-        pods = await claim_objects(self, self.pods, DAEMON_SETS, daemon_set, selector_in(daemon_set))
+        selector = selector_in(daemon_set)
+        pods = await claim_objects(self, self.pods, DAEMON_SETS, daemon_set, selector)
         self.rest(key, len(self.nodes.objects))
-        held = revisions_of(self.revisions, daemon_set)
-        revision = await present_revision(self, DAEMON_SETS, daemon_set, held)
-        hash_ = hash_of(revision)
-        daemon = Daemon(daemon_set)
-        on: dict[str, list[Json]] = {}
-        for pod in pods:
-            on.setdefault(assigned_node(pod), []).append(pod)
-        await self._manage(key, daemon_set, daemon, on, pods, hash_)
-        status = status_for(daemon_set, daemon, self.nodes, on, hash_, self.now())
-        await self.set_status(DAEMON_SETS, daemon_set, status)
-        if count_in(spec_of(daemon_set), "minReadySeconds"):
-            self.queue.add_after(key, 1.0)
+        held = await claim_revisions(self, self.revisions, DAEMON_SETS, daemon_set, selector)
+        revision, collisions = await present_revision(self, DAEMON_SETS, daemon_set, held, HASH)
+        hash_ = labels_of(revision).get(HASH, "")
+        view = View(daemon_set, Daemon(daemon_set), list(self.nodes), by_node(pods), hash_, self.now())
+        try:
+            await self._manage(key, view)
+        finally:
+            await self.set_status(DAEMON_SETS, daemon_set, status_for(view, collisions))
+        self._look_again(key, view, pods)
         await forget_old(self, daemon_set, held, {hash_, *(labels_of(pod).get(HASH, "") for pod in pods)})
 
-    async def _manage(
-        self,
-        key: str,
-        daemon_set: Json,
-        daemon: Daemon,
-        on: dict[str, list[Json]],
-        pods: Sequence[Json],
-        hash_: str,
-    ) -> None:
-        todo = plan(daemon, self.nodes, on, hash_)
-        failed = set(todo.failed)
-        create = [node for node in todo.create if node not in failed]
-        if failed:
-            self.queue.add_after(key, FAILED_PAUSE)
-        await gather_writes(self._delete(daemon_set, pod) for pod in todo.delete)
-        await slow_start_batch(len(create), lambda n: self._create(daemon_set, create[n], hash_))
-        if not create and not todo.delete:
-            wanted = sum(1 for node in self.nodes if daemon.fits(node)[0])
-            going = updates(daemon_set, wanted, pods, hash_, self.now())
-            await gather_writes(self._delete(daemon_set, pod) for pod in going)
+    def _look_again(self, key: str, view: View, pods: Sequence[Json]) -> None:
+        """When the next pod has been ready for long enough."""
+        min_ready = count_in(spec_of(view.obj), "minReadySeconds")
+        waiting = [left for pod in pods if (left := available_in(pod, min_ready, view.now))]
+        if waiting:
+            self.queue.add_after(key, min(waiting))
 
-    async def _create(self, daemon_set: Json, node: str, hash_: str) -> None:
-        template = spec_of(daemon_set).get("template") or {}
+    async def _manage(self, key: str, view: View) -> None:
+        todo = plan(view, self._held_back(key, view))
+        for pod in todo.delete:
+            if is_finished(pod):
+                await self._told_ended(view, pod)
+        await self._carry_out(view, todo)
+        if not todo.create and not todo.delete:
+            await self._carry_out(view, updates(view))
+
+    def _held_back(self, key: str, view: View) -> set[str]:
+        """Nodes on which a pod has failed again so soon that it stays for a while."""
+        failed = {
+            node
+            for node, pods in view.on.items()
+            if any(phase_of(pod) == "Failed" and not is_deleting(pod) for pod in pods)
+        }
+        left = {node: self._backoff.left(self._place(view, node), self.monotonic()) for node in failed}
+        held_back = {node for node, seconds in left.items() if seconds > 0}
+        for node in held_back:
+            self.queue.add_after(key, left[node])
+        return held_back
+
+    def _place(self, view: View, node: str) -> str:
+        return f"{uid_of(view.obj)}/{count_in(status_of(view.obj), 'observedGeneration')}/{node}"
+
+    async def _told_ended(self, view: View, pod: Json) -> None:
+        node, about = assigned_node(pod), f"daemon pod {namespace_of(pod)}/{name_of(pod)} on node"
+        if phase_of(pod) == "Failed":
+            self._backoff.failed(self._place(view, node), self.monotonic())
+            note = f"Found failed {about} {node}, will try to kill it"
+            await self.record_event(view.obj, "FailedDaemonPod", note, WARNING)
+        else:
+            note = f"Found succeeded {about} {node}, will try to delete it"
+            await self.record_event(view.obj, "SucceededDaemonPod", note)
+
+    async def _carry_out(self, view: View, todo: Plan) -> None:
+        create = todo.create
+        template = spec_of(view.obj).get("template") or {}
         spec = template.get("spec") or {}
-        labels = {HASH: hash_, GENERATION: str(daemon_set["metadata"].get("generation", 1))}
-        pinned = {"affinity": affinity_for(spec, node), "tolerations": tolerations_of(spec)}
-        try:
-            made = await self.create(
-                PODS, pod_from(template, DAEMON_SETS, daemon_set, labels=labels, spec=pinned)
-            )
-        except ApiError as error:
-            await self.record_event(daemon_set, "FailedCreate", f"Error creating: {error}", WARNING)
-            raise
-        await self.record_event(daemon_set, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+        generation = template_generation(view.obj)
+        labels = {HASH: view.hash, **({GENERATION: generation} if generation else {})}
+        tolerations = tolerations_of(spec)
 
-    async def _delete(self, daemon_set: Json, pod: Json) -> None:
-        await self.delete(PODS, pod)
-        await self.record_event(daemon_set, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        async def one(number: int) -> None:
+            pinned = {"affinity": affinity_for(spec, create[number]), "tolerations": tolerations}
+            pod = pod_from(template, DAEMON_SETS, view.obj, labels=labels, spec=pinned)
+            await self.create_pod(view.obj, pod)
+
+        await slow_start_batch(len(create), one)
+        await gather_writes(self.delete_pod(view.obj, pod) for pod in todo.delete)
 
 
 def _relevant_state(node: Json) -> object:

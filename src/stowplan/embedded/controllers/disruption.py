@@ -115,7 +115,7 @@ def budget_status(
         "desiredHealthy": asked.healthy,
         "expectedPods": asked.pods,
         "disruptionsAllowed": allowed,
-        "disruptedPods": dict(disrupted),
+        "disruptedPods": dict(disrupted) or None,
         "observedGeneration": budget["metadata"].get("generation", 1),
         "conditions": with_condition(status_of(budget).get("conditions") or (), condition, stamp),
     }
@@ -125,6 +125,7 @@ class DisruptionController(Controller):
     """Keeps the status of every PodDisruptionBudget."""
 
     name: ClassVar[str] = "disruption-controller"
+    event_source: ClassVar[str] = "controllermanager"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -181,7 +182,8 @@ class DisruptionController(Controller):
 
     async def _fail(self, budget: Json, problem: str) -> None:
         """Allow nothing while it is not known what may go."""
-        await self.record_event(budget, "CalculateExpectedPodCountFailed", problem, WARNING)
+        note = f"Failed to calculate the number of expected pods: {problem}"
+        await self.record_event(budget, "CalculateExpectedPodCountFailed", note, WARNING)
         condition = {
             "type": "DisruptionAllowed",
             "status": "False",

@@ -5,10 +5,12 @@ from typing import ClassVar
 from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PODS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.controller import Context, Controller, RetryLater
+from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.objects import (
     controller_reference,
     is_active,
+    is_controlled_by,
     key_of,
     name_of,
     namespace_of,
@@ -16,10 +18,10 @@ from stowplan.embedded.controllers.objects import (
 )
 
 
-def claims_for(pod: Json) -> list[Json]:
-    """The claims a pod brings along; they go when it goes."""
-    return [
-        {
+def claims_for(pod: Json) -> dict[str, Json]:
+    """The claims a pod brings along, by the names of their volumes; they go when it goes."""
+    return {
+        volume["name"]: {
             "metadata": {
                 **(volume["ephemeral"]["volumeClaimTemplate"].get("metadata") or {}),
                 "name": f"{name_of(pod)}-{volume['name']}",
@@ -30,13 +32,14 @@ def claims_for(pod: Json) -> list[Json]:
         }
         for volume in spec_of(pod).get("volumes") or ()
         if (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
-    ]
+    }
 
 
 class EphemeralVolumeController(Controller):
     """Creates the claims of pods with generic ephemeral volumes."""
 
     name: ClassVar[str] = "ephemeral-volume-controller"
+    event_source: ClassVar[str] = "ephemeral_volume"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -52,14 +55,25 @@ class EphemeralVolumeController(Controller):
         pod = self.pods.get(key)
         if pod is None or not is_active(pod):
             return
-        for claim in claims_for(pod):
-            if self.claims.get(key_of(claim)) is not None:
-                continue
-            try:
-                await self.create(PERSISTENT_VOLUME_CLAIMS, claim)
-            except ApiError as error:
-                if not error.is_already_exists:
-                    raise
+        for volume, claim in claims_for(pod).items():
+            found = self.claims.get(key_of(claim))
+            if found is None:
+                await self._create(pod, volume, claim)
+            elif not is_controlled_by(found, pod):
+                problem = f"PVC {key_of(claim)} was not created for pod {key_of(pod)} (pod is not owner)"
+                raise await self._failed(pod, volume, problem)
+
+    async def _create(self, pod: Json, volume: str, claim: Json) -> None:
+        try:
+            await self.create(PERSISTENT_VOLUME_CLAIMS, claim)
+        except ApiError as error:
+            problem = f"create PVC {name_of(claim)}: {error.message}"
+            raise await self._failed(pod, volume, problem) from error
+
+    async def _failed(self, pod: Json, volume: str, problem: str) -> RetryLater:
+        note = f"ephemeral volume {volume}: {problem}"
+        await self.record_event(pod, "FailedBinding", note, WARNING)
+        return RetryLater(note)
 
 
 def _is_ephemeral(volume: Json) -> bool:

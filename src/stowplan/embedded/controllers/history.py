@@ -1,25 +1,30 @@
-"""ControllerRevisions: the templates that StatefulSets and DaemonSets have had."""
+"""ControllerRevisions: the templates that StatefulSets and DaemonSets have had.
+
+StatefulSets and DaemonSets label them differently: `hash_label` says how.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from stowplan.api.catalogue import CONTROLLER_REVISIONS, Resource
+from stowplan.api.labels import Selector
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Controller
 from stowplan.embedded.controllers.informers import Informer
 from stowplan.embedded.controllers.objects import (
+    annotations_of,
     controller_reference,
     count_in,
     is_controlled_by,
+    is_deleting,
     labels_of,
     name_of,
     namespace_of,
     spec_of,
     status_of,
-    uid_of,
 )
-from stowplan.embedded.controllers.podcontrol import short_hash
+from stowplan.embedded.controllers.podcontrol import adoptable, claim_objects, short_hash
 
 HASH: Final = "controller-revision-hash"
 REVISION_HASH: Final = "controller.kubernetes.io/hash"
@@ -36,11 +41,7 @@ def template_of(revision: Json) -> Json:
     return {key: value for key, value in template.items() if key != "$patch"}
 
 
-def hash_of(revision: Json) -> str:
-    return labels_of(revision).get(REVISION_HASH, "")
-
-
-def new_revision(resource: Resource, owner: Json, number: int, collisions: int) -> Json:
+def new_revision(resource: Resource, owner: Json, number: int, collisions: int, hash_label: str) -> Json:
     data = data_of(owner)
     digest = short_hash(data, collisions)
     labels = (spec_of(owner).get("template") or {}).get("metadata", {}).get("labels") or {}
@@ -48,7 +49,8 @@ def new_revision(resource: Resource, owner: Json, number: int, collisions: int) 
         "metadata": {
             "name": f"{name_of(owner)}-{digest}",
             "namespace": namespace_of(owner),
-            "labels": {**labels, REVISION_HASH: digest},
+            "labels": {**labels, hash_label: digest},
+            "annotations": annotations_of(owner),
             "ownerReferences": [controller_reference(resource, owner)],
         },
         "data": data,
@@ -56,28 +58,36 @@ def new_revision(resource: Resource, owner: Json, number: int, collisions: int) 
     }
 
 
-def revisions_of(informer: Informer, owner: Json) -> list[Json]:
-    """All revisions of an owner, the latest last."""
-    found = [one for one in informer.by_owner[uid_of(owner)].values() if is_controlled_by(one, owner)]
+async def claim_revisions(
+    controller: Controller, informer: Informer, resource: Resource, owner: Json, selector: Selector
+) -> list[Json]:
+    """All revisions of an owner, the latest last. One that goes counts those that it has orphaned."""
+    found = await claim_objects(controller, informer, resource, owner, selector)
+    if is_deleting(owner):
+        found += adoptable(informer, owner, selector)
     return sorted(found, key=lambda one: (count_in(one, "revision"), name_of(one)))
 
 
 async def present_revision(
-    controller: Controller, resource: Resource, owner: Json, held: Sequence[Json]
-) -> Json:
-    """The revision of the present template, which becomes the latest; it is created if there is none."""
+    controller: Controller, resource: Resource, owner: Json, held: Sequence[Json], hash_label: str
+) -> tuple[Json, int]:
+    """The revision of the present template, which becomes the latest, and how many names were taken.
+
+    It is created if there is none.
+    """
     data = data_of(owner)
+    collisions = count_in(status_of(owner), "collisionCount")
     latest = count_in(held[-1], "revision") if held else 0
     same = next((one for one in reversed(held) if one.get("data") == data), None)
     if same is not None:
         if count_in(same, "revision") == latest:
-            return same
-        return await controller.change(CONTROLLER_REVISIONS, same, {"revision": latest + 1})
-    collisions = count_in(status_of(owner), "collisionCount")
+            return same, collisions
+        newest = await controller.change(CONTROLLER_REVISIONS, same, {"revision": latest + 1})
+        return newest, collisions
     while True:
-        body = new_revision(resource, owner, latest + 1, collisions)
+        body = new_revision(resource, owner, latest + 1, collisions, hash_label)
         try:
-            return await controller.create(CONTROLLER_REVISIONS, body)
+            return await controller.create(CONTROLLER_REVISIONS, body), collisions
         except ApiError as error:
             if not error.is_already_exists:
                 raise
@@ -85,15 +95,15 @@ async def present_revision(
             CONTROLLER_REVISIONS, namespace_of(owner), body["metadata"]["name"]
         )
         if there.get("data") == data and is_controlled_by(there, owner):
-            return there
+            return there, collisions
         collisions += 1
 
 
 async def forget_old(
     controller: Controller, owner: Json, held: Sequence[Json], in_use: Collection[str]
 ) -> None:
-    """Delete the oldest revisions that no pod is of."""
+    """Delete the oldest revisions that no pod is of; they are in use by their name or by their hash."""
     limit = count_in(spec_of(owner), "revisionHistoryLimit", 10)
-    unused = [one for one in held if name_of(one) not in in_use and hash_of(one) not in in_use]
+    unused = [one for one in held if not {name_of(one), labels_of(one).get(HASH)} & set(in_use)]
     for one in unused[: max(len(unused) - limit, 0)]:
         await controller.delete(CONTROLLER_REVISIONS, one)

@@ -7,6 +7,7 @@ from random import Random
 from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
+from stowplan.embedded.controllers.cronjob import CronJobController
 from stowplan.embedded.controllers.daemonset import DaemonSetController
 from stowplan.embedded.controllers.deployment import DeploymentController
 from stowplan.embedded.controllers.disruption import DisruptionController
@@ -17,10 +18,11 @@ from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.job import JobController
 from stowplan.embedded.controllers.namespace import NamespaceController
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
-from stowplan.embedded.controllers.persistentvolume import PersistentVolumeController
+from stowplan.embedded.controllers.persistentvolume import ExpandController, PersistentVolumeController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
 from stowplan.embedded.controllers.replicaset import ReplicaSetController, ReplicationControllerController
+from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
@@ -56,7 +58,9 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         StatefulSetController(context),
         DaemonSetController(context),
         JobController(context),
+        CronJobController(context),
         *service_controllers(context),
+        ResourceClaimController(context),
         DisruptionController(context),
         NodeLifecycleController(context, settings.lifecycle),
         TaintEvictionController(context),
@@ -84,6 +88,7 @@ def volume_controllers(context: Context, settings: ProvisionerSettings | None = 
     return [
         PersistentVolumeController(context),
         Provisioner(context, settings),
+        ExpandController(context),
         ClaimProtectionController(context),
         VolumeProtectionController(context),
         EphemeralVolumeController(context),

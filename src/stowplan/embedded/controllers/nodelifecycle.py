@@ -20,6 +20,7 @@ from stowplan.embedded.controllers.objects import (
     labels_of,
     name_of,
     spec_of,
+    uid_of,
 )
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -113,16 +114,20 @@ def eviction_rate(nodes: Iterable[Json], zone: str) -> float:
     return EVICTION_RATE
 
 
+MAX_REGISTERED: Final = 1000
+"""The most nodes that are told of in one round."""
+
 LEASE_NAMESPACE: Final = "kube-node-lease"
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleSettings:
-    """Seconds: how often nodes are looked at, and how long one may be silent."""
+    """Seconds: how often nodes are looked at, and how long one may be silent, also at its beginning."""
 
     period: float = 5.0
     grace: float = 50.0
+    startup_grace: float = 60.0
 
 
 class NodeLifecycleController(Controller):
@@ -137,6 +142,8 @@ class NodeLifecycleController(Controller):
         self.leases = self.informer(LEASES)
         self.pods = self.informer(PODS)
         self._heard: dict[str, float] = {}
+        self._registered: dict[str, Json] = {}
+        self._to_mark: set[str] = set()
         self._allowances: dict[str, float] = {}
         self.nodes.add_handler(self._node_changed)
         self.leases.add_handler(self._lease_changed)
@@ -148,6 +155,7 @@ class NodeLifecycleController(Controller):
         if new is None:
             if old is not None:
                 self._heard.pop(name_of(old), None)
+                self._to_mark.discard(name_of(old))
             return
         if old is None or _heartbeat(old) != _heartbeat(new):
             self._heard[name_of(new)] = self.monotonic()
@@ -162,21 +170,46 @@ class NodeLifecycleController(Controller):
         """Look at all nodes again and again."""
         while True:
             await asyncio.sleep(self.settings.period)
-            latest = self.monotonic() - self.settings.grace
-            for name in self.nodes.objects:
-                if self._heard.setdefault(name, self.monotonic()) < latest:
+            await self._register()
+            now = self.monotonic()
+            for name, node in self.nodes.objects.items():
+                if now - self._heard.setdefault(name, now) > self._grace(node):
                     self.queue.add(name)
+
+    async def _register(self) -> None:
+        """Tell of nodes that have come and gone, not of thousands at once."""
+        there = self.nodes.objects
+        gone = [name for name in self._registered if name not in there]
+        new = [name for name in there if name not in self._registered][:MAX_REGISTERED]
+        for name in gone:
+            text = f"Node {name} event: Removing Node {name} from Controller"
+            await self.record_event(self._registered.pop(name), "RemovingNode", text)
+        for name in new:
+            metadata = {"name": name, "uid": uid_of(there[name])}
+            self._registered[name] = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+            text = f"Node {name} event: Registered Node {name} in Controller"
+            await self.record_event(self._registered[name], "RegisteredNode", text)
+
+    def _grace(self, node: Json) -> float:
+        """Seconds of silence after which nobody knows how a node is."""
+        return self.settings.grace if condition_of(node, "Ready") else self.settings.startup_grace
 
     async def sync(self, key: str) -> None:
         node = self.nodes.get(key)
         if node is None:
             return
-        silent = self.monotonic() - self._heard.setdefault(key, self.monotonic()) > self.settings.grace
+        silent = self.monotonic() - self._heard.setdefault(key, self.monotonic()) > self._grace(node)
         status = (condition_of(node, "Ready") or {}).get("status")
         if silent and status != "Unknown":
             node = await self._give_up(node)
-        if not is_ready_node(node) and condition_of(node, "Ready") is not None:
-            await self._mark_pods(node)
+            if status == "True":
+                self._to_mark.add(key)
+                text = f"Node {key} status is now: NodeNotReady"
+                await self.record_event(node, "NodeNotReady", text)
+        if key in self._to_mark:
+            if not is_ready_node(node):
+                await self._mark_pods(node)
+            self._to_mark.discard(key)
         await self._taint(key, node)
 
     async def _give_up(self, node: Json) -> Json:
@@ -189,18 +222,16 @@ class NodeLifecycleController(Controller):
             if condition is None:
                 reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
             new = {"type": kind, "status": "Unknown", "reason": reason, "message": message}
-            conditions.append(
-                {**(condition or {"lastHeartbeatTime": stamp}), **new, "lastTransitionTime": stamp}
-            )
+            never = {"lastHeartbeatTime": node["metadata"].get("creationTimestamp", stamp)}
+            conditions.append({**(condition or never), **new, "lastTransitionTime": stamp})
         patch = {"status": {"conditions": conditions}}
         written = await self.client.patch(
             NODES, "", name_of(node), patch, PatchType.STRATEGIC, subresource="status"
         )
-        await self.record_event(node, "NodeNotReady", f"Node {name_of(node)} status is now: NodeNotReady")
-        return self.note(NODES, written)
+        return {"apiVersion": NODES.api_version, "kind": NODES.kind, **self.note(NODES, written)}
 
     async def _mark_pods(self, node: Json) -> None:
-        """Pods of a node that is not ready are not ready either, once."""
+        """Pods of a node that fell silent are not ready either, once."""
         changed = (condition_of(node, "Ready") or {}).get("lastTransitionTime", "")
         for pod in list(self.pods.on_node[name_of(node)].values()):
             ready = condition_of(pod, "Ready") or {}

@@ -1,13 +1,14 @@
 """The persistent volume controller: binds claims to volumes, and reclaims volumes whose claim is gone."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from stowplan.api.catalogue import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from stowplan.api.labels import Selector, SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
@@ -18,16 +19,20 @@ from stowplan.embedded.controllers.events import NORMAL, WARNING
 from stowplan.embedded.controllers.objects import (
     annotations_of,
     is_deleting,
+    is_finished,
     key_of,
     labels_of,
     name_of,
+    node_of,
     spec_of,
     status_of,
     uid_of,
 )
+from stowplan.embedded.controllers.volumeprotection import claims_of
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
@@ -35,7 +40,16 @@ BETA_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 FIRST_CONSUMER: Final = "WaitForFirstConsumer"
-NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+MIGRATED: Final = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "file.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
+"""Provisioners that were part of Kubernetes once, and the drivers that have taken their place."""
 
 
 def class_of(obj: Json) -> str:
@@ -136,6 +150,8 @@ def _attributes(obj: Json) -> str:
 
 _NO_VOLUMES = "no persistent volumes available for this claim and no storage class is set"
 _WAITING = "waiting for first consumer to be created before binding"
+_IN_TREE = "kubernetes.io/"
+_TEMPORARY = re.compile("/tmp/.+")
 _LOST_REFERENCE = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
 _LOST_VOLUME = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
 _TWO_CLAIMS = "Two claims are bound to the same volume, this one is bound incorrectly"
@@ -152,9 +168,17 @@ class ClaimStep:
 
 
 def claim_step(
-    claim: Json, storage_class: Json | None, named: Json | None, volumes: Iterable[Json]
+    claim: Json,
+    storage_class: Json | None,
+    named: Json | None,
+    volumes: Iterable[Json],
+    waiting: Sequence[str] = (),
 ) -> ClaimStep:
-    """What to do with a claim. `named` is the volume it names, `volumes` are those to choose from."""
+    """What to do with a claim.
+
+    `named` is the volume it names, `volumes` are those to choose from, `waiting` the pods with it that have
+    no node yet.
+    """
     if BIND_COMPLETED in annotations_of(claim):
         return _bound_claim(claim, named)
     if spec_of(claim).get("volumeName"):
@@ -164,21 +188,30 @@ def claim_step(
     if volume is not None:
         return ClaimStep(volume)
     if waits:
-        return ClaimStep(phase="Pending", event=(NORMAL, "WaitForFirstConsumer", _WAITING))
+        return ClaimStep(phase="Pending", event=_waiting_event(waiting))
     if not class_of(claim):
         return ClaimStep(phase="Pending", event=(NORMAL, "FailedBinding", _NO_VOLUMES))
     if storage_class is None:
         note = f'storageclass.storage.k8s.io "{class_of(claim)}" not found'
         return ClaimStep(phase="Pending", event=(WARNING, "ProvisioningFailed", note))
-    provisioner = storage_class.get("provisioner", "")
-    if provisioner == NO_PROVISIONER:
-        return ClaimStep(phase="Pending")
+    provisioner: str = storage_class.get("provisioner") or ""
+    if provisioner.startswith(_IN_TREE) and provisioner not in MIGRATED:
+        note = f"no volume plugin matched name: {provisioner}"
+        return ClaimStep(phase="Pending", event=(WARNING, "ProvisioningFailed", note))
+    provisioner = MIGRATED.get(provisioner, provisioner)
     note = (
         f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually "
         "by the system administrator. If volume creation is delayed, please verify that the provisioner is "
         "running and correctly registered."
     )
     return ClaimStep(provisioner=provisioner, phase="Pending", event=(NORMAL, "ExternalProvisioning", note))
+
+
+def _waiting_event(pods: Sequence[str]) -> tuple[str, str, str]:
+    if not pods:
+        return NORMAL, "WaitForFirstConsumer", _WAITING
+    several = "pods" if len(pods) > 1 else "pod"
+    return NORMAL, "WaitForPodScheduled", f"waiting for {several} {','.join(pods)} to be scheduled"
 
 
 def _bound_claim(claim: Json, volume: Json | None) -> ClaimStep:
@@ -288,6 +321,24 @@ def volume_step(volume: Json, claim: Json | None) -> VolumeStep:
     return VolumeStep.RELEASE if made_for_it and reclaimed else VolumeStep.UNBIND
 
 
+def deletion_problem(volume: Json) -> str | None:
+    """Why a released volume cannot be deleted, "" if it can, None if somebody else has to do it."""
+    spec = spec_of(volume)
+    provisioner = annotations_of(volume).get(PROVISIONED_BY, "")
+    if provisioner.startswith(_IN_TREE):
+        return f"no volume plugin matched name: {provisioner}"
+    if provisioner or "csi" in spec or MIGRATED_TO in annotations_of(volume):
+        return None
+    if "hostPath" in spec:
+        path = spec["hostPath"].get("path", "")
+        if _TEMPORARY.fullmatch(path):
+            return ""
+        return f"host_path deleter only supports /tmp/.+ but received provided {path}"
+    known = "nfs" in spec or "local" in spec
+    found = "no deletable volume plugin matched" if known else "no volume plugin matched"
+    return f'error getting deleter volume plugin for volume "{name_of(volume)}": {found}'
+
+
 CLAIM = "claim "
 VOLUME = "volume "
 
@@ -304,6 +355,7 @@ class PersistentVolumeController(Controller):
         self.volumes = self.informer(PERSISTENT_VOLUMES)
         self.classes = self.informer(STORAGE_CLASSES)
         self.by_claim = self.volumes.index(_claims_named)
+        self._users = self.informer(PODS).index(claims_of)
         self.named = self.claims.index(_volumes_named)
         self.claims.add_handler(self._claim_changed)
         self.volumes.add_handler(self._volume_changed)
@@ -361,7 +413,8 @@ class PersistentVolumeController(Controller):
         storage_class = self.classes.get(class_of(claim))
         named = self.volumes.get(spec_of(claim).get("volumeName") or "")
         candidates = [self.volumes.objects[name] for name in self.by_claim[key_of(claim)]]
-        step = claim_step(claim, storage_class, named, candidates or self.volumes)
+        waiting = self._waiting_pods(claim)
+        step = claim_step(claim, storage_class, named, candidates or self.volumes, waiting)
         if step.event is not None:
             kind, reason, note = step.event
             await self.record_event(claim, reason, note, kind)
@@ -372,6 +425,10 @@ class PersistentVolumeController(Controller):
         elif step.phase:
             await self._set_phase(claim, step)
 
+    def _waiting_pods(self, claim: Json) -> list[str]:
+        users = self._users[key_of(claim)].values()
+        return sorted(name_of(pod) for pod in users if not node_of(pod) and not is_finished(pod))
+
     async def _ask_provisioner(self, claim: Json, provisioner: str) -> Json:
         if annotations_of(claim).get(PROVISIONER) == provisioner:
             return claim
@@ -380,14 +437,15 @@ class PersistentVolumeController(Controller):
 
     async def _set_phase(self, claim: Json, step: ClaimStep) -> None:
         if status_of(claim).get("phase") != step.phase:
-            await self.set_status(PERSISTENT_VOLUME_CLAIMS, claim, {"phase": step.phase})
+            status = {"phase": step.phase, "accessModes": None, "capacity": None}
+            await self.set_status(PERSISTENT_VOLUME_CLAIMS, claim, status)
 
     async def _bind(self, volume: Json, claim: Json) -> None:
         """Both objects say so, and then their states do: volume first, whatever fails can be gone on with."""
         change = volume_binding(volume, claim)
         if change:
             volume = await self.change(PERSISTENT_VOLUMES, volume, change)
-        await self.set_status(PERSISTENT_VOLUMES, volume, {"phase": "Bound"})
+        volume = await self._set_volume_phase(volume, "Bound")
         change = claim_binding(claim, volume)
         if change:
             claim = await self.change(PERSISTENT_VOLUME_CLAIMS, claim, change)
@@ -400,13 +458,43 @@ class PersistentVolumeController(Controller):
         claim = self.claims.get(claims[0]) if claims else None
         step = volume_step(volume, claim)
         if step is VolumeStep.FREE:
-            await self.set_status(PERSISTENT_VOLUMES, volume, {"phase": "Available"})
+            await self._set_volume_phase(volume, "Available")
         elif step is VolumeStep.BOUND:
-            await self.set_status(PERSISTENT_VOLUMES, volume, {"phase": "Bound"})
+            await self._set_volume_phase(volume, "Bound")
         elif step is VolumeStep.RELEASE and not await self._is_wanted(volume):
-            await self.set_status(PERSISTENT_VOLUMES, volume, {"phase": "Released"})
+            if status_of(volume).get("phase") not in ("Released", "Failed"):
+                volume = await self._set_volume_phase(volume, "Released")
+            await self._reclaim(volume)
         elif step is VolumeStep.UNBIND:
             await self._unbind(volume)
+
+    async def _set_volume_phase(self, volume: Json, phase: str, message: str = "") -> Json:
+        if status_of(volume).get("phase") == phase:
+            return volume
+        status = {"phase": phase, "message": message or None, "lastPhaseTransitionTime": self.stamp()}
+        return await self.set_status(PERSISTENT_VOLUMES, volume, status)
+
+    async def _reclaim(self, volume: Json) -> None:
+        """Do with a released volume what its policy says; those of provisioners are left to them."""
+        policy = spec_of(volume).get("persistentVolumeReclaimPolicy")
+        if policy == "Delete":
+            problem = deletion_problem(volume)
+            if problem == "":
+                await self.delete(PERSISTENT_VOLUMES, volume)
+            elif problem:
+                await self._fail_volume(volume, "VolumeFailedDelete", problem)
+        elif policy == "Recycle":
+            if "hostPath" in spec_of(volume) or "nfs" in spec_of(volume):
+                await self.record_event(volume, "VolumeRecycled", "Volume recycled")
+                await self._unbind(volume)
+            else:
+                problem = "No recycler plugin found for the volume!"
+                await self._fail_volume(volume, "VolumeFailedRecycle", problem)
+
+    async def _fail_volume(self, volume: Json, reason: str, message: str) -> None:
+        if status_of(volume).get("phase") != "Failed":
+            await self._set_volume_phase(volume, "Failed", message)
+            await self.record_event(volume, reason, message, WARNING)
 
     async def _is_wanted(self, volume: Json) -> bool:
         """Whether there is a claim that the cache lacks: no volume is released by mistake."""
@@ -430,7 +518,7 @@ class PersistentVolumeController(Controller):
             change = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
         volume = await self.change(PERSISTENT_VOLUMES, volume, change)
         if not is_deleting(volume):
-            await self.set_status(PERSISTENT_VOLUMES, volume, {"phase": "Available"})
+            await self._set_volume_phase(volume, "Available")
 
 
 def _claims_named(volume: Json) -> list[str]:
@@ -441,3 +529,31 @@ def _claims_named(volume: Json) -> list[str]:
 def _volumes_named(claim: Json) -> list[str]:
     """The volume of a claim; claims without one are found under ""."""
     return [spec_of(claim).get("volumeName") or ""]
+
+
+class ExpandController(Controller):
+    """Tells of claims that ask for more than they have: who resizes volumes is somebody else."""
+
+    name: ClassVar[str] = "persistentvolume-expander-controller"
+    event_source: ClassVar[str] = "volume_expand"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.claims = self.informer(PERSISTENT_VOLUME_CLAIMS)
+        self.claims.add_handler(self._claim_changed)
+
+    def _claim_changed(self, old: Json | None, new: Json | None) -> None:
+        if new is not None and (old is None or _requested(old) != _requested(new)) and needs_expansion(new):
+            self.queue.add(key_of(new))
+
+    async def sync(self, key: str) -> None:
+        claim = self.claims.get(key)
+        if claim is not None and needs_expansion(claim):
+            note = "waiting for an external controller to expand this PVC"
+            await self.record_event(claim, "ExternalExpanding", note)
+
+
+def needs_expansion(claim: Json) -> bool:
+    """Whether a bound claim asks for more than its volume has."""
+    status = status_of(claim)
+    return status.get("phase") == "Bound" and _requested(claim) > _capacity(status.get("capacity"))

@@ -1,6 +1,6 @@
 """Objects that a controller owns: pods from templates, adoption and release by its selector."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from stowplan.embedded.controllers.controller import Controller
 from stowplan.embedded.controllers.informers import Informer
 from stowplan.embedded.controllers.objects import (
     controller_reference,
+    finalizers_of,
     is_controlled_by,
     is_deleting,
     is_finished,
@@ -79,21 +80,37 @@ def scaled_value(value: Any, total: int, default: str | int, *, round_up: bool) 
     return -(-exact // 100) if round_up else exact // 100
 
 
+def _any(obj: Json) -> bool:
+    return True
+
+
 async def claim_objects(
-    controller: Controller, owned: Informer, owners: Resource, owner: Json, selector: Selector
+    controller: Controller,
+    owned: Informer,
+    owners: Resource,
+    owner: Json,
+    selector: Selector,
+    is_member: Callable[[Json], bool] = _any,
+    *,
+    finalizer: str = "",
 ) -> list[Json]:
-    """The objects that an owner controls, after adopting what fits and letting go of what does not."""
+    """The objects that an owner controls, after adopting what fits and letting go of what does not.
+
+    What fits is selected by labels and, where the owner cares, a member otherwise. What is adopted is held
+    by a `finalizer`, if there is one.
+    """
     found: list[Json] = []
     for obj in list(owned.by_owner[uid_of(owner)].values()):
         if not is_controlled_by(obj, owner):
             continue
-        if selector.matches(labels_of(obj)) or is_deleting(owner) or is_deleting(obj):
+        fits = selector.matches(labels_of(obj)) and is_member(obj)
+        if fits or is_deleting(owner) or is_deleting(obj):
             found.append(obj)
         else:
             await _release(controller, owned.resource, owner, obj)
-    orphans = [] if is_deleting(owner) else adoptable(owned, owner, selector)
+    orphans = [] if is_deleting(owner) else [*filter(is_member, adoptable(owned, owner, selector))]
     if orphans and await _is_current(controller, owners, owner):
-        found += [await _adopt(controller, owned.resource, owners, owner, obj) for obj in orphans]
+        found += [await _adopt(controller, owned.resource, owners, owner, obj, finalizer) for obj in orphans]
     return found
 
 
@@ -118,10 +135,12 @@ async def _is_current(controller: Controller, resource: Resource, owner: Json) -
 
 
 async def _adopt(
-    controller: Controller, resource: Resource, owners: Resource, owner: Json, obj: Json
+    controller: Controller, resource: Resource, owners: Resource, owner: Json, obj: Json, finalizer: str
 ) -> Json:
-    references = [*owners_of(obj), controller_reference(owners, owner)]
-    return await controller.change(resource, obj, {"metadata": {"ownerReferences": references}})
+    change: Json = {"ownerReferences": [*owners_of(obj), controller_reference(owners, owner)]}
+    if finalizer and finalizer not in finalizers_of(obj):
+        change["finalizers"] = [*finalizers_of(obj), finalizer]
+    return await controller.change(resource, obj, {"metadata": change})
 
 
 async def _release(controller: Controller, resource: Resource, owner: Json, obj: Json) -> None:

@@ -79,6 +79,7 @@ class PodGCController(Controller):
     async def _mark(self, pod: Json) -> None:
         condition = {
             "type": "DisruptionTarget",
+            "observedGeneration": pod["metadata"].get("generation", 1),
             "status": "True",
             "reason": "DeletionByPodGC",
             "message": "PodGC: node no longer exists",

@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 from zlib import crc32
 
 from stowplan.api.catalogue import (
+    CSI_DRIVERS,
     CSI_NODES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -26,11 +27,14 @@ from stowplan.embedded.controllers.objects import (
     uid_of,
 )
 from stowplan.embedded.controllers.persistentvolume import (
+    DEFAULT_CLASS,
     FIRST_CONSUMER,
+    MIGRATED,
     PROVISIONED_BY,
     PROVISIONER,
     SELECTED_NODE,
     class_of,
+    needs_expansion,
 )
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -82,6 +86,7 @@ def _terms(storage_class: Json) -> list[list[Json]]:
     return [list(term.get("matchLabelExpressions") or ()) for term in given]
 
 
+PROVISIONER_NAME: Final = "pretend.stowplan.io"
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
 VOLUME: Final = "volume "
 
@@ -103,10 +108,15 @@ class Behaviour:
 
 @dataclass(slots=True)
 class ProvisionerSettings:
-    """How the provisioner behaves: by class, and otherwise. May be changed while it runs."""
+    """How the provisioner behaves: by class, and otherwise. May be changed while it runs.
+
+    `installed_only`: it acts for its own name and for CSI drivers that are installed, which is those with a
+    CSIDriver object or on a node. Else it acts for every name.
+    """
 
     otherwise: Behaviour = Behaviour()
     by_class: dict[str, Behaviour] = field(default_factory=dict)
+    installed_only: bool = False
 
     def of(self, class_name: str) -> Behaviour:
         return self.by_class.get(class_name, self.otherwise)
@@ -126,13 +136,38 @@ class Provisioner(Controller):
         self.classes = self.follow(STORAGE_CLASSES)
         self.nodes = self.informer(NODES)
         self.csi_nodes = self.informer(CSI_NODES)
+        self.csi_drivers = self.informer(CSI_DRIVERS)
+        self._on_nodes = self.csi_nodes.index(_drivers_on)
         self.volumes.add_handler(self._volume_changed)
+        self.csi_drivers.add_handler(self._driver_changed)
+        self.csi_nodes.add_handler(self._csi_node_changed)
         self._begun: dict[tuple[str, str], float] = {}
         self._failed: dict[str, int] = {}
 
     def _volume_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None and status_of(new).get("phase") == "Released":
             self.queue.add(VOLUME + name_of(new))
+
+    def _driver_changed(self, old: Json | None, new: Json | None) -> None:
+        if old is None and new is not None:
+            self._wake_claims_for(name_of(new))
+
+    def _csi_node_changed(self, old: Json | None, new: Json | None) -> None:
+        for driver in _drivers_on(new or {}):
+            if len(self._on_nodes[driver]) == 1:
+                self._wake_claims_for(driver)
+
+    def _wake_claims_for(self, driver: str) -> None:
+        """A driver is there: claims may have been waiting for it."""
+        for storage_class in self.classes:
+            if storage_class.get("provisioner") == driver:
+                self._wake_claims_of(name_of(storage_class))
+
+    def serves(self, provisioner: str) -> bool:
+        """Whether this is the provisioner that is meant."""
+        if not self.settings.installed_only or provisioner == PROVISIONER_NAME:
+            return True
+        return self.csi_drivers.get(provisioner) is not None or bool(self._on_nodes[provisioner])
 
     async def sync(self, key: str) -> None:
         if key.startswith(VOLUME):
@@ -142,8 +177,13 @@ class Provisioner(Controller):
         if claim is None:
             self._wake_claims_of(key)
             return
+        if needs_expansion(claim):
+            await self._expand(claim)
+            return
         storage_class = self.classes.get(class_of(claim))
         if storage_class is None or not wants_volume(claim, storage_class):
+            return
+        if not self.serves(annotations_of(claim)[PROVISIONER]):
             return
         behaviour = self.settings.of(class_of(claim))
         job = (uid_of(claim), annotations_of(claim).get(SELECTED_NODE, ""))
@@ -215,15 +255,46 @@ class Provisioner(Controller):
         volume = self.volumes.get(key.removeprefix(VOLUME))
         if volume is None or status_of(volume).get("phase") != "Released" or is_deleting(volume):
             return
-        if spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete":
+        if spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and self._is_ours(volume):
             await self.delete(PERSISTENT_VOLUMES, volume)
+
+    def _is_ours(self, volume: Json) -> bool:
+        driver = (spec_of(volume).get("csi") or {}).get("driver", "")
+        return bool(driver) and self.serves(annotations_of(volume).get(PROVISIONED_BY, driver))
+
+    async def _expand(self, claim: Json) -> None:
+        """Make the volume of a claim as large as it asks for, and tell it."""
+        volume = self.volumes.get(spec_of(claim).get("volumeName", ""))
+        if volume is None or not self._is_ours(volume):
+            return
+        name, size = name_of(volume), spec_of(claim)["resources"]["requests"]["storage"]
+        await self.record_event(claim, "Resizing", f"External resizer is resizing volume {name}")
+        await self.change(PERSISTENT_VOLUMES, volume, {"spec": {"capacity": {"storage": size}}})
+        await self.set_status(PERSISTENT_VOLUME_CLAIMS, claim, {"capacity": {"storage": size}})
+        await self.record_event(claim, "VolumeResizeSuccessful", "Resize volume succeeded")
+
+
+def _drivers_on(csi_node: Json) -> list[str]:
+    return [one.get("name", "") for one in spec_of(csi_node).get("drivers") or ()]
+
+
+def default_storage_class() -> Json:
+    """The class of claims that name none, for a cluster that has no other."""
+    return {
+        "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+        "provisioner": PROVISIONER_NAME,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": FIRST_CONSUMER,
+        "allowVolumeExpansion": True,
+    }
 
 
 def wants_volume(claim: Json, storage_class: Json) -> bool:
     """Whether it is time to make a volume for a claim."""
     if spec_of(claim).get("volumeName") or is_deleting(claim):
         return False
-    if annotations_of(claim).get(PROVISIONER) != storage_class.get("provisioner"):
+    named = storage_class.get("provisioner", "")
+    if annotations_of(claim).get(PROVISIONER) != MIGRATED.get(named, named):
         return False
     waits = storage_class.get("volumeBindingMode") == FIRST_CONSUMER
     return not waits or SELECTED_NODE in annotations_of(claim)
@@ -232,7 +303,7 @@ def wants_volume(claim: Json, storage_class: Json) -> bool:
 def new_volume(claim: Json, storage_class: Json, place: Segments) -> Json:
     """The volume made for a claim. Its name is the claim's own: a second attempt makes no second volume."""
     spec, metadata = spec_of(claim), claim["metadata"]
-    name, driver = f"pvc-{uid_of(claim)}", storage_class.get("provisioner", "")
+    name, driver = f"pvc-{uid_of(claim)}", annotations_of(claim)[PROVISIONER]
     volume: Json = {
         "accessModes": list(spec.get("accessModes") or ()),
         "capacity": {"storage": (spec.get("resources") or {}).get("requests", {}).get("storage", "1Gi")},

@@ -1,19 +1,26 @@
 """The StatefulSet controller: pods with names and volumes of their own, one after the other."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from stowplan.api.catalogue import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from stowplan.api.catalogue import (
+    CONTROLLER_REVISIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    STATEFUL_SETS,
+    Resource,
+)
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.history import (
     HASH,
+    REVISION_HASH,
+    claim_revisions,
     forget_old,
     present_revision,
-    revisions_of,
     template_of,
 )
 from stowplan.embedded.controllers.objects import (
@@ -26,6 +33,8 @@ from stowplan.embedded.controllers.objects import (
     labels_of,
     name_of,
     namespace_of,
+    omit_empty,
+    owners_of,
     phase_of,
     selector_in,
     spec_of,
@@ -48,10 +57,9 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete a pod; `condemned` ones do not come back."""
+    """Delete a pod."""
 
     pod: Json
-    condemned: bool = False
 
 
 Step = Create | Delete
@@ -122,12 +130,18 @@ def next_steps(view: View) -> list[Step]:
         if waits and view.in_order:
             return steps
     condemned = [view.pods[n] for n in sorted(view.pods, reverse=True) if n not in view.ordinals]
-    for pod in condemned:
-        if not is_deleting(pod):
-            steps.append(Delete(pod, condemned=True))
-        if view.in_order:
-            return steps
-    return steps or _update_step(view)
+    if condemned and view.in_order:
+        return _condemned_step(view, condemned)
+    steps += [Delete(pod) for pod in condemned if not is_deleting(pod)]
+    return steps + _update_step(view)
+
+
+def _condemned_step(view: View, condemned: Sequence[Json]) -> list[Step]:
+    """The last pod goes first, when it is well; of those that are not, the first goes first."""
+    last = condemned[0]
+    first_unhealthy = next((pod for pod in reversed(condemned) if not view.is_healthy(pod)), None)
+    waits = is_deleting(last) or not (view.is_healthy(last) or last is first_unhealthy)
+    return [] if waits else [Delete(last)]
 
 
 def _replica_step(view: View, ordinal: int, pod: Json | None) -> tuple[Step | None, bool]:
@@ -148,7 +162,7 @@ def _update_step(view: View) -> list[Step]:
         pod = view.pods.get(ordinal)
         if ordinal < lowest or pod is None:
             return []
-        if revision_of(pod) != view.update and not is_deleting(pod):
+        if revision_of(pod) != view.update and not is_deleting(pod) and not is_finished(pod):
             return [Delete(pod)]
         if not view.is_healthy(pod):
             return []
@@ -168,7 +182,7 @@ def status_for(view: View, collisions: int) -> Json:
     current = view.current
     if current != view.update and not view.on_delete and updated == wanted == ready == len(pods):
         current = view.update
-    return {
+    counts = {
         "observedGeneration": view.obj["metadata"].get("generation", 1),
         "replicas": len(pods),
         "readyReplicas": ready,
@@ -179,6 +193,7 @@ def status_for(view: View, collisions: int) -> Json:
         "updateRevision": view.update,
         "collisionCount": collisions,
     }
+    return omit_empty(counts, "replicas", "availableReplicas", "collisionCount")
 
 
 def claims_for(obj: Json, ordinal: int, owner: Json | None) -> list[Json]:
@@ -221,6 +236,33 @@ def retention(obj: Json, when: str) -> bool:
     return (spec_of(obj).get("persistentVolumeClaimRetentionPolicy") or {}).get(when) == "Delete"
 
 
+def claim_owners(obj: Json, pod: Json, claim: Json, *, condemned: bool) -> list[Json] | None:
+    """The owners a claim is to have so that it goes with the set or with its pod; None: as it has.
+
+    Whoever had the set's or the pod's name before keeps what it owns.
+    """
+    held = list(owners_of(claim))
+    named = ((STATEFUL_SETS, obj), (PODS, pod))
+    ours = [one for one in held if any(_is_reference_to(one, *which) for which in named)]
+    if any(one.get("uid") not in (uid_of(obj), uid_of(pod)) for one in ours):
+        return None
+    others = [one for one in held if one not in ours]
+    when_deleted, when_scaled = retention(obj, "whenDeleted"), retention(obj, "whenScaled")
+    wanted = others
+    if any(one.get("controller") for one in others):
+        wanted = others
+    elif condemned and when_scaled:
+        wanted = [*others, controller_reference(PODS, pod)]
+    elif when_deleted:
+        wanted = [*others, controller_reference(STATEFUL_SETS, obj)]
+    return None if wanted == held else wanted
+
+
+def _is_reference_to(reference: Json, resource: Resource, obj: Json) -> bool:
+    named = resource.api_version, resource.kind, name_of(obj)
+    return (reference.get("apiVersion"), reference.get("kind"), reference.get("name")) == named
+
+
 class StatefulSetController(Controller):
     """Keeps the pods of StatefulSets, and makes their claims."""
 
@@ -237,79 +279,121 @@ class StatefulSetController(Controller):
         obj = self.sets.get(key)
         if obj is None:
             return
-        pods = await claim_objects(self, self.pods, STATEFUL_SETS, obj, selector_in(obj))
+        selector = selector_in(obj)
+        pods = await claim_objects(
+            self, self.pods, STATEFUL_SETS, obj, selector, lambda pod: ordinal_of(obj, pod) is not None
+        )
         self.rest(key, len(pods))
-        held = revisions_of(self.revisions, obj)
-        update = await present_revision(self, STATEFUL_SETS, obj, held)
+        held = await claim_revisions(self, self.revisions, STATEFUL_SETS, obj, selector)
+        update, collisions = await present_revision(self, STATEFUL_SETS, obj, held, REVISION_HASH)
         numbered = {n: pod for pod in pods if (n := ordinal_of(obj, pod)) is not None}
         current = status_of(obj).get("currentRevision") or name_of(update)
         if all(name_of(one) != current for one in held):
             current = name_of(update)
         view = View(obj, numbered, current, name_of(update), self.now())
-        revisions = {name_of(one): one for one in (*held, update)}
-        if not is_deleting(obj):
-            for step in next_steps(view):
-                await self._take(obj, step, revisions)
-        await self.set_status(
-            STATEFUL_SETS, obj, status_for(view, count_in(status_of(obj), "collisionCount"))
-        )
-        if count_in(spec_of(obj), "minReadySeconds"):
-            self.queue.add_after(key, 1.0)
+        try:
+            if not is_deleting(obj):
+                await self._keep_up(view)
+                revisions = {name_of(one): one for one in (*held, update)}
+                for step in next_steps(view):
+                    await self._take(obj, step, revisions)
+        finally:
+            await self.set_status(STATEFUL_SETS, obj, status_for(view, collisions))
+        self._look_again(key, view)
         used = {current, name_of(update), *map(revision_of, pods)}
         await forget_old(self, obj, held, used)
 
+    def _look_again(self, key: str, view: View) -> None:
+        """When the next pod has been ready for long enough."""
+        min_ready = count_in(spec_of(view.obj), "minReadySeconds")
+        waiting = [left for pod in view.pods.values() if (left := available_in(pod, min_ready, view.now))]
+        if waiting:
+            self.queue.add_after(key, min(waiting))
+
+    async def _keep_up(self, view: View) -> None:
+        """Pods keep their names in labels, and claims that go when they should."""
+        for ordinal, pod in view.pods.items():
+            changed = await self._own_claims(view, ordinal, pod)
+            if labels_of(pod).get(POD_NAME) != name_of(pod):
+                labels = {POD_NAME: name_of(pod), POD_INDEX: str(ordinal)}
+                await self.change(PODS, pod, {"metadata": {"labels": labels}})
+                changed = True
+            if changed and ordinal in view.ordinals:
+                await self._told(view.obj, "Update", name_of(pod))
+            if phase_of(pod) == "Pending" and ordinal in view.ordinals and not is_deleting(pod):
+                await self._create_claims(view.obj, ordinal)
+
+    async def _own_claims(self, view: View, ordinal: int, pod: Json) -> bool:
+        """Let the claims of a pod go with the set or with the pod; whether there was something to change."""
+        changed = False
+        for claim in claims_for(view.obj, ordinal, None):
+            held = self.claims.get(f"{namespace_of(view.obj)}/{name_of(claim)}")
+            if held is None:
+                continue
+            wanted = claim_owners(view.obj, pod, held, condemned=ordinal not in view.ordinals)
+            if wanted is not None:
+                change = {"metadata": {"ownerReferences": wanted or None}}
+                await self.change(PERSISTENT_VOLUME_CLAIMS, held, change)
+                changed = True
+        return changed
+
     async def _take(self, obj: Json, step: Step, revisions: dict[str, Json]) -> None:
-        if isinstance(step, Create):
+        if isinstance(step, Delete):
+            await self.delete(PODS, step.pod)
+            await self._told(obj, "Delete", name_of(step.pod))
+        elif not self._has_stale_claim(obj, step.ordinal):
             await self._create(obj, step, revisions[step.revision])
-            return
-        if step.condemned and retention(obj, "whenScaled"):
-            await self._condemn_claims(obj, step.pod)
-        await self.delete(PODS, step.pod)
-        set_name, pod_name = name_of(obj), name_of(step.pod)
-        note = f"delete Pod {pod_name} in StatefulSet {set_name} successful"
-        await self.record_event(obj, "SuccessfulDelete", note)
+
+    def _has_stale_claim(self, obj: Json, ordinal: int) -> bool:
+        """Whether a claim still goes with an earlier pod of the name: it has to go first."""
+        if not retention(obj, "whenScaled"):
+            return False
+        pod = {"metadata": {"name": f"{name_of(obj)}-{ordinal}"}}
+        return any(
+            _is_reference_to(owner, PODS, pod)
+            for claim in claims_for(obj, ordinal, None)
+            for owner in owners_of(self.claims.get(f"{namespace_of(obj)}/{name_of(claim)}") or claim)
+        )
 
     async def _create(self, obj: Json, step: Create, revision: Json) -> None:
         template, name = template_of(revision), f"{name_of(obj)}-{step.ordinal}"
-        await self._create_claims(obj, step.ordinal)
         spec: Json = {"hostname": name, "volumes": volumes_for(obj, template, step.ordinal)}
         if spec_of(obj).get("serviceName"):
             spec["subdomain"] = spec_of(obj)["serviceName"]
         labels = {POD_NAME: name, POD_INDEX: str(step.ordinal), HASH: name_of(revision)}
         pod = pod_from(template, STATEFUL_SETS, obj, name=name, labels=labels, spec=spec)
         try:
+            await self._create_claims(obj, step.ordinal)
             await self.create(PODS, pod)
         except ApiError as error:
-            if error.is_already_exists:
-                return
-            note = f"create Pod {name} in StatefulSet {name_of(obj)} failed error: {error}"
-            await self.record_event(obj, "FailedCreate", note, WARNING)
+            if not error.is_already_exists:
+                await self._told(obj, "Create", name, error)
             raise
-        note = f"create Pod {name} in StatefulSet {name_of(obj)} successful"
-        await self.record_event(obj, "SuccessfulCreate", note)
+        await self._told(obj, "Create", name)
 
     async def _create_claims(self, obj: Json, ordinal: int) -> None:
         owner = controller_reference(STATEFUL_SETS, obj) if retention(obj, "whenDeleted") else None
         for claim in claims_for(obj, ordinal, owner):
             name = claim["metadata"]["name"]
-            if self.claims.get(f"{namespace_of(obj)}/{name}") is not None:
+            held = self.claims.get(f"{namespace_of(obj)}/{name}")
+            if held is not None:
+                if is_deleting(held):
+                    raise ApiError(409, "Conflict", f"pvc {name} is being deleted")
                 continue
+            pod_name = f"{name_of(obj)}-{ordinal}"
             try:
                 await self.create(PERSISTENT_VOLUME_CLAIMS, claim)
             except ApiError as error:
                 if not error.is_already_exists:
-                    raise
-            note = f"create Claim {name} Pod {name_of(obj)}-{ordinal} in StatefulSet {name_of(obj)} success"
+                    what = f"Create Claim {name} for Pod {pod_name} in StatefulSet {name_of(obj)}"
+                    await self.record_event(obj, "FailedCreate", f"{what} failed error: {error}", WARNING)
+                raise
+            note = f"Create Claim {name} Pod {pod_name} in StatefulSet {name_of(obj)} success"
             await self.record_event(obj, "SuccessfulCreate", note)
 
-    async def _condemn_claims(self, obj: Json, pod: Json) -> None:
-        """Let the claims of a pod that does not come back go with it."""
-        ordinal = ordinal_of(obj, pod)
-        assert ordinal is not None
-        for claim in claims_for(obj, ordinal, None):
-            held = self.claims.get(f"{namespace_of(obj)}/{claim['metadata']['name']}")
-            if held is None:
-                continue
-            owner = {"apiVersion": "v1", "kind": "Pod", "name": name_of(pod), "uid": uid_of(pod)}
-            change = {"metadata": {"ownerReferences": [owner]}}
-            await self.change(PERSISTENT_VOLUME_CLAIMS, held, change)
+    async def _told(self, obj: Json, verb: str, pod: str, error: ApiError | None = None) -> None:
+        note = f"{verb} Pod {pod} in StatefulSet {name_of(obj)}"
+        if error is None:
+            await self.record_event(obj, f"Successful{verb}", f"{note} successful")
+        else:
+            await self.record_event(obj, f"Failed{verb}", f"{note} failed error: {error}", WARNING)

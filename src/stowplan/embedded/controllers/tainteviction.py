@@ -1,6 +1,7 @@
 """The taint eviction controller: pods leave nodes with NoExecute taints they do not tolerate."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -11,7 +12,7 @@ from stowplan.api.pod import Toleration
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.taints import NO_EXECUTE, tolerates
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.objects import is_active, key_of, name_of, node_of, spec_of, uid_of
+from stowplan.embedded.controllers.objects import key_of, name_of, node_of, spec_of, split_key, uid_of
 
 
 def min_toleration_seconds(taints: Sequence[Json], pod: Json) -> float | None:
@@ -31,6 +32,14 @@ def min_toleration_seconds(taints: Sequence[Json], pod: Json) -> float | None:
     return min(limits, default=None)
 
 
+@dataclass(slots=True)
+class Eviction:
+    """A pod that is to leave its node: when, and whether it was told to."""
+
+    due: float
+    done: bool = False
+
+
 class TaintEvictionController(Controller):
     """Deletes pods from nodes with NoExecute taints."""
 
@@ -41,7 +50,7 @@ class TaintEvictionController(Controller):
         super().__init__(context)
         self.nodes = self.informer(NODES)
         self.pods = self.informer(PODS)
-        self._since: dict[str, float] = {}
+        self._evictions: dict[str, Eviction] = {}
         self.nodes.add_handler(self._node_changed)
         self.pods.add_handler(self._pod_changed)
 
@@ -53,9 +62,13 @@ class TaintEvictionController(Controller):
                 self.queue.add(key)
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
+        pod = new if new is not None else old
+        assert pod is not None
         if new is None:
-            if old is not None:
-                self._since.pop(uid_of(old), None)
+            if key_of(pod) in self._evictions:
+                self.queue.add(key_of(pod))
+            return
+        if old is not None and _stay(old) == _stay(new):
             return
         node = self.nodes.get(node_of(new))
         if node is not None and _no_execute_taints(node):
@@ -63,23 +76,44 @@ class TaintEvictionController(Controller):
 
     async def sync(self, key: str) -> None:
         pod = self.pods.get(key)
-        if pod is None or not is_active(pod):
+        if pod is None:
+            await self._cancel(key)
             return
         node = self.nodes.get(node_of(pod))
-        stays = None if node is None else min_toleration_seconds(_no_execute_taints(node), pod)
-        if stays is None:
-            self._since.pop(uid_of(pod), None)
+        if node is None:
             return
-        left = self._since.setdefault(uid_of(pod), self.monotonic()) + stays - self.monotonic()
-        if left > 0:
-            self.queue.add_after(key, left)
+        stays = min_toleration_seconds(_no_execute_taints(node), pod)
+        if stays is None:
+            await self._cancel(key)
+            return
+        known, now = self._evictions.get(key), self.monotonic()
+        if known is not None and known.due > now and stays == 0:
+            await self._cancel(key)
+            known = None
+        if known is None:
+            known = self._evictions[key] = Eviction(now + stays)
+        if known.done:
+            return
+        if known.due > now:
+            self.queue.add_after(key, known.due - now)
             return
         await self._evict(pod)
+        known.done = True
+
+    async def _cancel(self, key: str) -> None:
+        """Forget an eviction. That is told even if it has happened, for it is when a pod has gone, too."""
+        if self._evictions.pop(key, None) is None:
+            return
+        namespace, name = split_key(key)
+        about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}
+        await self.record_event(about, "TaintManagerEviction", f"Cancelling deletion of Pod {key}")
 
     async def _evict(self, pod: Json) -> None:
         namespace, name = pod["metadata"]["namespace"], name_of(pod)
+        await self.record_event(pod, "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
         condition = {
             "type": "DisruptionTarget",
+            "observedGeneration": pod["metadata"].get("generation", 1),
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
@@ -87,9 +121,13 @@ class TaintEvictionController(Controller):
         }
         patch = {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": [condition]}}
         await self.client.patch(PODS, namespace, name, patch, PatchType.STRATEGIC, subresource="status")
-        await self.record_event(pod, "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
         await self.delete(PODS, pod)
 
 
 def _no_execute_taints(node: Json) -> list[Json]:
     return [taint for taint in spec_of(node).get("taints") or () if taint.get("effect") == NO_EXECUTE]
+
+
+def _stay(pod: Json) -> object:
+    """What of a pod decides how long it may stay."""
+    return node_of(pod), spec_of(pod).get("tolerations")

@@ -16,6 +16,7 @@ from zlib import crc32
 import msgspec
 
 from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.embedded.apply import plain_json
 from stowplan.embedded.store import DELETED, Change
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.storage import LogEntry, SavedState
@@ -68,7 +69,7 @@ def is_data_dir(folder: Path) -> bool:
 COLUMNS: Final = 6
 """How many columns a row has."""
 
-_JSON: Final = msgspec.json.Encoder()
+_JSON: Final = msgspec.json.Encoder(enc_hook=plain_json)
 _OBJECT: Final = msgspec.json.Decoder(dict)
 
 Row = tuple[int, str, str, str, int, bytes | None]

@@ -5,6 +5,7 @@ concurrency, uids, finalizers, grace, budgets) and delivers every change to watc
 thread, no clock of its own and waits for nothing.
 """
 
+from stowplan.embedded.store.fieldmanager import FieldManager
 from stowplan.embedded.store.store import Store
 from stowplan.embedded.store.watchcache import (
     ADDED,
@@ -16,4 +17,14 @@ from stowplan.embedded.store.watchcache import (
     WatchStream,
 )
 
-__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Change", "Store", "WatchStream", "Watcher"]
+__all__ = [
+    "ADDED",
+    "BOOKMARK",
+    "DELETED",
+    "MODIFIED",
+    "Change",
+    "FieldManager",
+    "Store",
+    "WatchStream",
+    "Watcher",
+]

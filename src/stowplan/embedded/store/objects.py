@@ -14,6 +14,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import required
 from stowplan.api.meta import ObjectMeta, Struct
 from stowplan.api.requests import Json
+from stowplan.embedded.apply.managedfields import ManagedFields
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
@@ -24,7 +25,7 @@ LISTS: Final = (list, tuple)
 Body = Mapping[str, Any] | Struct | bytes
 """What a writer may hand over: data, a typed object, or JSON text."""
 
-_NOT_KEPT: Final = frozenset(("managedFields", "selfLink"))
+_NOT_KEPT: Final = frozenset(("selfLink",))
 _SECTIONS: Final = ("spec", "status")
 
 
@@ -32,10 +33,18 @@ def owned(body: Body | Sequence[Any]) -> Any:
     """The body as data that belongs to the store alone. Where Python has tuples, they stay tuples."""
     try:
         return (
-            msgspec.json.decode(body) if isinstance(body, bytes) else msgspec.to_builtins(body, str_keys=True)
+            msgspec.json.decode(body)
+            if isinstance(body, bytes)
+            else msgspec.to_builtins(body, str_keys=True, enc_hook=_not_data)
         )
     except (msgspec.DecodeError, TypeError, RecursionError) as error:
         raise status.bad_request(f"the object provided is not JSON: {error}") from None
+
+
+def _not_data(value: Any) -> None:
+    """Managed fields are the server's: a writer in this process gives them back as they are, and unread."""
+    if not isinstance(value, ManagedFields):
+        raise TypeError(f"objects of type {type(value)} are not supported")
 
 
 def owned_object(resource: Resource, body: Body) -> Json:

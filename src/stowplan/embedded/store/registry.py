@@ -7,11 +7,15 @@ contains. Rules that a cluster adds to these are its admission.
 """
 
 import random
+from collections.abc import Callable
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    CSI_DRIVERS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -23,9 +27,17 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
+from stowplan.embedded.customresources.definitions import (
+    initial_status,
+    marked_for_deletion,
+    with_stored_version,
+)
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
 from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
+
+if TYPE_CHECKING:
+    from stowplan.embedded.customresources.lifecycle import Definitions
 
 
 class Lookup(Protocol):
@@ -35,19 +47,42 @@ class Lookup(Protocol):
 
     def all(self, resource: Resource) -> list[Json]: ...
 
+    def within(self, resource: Resource, namespace: str) -> list[Json]: ...
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        """Replace an object as the server itself does, without admission."""
+
+    @property
+    def definitions(self) -> "Definitions":
+        """What is defined about custom resources."""
+        ...
+
+
+Commit = Callable[[], None]
+
 
 class Admission(Protocol):
     """Fills in and judges objects before they are written; a refusal is an `ApiError`.
 
     The object that is to be written belongs to the store alone and may be changed in place (but not if it
-    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run.
+    is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run. What
+    they give back, if anything, is to be called just before the object is written: it changes other objects,
+    such as the quotas that are charged.
     """
 
-    def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
+    def set_defaults(self, resource: Resource, obj: Json) -> None: ...
+
+    def admit_create(
+        self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
+    ) -> Commit | None: ...
+
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """An object of another cluster is taken in as it is."""
+        ...
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
-    ) -> None: ...
+    ) -> Commit | None: ...
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None: ...
 
@@ -125,7 +160,7 @@ class MetadataFactory:
             created.pop("namespace", None)
         digits = (self._rng.getrandbits(128) & _RANDOM_BITS | _VERSION_4).to_bytes(16).hex("-", 6)
         created["uid"] = f"{digits[:13]}-{digits[13:17]}-{digits[17:]}"
-        if resource.generation:
+        if resource.generation and resource != CSI_DRIVERS:
             created["generation"] = 1
         self.latest = now = self._clock.now()
         created["creationTimestamp"] = (
@@ -156,6 +191,9 @@ def set_initial_status(resource: Resource, obj: Json, stamp: str) -> None:
     if resource == NODES:
         return
     obj.pop("status", None)
+    if resource == CUSTOM_RESOURCE_DEFINITIONS:
+        obj["status"] = initial_status(obj)
+        return
     phase = _PHASES.get(resource)
     if phase is None:
         return
@@ -238,14 +276,23 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
         return _with_section(old, "spec", new)
+    if subresource and resource == CUSTOM_RESOURCE_DEFINITIONS:
+        return {**_with_section(old, "status", new), "metadata": _updated_metadata(old, new)}
     if subresource:
         return _with_section(old, "status", new)
     kept = _with_section(new, "status", old) if resource.status else new
-    metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
-    metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
+    if resource == CUSTOM_RESOURCE_DEFINITIONS:
+        kept = with_stored_version(kept)
+    metadata = _updated_metadata(old, new)
     if resource.generation and _spec_changed(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}
+
+
+def _updated_metadata(old: Json, new: Json) -> Json:
+    metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
+    metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
+    return metadata
 
 
 def _with_section(obj: Json, section: str, source: Json) -> Json:
@@ -258,6 +305,8 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
+    if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
+        return True
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
@@ -298,6 +347,8 @@ def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: floa
     check_deletion(resource, obj, options)
     obj = _with_propagation_finalizer(obj, options.propagation)
     held = bool(obj["metadata"].get("finalizers"))
+    if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
+        return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
     if resource == NAMESPACES and _contents_held(obj):
         return Deletion(_terminating(_mark(obj, now)), remove=False)
     if resource == PODS:

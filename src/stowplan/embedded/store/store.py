@@ -1,17 +1,17 @@
 """The store: the verbs of an API server as methods."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
-from stowplan.api.fielderrors import invalid, required
+from stowplan.api.fielderrors import required
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
-from stowplan.embedded.apply import apply_configuration, managed_after_update
-from stowplan.embedded.apply.managedfields import ApplyOptions
-from stowplan.embedded.schema import TypeDef, the_schema
+from stowplan.embedded.apply import Applier, ManagedFields
+from stowplan.embedded.customresources.lifecycle import Definitions
+from stowplan.embedded.store.fieldmanager import FieldManager, with_managed_fields
 from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.pods import (
@@ -25,6 +25,7 @@ from stowplan.embedded.store.pods import (
 )
 from stowplan.embedded.store.registry import (
     Admission,
+    Commit,
     MetadataFactory,
     check_deletion,
     check_metadata,
@@ -38,7 +39,7 @@ from stowplan.embedded.store.registry import (
     set_initial_status,
 )
 from stowplan.embedded.store.selection import FIRST_PAGE, Page, PageRequest, page_of, predicate
-from stowplan.embedded.store.storage import SavedState, Storage
+from stowplan.embedded.store.storage import SavedState, Storage, as_stored
 from stowplan.embedded.store.watchcache import ADDED, MODIFIED, Collection
 from stowplan.embedded.store.writer import API_SERVER, WriteContext
 
@@ -60,7 +61,8 @@ class Store(Storage):
 
     `history` is how many changes of each resource one can resume from; `event_limit` how many objects of
     a kind with a limited lifetime (events) are kept at most. `admission` fills in and judges what is written
-    by whomever.
+    by whomever. `fields` is for stores behind an API server: objects are in the form in which Go writes them,
+    with managed fields.
     """
 
     def __init__(
@@ -72,11 +74,16 @@ class Store(Storage):
         history: int = 8192,
         event_limit: int = 20_000,
         admission: Admission | None = None,
+        fields: FieldManager | None = None,
     ) -> None:
         super().__init__(Catalogue() if catalogue is None else catalogue, history)
         self._metadata = MetadataFactory(clock, rng)
         self._event_limit = event_limit
         self._admission = admission
+        self._fields = fields
+        self.definitions = Definitions(self)
+        if fields is not None:
+            fields.definitions = self.definitions
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -85,6 +92,27 @@ class Store(Storage):
         for collection in self._collections.values():
             if collection.resource.lifetime is not None:
                 collection.schedule_all_expiries()
+        self.definitions.restored()
+
+    def stamp(self) -> str:
+        """The current time as objects carry it."""
+        return self._metadata.stamp()
+
+    def share_collection(self, stored: Resource, served: Iterable[Resource]) -> None:
+        """Have the versions of a custom resource be the same objects."""
+        self._collections.share(stored, served, self.version)
+
+    def drop_collection(self, stored: Resource) -> None:
+        """Forget a custom resource, in all its versions."""
+        self._collections.drop(stored)
+
+    def coerce(self, resource: Resource, change: Callable[[Json], Json]) -> None:
+        """Have objects be read differently from now on: their schema has changed. No version is used."""
+        collection = self._collection(resource)
+        for key, obj in list(collection.objects.items()):
+            new = change(obj)
+            if new is not obj:
+                collection.restore(key, new)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))
@@ -96,6 +124,16 @@ class Store(Storage):
     def all(self, resource: Resource) -> list[Json]:
         """Every object of a resource, in no particular order."""
         return [*self._collection(resource).objects.values()]
+
+    def within(self, resource: Resource, namespace: str) -> list[Json]:
+        """Every object of a resource in a namespace, in no particular order."""
+        objects = self._collection(resource).objects
+        return [obj for key, obj in objects.items() if key[0] == namespace] if objects else []
+
+    def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
+        metadata = old["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self._rewrite(self._collection(resource), key, new, old, API_SERVER)
 
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
@@ -127,7 +165,12 @@ class Store(Storage):
         return self._create(resource, obj, namespace, by)
 
     def _create(
-        self, resource: Resource, obj: Json, namespace: str, by: WriteContext, managed: Sequence[Json] = ()
+        self,
+        resource: Resource,
+        obj: Json,
+        namespace: str,
+        by: WriteContext,
+        applied: ManagedFields | None = None,
     ) -> Json:
         collection = self._collection(resource)
         metadata = obj["metadata"]
@@ -135,22 +178,54 @@ class Store(Storage):
         if not key[1]:
             key = (key[0], self._free_name(collection, metadata, key[0]))
         obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
-        if managed:
-            created["managedFields"] = managed
-        if self._admission is not None:
-            self._admission.admit_create(self, resource, obj, by)
+        if resource.status:
+            set_initial_status(resource, obj, created["creationTimestamp"])
+        self._set_defaults(resource, obj)
+        if self._fields is not None:
+            obj = self._fields.written(resource, obj)
+            managed = applied
+            if managed is None:
+                given, stamp = metadata.get("managedFields"), created["creationTimestamp"]
+                managed = self._fields.created(resource, obj, by, stamp, given)
+            obj = with_managed_fields(obj, managed)
+            created = obj["metadata"]
+        elif applied is not None:
+            created["managedFields"] = applied
+        admission = self._admission
+        commit = None if admission is None else admission.admit_create(self, resource, obj, by)
         existing = collection.objects.get(key)
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
-        if resource.status:
-            set_initial_status(resource, obj, created["creationTimestamp"])
+        obj = as_stored(collection, obj)
         if not by.dry_run:
-            self._change(collection, key, ADDED, obj, None)
-            if resource.lifetime is not None:
-                now, limit = self._metadata.latest, self._event_limit
-                if collection.schedule_expiry(key, created["uid"], now, limit):
-                    self._remove_expired(collection, collection.expired(now, limit))
+            if commit is not None:
+                commit()
+            self._add(collection, key, obj, self._metadata.latest)
+        return obj
+
+    def _add(self, collection: Collection, key: Key, obj: Json, now: float) -> None:
+        self._change(collection, key, ADDED, obj, None)
+        if collection.resource.lifetime is not None:
+            limit = self._event_limit
+            if collection.schedule_expiry(key, obj["metadata"]["uid"], now, limit):
+                self._remove_expired(collection, collection.expired(now, limit))
+
+    def load(self, resource: Resource, body: Body) -> Json:
+        """Take in an object of another cluster as it was there: uid, times, status, managed fields and all.
+
+        It has to be valid, but nothing that depends on other objects is asked. Only its version is ours.
+        """
+        obj = owned_object(resource, body)
+        collection, key = self._collection(resource), key_of(resource, obj["metadata"])
+        if key in collection.objects:
+            raise status.already_exists(resource, key[1])
+        if self._admission is not None:
+            self._admission.set_defaults(resource, obj)
+            self._admission.admit_loaded(resource, obj)
+        if self._fields is not None:
+            obj = with_metadata(self._fields.written(resource, obj))
+        self._add(collection, key, obj, self._metadata.now())
         return obj
 
     def update(
@@ -160,12 +235,13 @@ class Store(Storage):
         *,
         subresource: str = "",
         uid_precondition: bool = True,
+        tracked: bool = True,
         by: WriteContext = API_SERVER,
     ) -> Json:
         """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
 
         A uid in the body is a precondition (409); without `uid_precondition`, as for the result of a patch,
-        it is a field that must not change (422).
+        it is a field that must not change (422). What is not `tracked` leaves managed fields as they are.
         """
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
@@ -174,20 +250,16 @@ class Store(Storage):
         key = key_of(resource, metadata)
         if not key[1]:
             raise status.invalid(resource, "", [required("metadata.name", "name is required")])
-        old = collection.objects.get(key)
+        old = _in_version(resource, collection.objects.get(key))
         if old is None:
             return self._update_of_nothing(resource, obj, key, subresource, by)
         if uid_precondition:
             check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
         if not version and not resource.blind_update:
-            wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise status.invalid(resource, key[1], [wrong])
+            raise status.no_version(resource, key[1])
         check_version(resource, old, version)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, obj, subresource, by)
-        new = self._managed(old, prepared_update(resource, old, obj, subresource), by, subresource)
-        return self._replace(collection, key, old, new, by)
+        return self._update(resource, collection, key, old, obj, subresource, by, tracked=tracked)
 
     def patch(
         self,
@@ -203,14 +275,49 @@ class Store(Storage):
         """Change parts of an object, or of its status only (`subresource="status"`)."""
         collection, key = self._collection(resource), (namespace, name)
         _check_subresource(resource, subresource)
-        old = collection.get(key)
+        old = _in_version(resource, collection.get(key)) or {}
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        if self._admission is not None:
-            new = new if subresource else owned(new)
-            self._admission.admit_update(self, resource, old, new, subresource, by)
-        new = self._managed(old, prepared_update(resource, old, new, subresource), by, subresource)
-        return self._replace(collection, key, old, new, by)
+        if self._admission is not None and (not subresource or resource.defined):
+            new = owned(new)
+        return self._update(resource, collection, key, old, new, subresource, by)
+
+    def _set_defaults(self, resource: Resource, obj: Json, subresource: str = "") -> None:
+        """Fill in what does not depend on other objects; of custom objects, what is not specified goes."""
+        if self._admission is None:
+            return
+        if not subresource:
+            self._admission.set_defaults(resource, obj)
+        custom = self.definitions.version_of(resource) if resource.defined else None
+        if custom is not None:
+            custom.prepare(obj)
+
+    def _update(
+        self,
+        resource: Resource,
+        collection: Collection,
+        key: Key,
+        old: Json,
+        new: Json,
+        subresource: str,
+        by: WriteContext,
+        *,
+        tracked: bool = True,
+    ) -> Json:
+        """Admit and write what is asked for in place of an object."""
+        fields = self._fields
+        self._set_defaults(resource, new, subresource)
+        managed = None
+        if fields is not None:
+            given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
+            new = fields.written(resource, new, old)
+            if tracked:
+                managed = fields.changed(resource, old, new, by, stamp, subresource, given)
+        commit = self._admit_update(resource, old, new, subresource, by)
+        new = prepared_update(resource, old, new, subresource)
+        if managed is not None and managed is not old["metadata"].get("managedFields"):
+            new = with_managed_fields(new, managed)
+        return self._replace(collection, key, old, new, by, commit)
 
     def apply(
         self,
@@ -227,23 +334,25 @@ class Store(Storage):
         wanted = owned_object(resource, body)
         metadata = wanted["metadata"]
         key = key_of(resource, metadata)
-        old = collection.objects.get(key)
-        options = ApplyOptions(by.field_manager, self._metadata.stamp(), force, subresource)
+        old = _in_version(resource, collection.objects.get(key))
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
         if old is None and (subresource or metadata.get("resourceVersion")):
             raise status.not_found(resource, key[1])
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
-        found, managed = apply_configuration(resource, type_of(resource), old, wanted, options)
+        applier = Applier(by.field_manager, self._metadata.stamp(), force, subresource)
+        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier)
         if old is None:
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
         new = owned(found)
-        if self._admission is not None:
-            self._admission.admit_update(self, resource, old, new, subresource, by)
+        self._set_defaults(resource, new, subresource)
+        if self._fields is not None:
+            new = self._fields.written(resource, new)
+        commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
-        return self._replace(collection, key, old, with_metadata(new, managedFields=managed), by)
+        return self._replace(collection, key, old, with_managed_fields(new, managed), by, commit)
 
     def delete(
         self,
@@ -337,26 +446,32 @@ class Store(Storage):
             raise other_uid(resource, *key, uid, "")
         return self.create(resource, obj, by=by)
 
-    def _replace(self, collection: Collection, key: Key, old: Json, new: Json, by: WriteContext) -> Json:
+    def _admit_update(
+        self, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
+    ) -> Commit | None:
+        admission = self._admission
+        if admission is None:
+            return None
+        return admission.admit_update(self, resource, old, new, subresource, by)
+
+    def _replace(
+        self,
+        collection: Collection,
+        key: Key,
+        old: Json,
+        new: Json,
+        by: WriteContext,
+        commit: Commit | None = None,
+    ) -> Json:
         """Write an update, unless it changes nothing or was all that a deletion waited for."""
         if new == old:
             return old
+        if commit is not None and not by.dry_run:
+            commit()
         if ends_with_update(old, new):
             self._remove(collection, key, old, by)
             return new
         return self._rewrite(collection, key, new, old, by)
-
-    def _managed(self, old: Json, new: Json, by: WriteContext, subresource: str) -> Json:
-        """The object that replaces another, with its managed fields if that one has any."""
-        if "managedFields" not in old["metadata"]:
-            return new
-        resource = self.catalogue.of_kind(old["apiVersion"], old["kind"])
-        type_ = None if resource is None else type_of(resource)
-        stamp = self._metadata.stamp()
-        return with_metadata(
-            new,
-            managedFields=managed_after_update(type_, old, new, by.field_manager, stamp, subresource),
-        )
 
     def _remove_expired(self, collection: Collection, expired: Sequence[Key]) -> None:
         for key in expired:
@@ -371,9 +486,11 @@ class Store(Storage):
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
 
 
-def type_of(resource: Resource) -> TypeDef | None:
-    """What is known of the fields of a resource's objects."""
-    return the_schema().of_kind(resource.group, resource.version, resource.kind)
+def _in_version(resource: Resource, obj: Json | None) -> Json | None:
+    """A stored object as one of the version it is written in."""
+    if obj is None or obj["apiVersion"] == resource.api_version:
+        return obj
+    return {**obj, "apiVersion": resource.api_version}
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:

@@ -1,126 +1,30 @@
-"""Defaults of the core group, and of the pod templates of all others."""
+"""Defaults of the core group but for pods."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.defaults.podspec import (
+    default_pod,
+    default_pod_spec,
+    default_volume_source,
+    fill,
+)
 
-_POD_SPEC: Final = {
-    "restartPolicy": "Always",
-    "terminationGracePeriodSeconds": 30,
-    "dnsPolicy": "ClusterFirst",
-    "schedulerName": "default-scheduler",
-}
-_VOLUMES_WITH_MODE: Final = ("secret", "configMap", "projected", "downwardAPI")
-_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
-_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_DEFAULT_MODE: Final = 420
-
-
-def default_pod(pod: Json) -> None:
-    """Defaults of a pod itself."""
-    spec = pod.setdefault("spec", {})
-    default_pod_spec(spec)
-    spec.setdefault("enableServiceLinks", True)
-    for container in containers_of(spec):
-        resources = container["resources"]
-        limits = resources.get("limits")
-        if limits:
-            requests = resources.setdefault("requests", {})
-            for name, amount in limits.items():
-                requests.setdefault(name, amount)
-
-
-def default_pod_spec(spec: Json) -> None:
-    """Defaults of a pod's spec, also of one in a template."""
-    for field, value in _POD_SPEC.items():
-        spec.setdefault(field, value)
-    spec.setdefault("securityContext", {})
-    host_network = bool(spec.get("hostNetwork"))
-    for container in containers_of(spec):
-        _default_container(container, host_network)
-    for volume in spec.get("volumes") or ():
-        _default_volume_source(volume)
-
-
-def containers_of(spec: Json) -> Iterator[Json]:
-    """All containers, those that only prepare included."""
-    for kind in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(kind) or ()
-
-
-def _default_container(container: Json, host_network: bool) -> None:
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    container.setdefault("resources", {})
-    if "imagePullPolicy" not in container:
-        container["imagePullPolicy"] = _pull_policy(container.get("image") or "")
-    for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if host_network and "containerPort" in port:
-            port.setdefault("hostPort", port["containerPort"])
-    for variable in container.get("env") or ():
-        reference = (variable.get("valueFrom") or {}).get("fieldRef")
-        if reference is not None:
-            reference.setdefault("apiVersion", "v1")
-    for name in _PROBES:
-        if container.get(name):
-            _default_probe(container[name])
-
-
-def _pull_policy(image: str) -> str:
-    """Pull always what may have changed under its name."""
-    last = image.rpartition("/")[2]
-    fixed = "@" in last or (":" in last and not last.endswith(":latest"))
-    return "IfNotPresent" if fixed else "Always"
-
-
-def _default_probe(probe: Json) -> None:
-    for field, value in _PROBE.items():
-        probe.setdefault(field, value)
-    asked = probe.get("httpGet")
-    if asked is not None:
-        asked.setdefault("path", "/")
-        asked.setdefault("scheme", "HTTP")
-    if probe.get("grpc") is not None:
-        probe["grpc"].setdefault("service", "")
-
-
-def _default_volume_source(volume: Json) -> None:
-    if volume.keys() <= {"name"}:
-        volume["emptyDir"] = {}
-    for source in _VOLUMES_WITH_MODE:
-        if volume.get(source) is not None:
-            volume[source].setdefault("defaultMode", _DEFAULT_MODE)
-    if volume.get("hostPath") is not None:
-        volume["hostPath"].setdefault("type", "")
-    for part in _parts((volume.get("projected") or {}).get("sources")):
-        token = part.get("serviceAccountToken")
-        if token is not None:
-            token.setdefault("expirationSeconds", 3600)
-    claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
-    if claim is not None:
-        claim.setdefault("volumeMode", "Filesystem")
-
-
-def _parts(found: Any) -> Iterable[Json]:
-    return found or ()
+_CLIENT_IP_SECONDS: Final = 10800
 
 
 def default_pod_template(obj: Json) -> None:
     default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
 
-_SERVICE_SPEC: Final = {"type": "ClusterIP", "sessionAffinity": "None"}
-
-
 def default_node(obj: Json) -> None:
     obj.setdefault("spec", {})
     status = obj.get("status")
-    if status and status.get("capacity") and "allocatable" not in status:
+    if status and status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
 
 
@@ -132,31 +36,42 @@ def default_namespace(obj: Json) -> None:
 
 def default_service(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
-    for field, value in _SERVICE_SPEC.items():
-        spec.setdefault(field, value)
+    fill(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
+    _default_affinity(spec)
     for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if "port" in port:
-            port.setdefault("targetPort", port["port"])
+        fill(port, {"protocol": "TCP", "targetPort": port.get("port", 0)}, zero=True)
     if spec["type"] == "ExternalName":
         return
-    spec.setdefault("internalTrafficPolicy", "Cluster")
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-    if spec["type"] in ("NodePort", "LoadBalancer"):
-        spec.setdefault("externalTrafficPolicy", "Cluster")
+    fill(spec, {"internalTrafficPolicy": "Cluster", "ipFamilyPolicy": "SingleStack"})
+    if not spec.get("ipFamilies"):
+        given = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+        spec["ipFamilies"] = ["IPv6" if ":" in given else "IPv4"]
+    external = spec["type"] in ("NodePort", "LoadBalancer") or (
+        spec["type"] == "ClusterIP" and spec.get("externalIPs")
+    )
+    if external:
+        fill(spec, {"externalTrafficPolicy": "Cluster"})
     if spec["type"] == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        fill(spec, {"allocateLoadBalancerNodePorts": True})
+
+
+def _default_affinity(spec: Json) -> None:
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        config = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        if config.get("timeoutSeconds") is None:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _CLIENT_IP_SECONDS}}
 
 
 def default_endpoints(obj: Json) -> None:
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
-            port.setdefault("protocol", "TCP")
+            fill(port, {"protocol": "TCP"})
 
 
 def default_secret(obj: Json) -> None:
-    obj.setdefault("type", "Opaque")
+    fill(obj, {"type": "Opaque"})
     written = obj.pop("stringData", None)
     if written:
         data = obj["data"] = dict(obj.get("data") or {})
@@ -166,14 +81,39 @@ def default_secret(obj: Json) -> None:
 
 def default_volume(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    if spec.get("hostPath") is not None:
-        spec["hostPath"].setdefault("type", "")
+    fill(spec, {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
+    default_volume_source(spec)
+    reference = spec.get("claimRef")
+    if reference is not None:
+        fill(reference, {"kind": "PersistentVolumeClaim", "apiVersion": "v1"})
 
 
 def default_claim(obj: Json) -> None:
-    obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    spec = obj.setdefault("spec", {})
+    fill(spec, {"volumeMode": "Filesystem"})
+    _default_sources(obj)
+
+
+def _default_sources(claim: Json) -> None:
+    """`dataSource` and `dataSourceRef` name the same object, unless it is in another namespace."""
+    spec = claim["spec"]
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
+
+
+def default_limit_range(obj: Json) -> None:
+    """Of containers: the default limit is the most allowed, the default request that limit or the least."""
+    for item in (obj.get("spec") or {}).get("limits") or ():
+        if item.get("type") == "Container":
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+            if limits:
+                item["default"] = limits
+            if requests:
+                item["defaultRequest"] = requests
 
 
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
@@ -186,4 +126,5 @@ DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.SECRETS: default_secret,
     catalogue.PERSISTENT_VOLUMES: default_volume,
     catalogue.PERSISTENT_VOLUME_CLAIMS: default_claim,
+    catalogue.LIMIT_RANGES: default_limit_range,
 }

@@ -6,7 +6,10 @@ from typing import Any, Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.defaults.core import default_claim, default_pod_spec
+from stowplan.embedded.admission.defaults.core import default_claim
+from stowplan.embedded.admission.defaults.podspec import default_pod_spec, fill
+
+_MAX_INT32: Final = (1 << 31) - 1
 
 
 def _spec_of(obj: Json) -> Json:
@@ -19,20 +22,22 @@ def _spec_of(obj: Json) -> Json:
 
 def default_deployment(obj: Json) -> None:
     spec = _spec_of(obj)
-    spec.setdefault("replicas", 1)
-    strategy = spec.setdefault("strategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", "25%")
-        rolling.setdefault("maxSurge", "25%")
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("progressDeadlineSeconds", 600)
+    fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+    strategy = _strategy(spec, "strategy")
+    if strategy["type"] == "RollingUpdate":
+        fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": "25%", "maxSurge": "25%"})
+
+
+def _strategy(spec: Json, field: str) -> Json:
+    if spec.get(field) is None:
+        spec[field] = {}
+    strategy: Json = spec[field]
+    fill(strategy, {"type": "RollingUpdate"})
+    return strategy
 
 
 def default_replica_set(obj: Json) -> None:
-    spec = _spec_of(obj)
-    spec.setdefault("replicas", 1)
-    _default_labels(obj, spec)
+    _spec_of(obj).setdefault("replicas", 1)
 
 
 def default_replication_controller(obj: Json) -> None:
@@ -46,30 +51,30 @@ def default_replication_controller(obj: Json) -> None:
 
 def default_stateful_set(obj: Json) -> None:
     spec = _spec_of(obj)
-    spec.setdefault("replicas", 1)
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-    spec.setdefault("revisionHistoryLimit", 10)
-    kept = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-    kept.setdefault("whenDeleted", "Retain")
-    kept.setdefault("whenScaled", "Retain")
+    fill(spec, {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10})
+    if not (spec.get("updateStrategy") or {}).get("type"):
+        strategy = _strategy(spec, "updateStrategy")
+        if strategy.get("rollingUpdate") is None:
+            strategy["rollingUpdate"] = {}
+    strategy = spec["updateStrategy"]
+    if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        fill(strategy["rollingUpdate"], {"partition": 0})
+    kept = spec["persistentVolumeClaimRetentionPolicy"] = (
+        spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    )
+    fill(kept, {"whenDeleted": "Retain", "whenScaled": "Retain"})
     for claim in spec.get("volumeClaimTemplates") or ():
-        claim.setdefault("apiVersion", "v1")
-        claim.setdefault("kind", "PersistentVolumeClaim")
+        fill(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
         default_claim(claim)
-        claim.setdefault("status", {"phase": "Pending"})
+        claim["status"] = claim.get("status") or {"phase": "Pending"}
 
 
 def default_daemon_set(obj: Json) -> None:
     spec = _spec_of(obj)
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
-        rolling.setdefault("maxSurge", 0)
-    spec.setdefault("revisionHistoryLimit", 10)
+    strategy = _strategy(spec, "updateStrategy")
+    if strategy["type"] == "RollingUpdate":
+        fill(strategy.setdefault("rollingUpdate", {}), {"maxUnavailable": 1, "maxSurge": 0})
+    fill(spec, {"revisionHistoryLimit": 10})
 
 
 def default_job(obj: Json) -> None:
@@ -84,18 +89,22 @@ def default_cron_job(obj: Json) -> None:
     spec.setdefault("failedJobsHistoryLimit", 1)
     template = spec.get("jobTemplate")
     if template is not None:
-        pods = template.setdefault("spec", {}).get("template")
-        if pods is not None:
-            default_pod_spec(pods.setdefault("spec", {}))
+        jobs = template.setdefault("spec", {})
+        if jobs.get("template") is not None:
+            default_pod_spec(jobs["template"].setdefault("spec", {}))
 
 
 def _default_job_spec(spec: Json) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            pattern.setdefault("status", "True")
     spec.setdefault(
         "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
     )

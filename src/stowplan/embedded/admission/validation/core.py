@@ -1,14 +1,19 @@
 """Validation of the core group but for pods: nodes, services, ConfigMaps, Secrets, volumes, claims."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.names import config_key_problems, dns_label_problems, label_key_problems
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation.meta import IMMUTABLE, fields_except, quantity_errors
+from stowplan.embedded.admission.validation.meta import (
+    IMMUTABLE,
+    fields_except,
+    quantity_errors,
+    read_quantity,
+)
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -142,18 +147,29 @@ _CLAIM_RULE: Final = (
 
 
 def claim_update_errors(old: Json, new: Json) -> list[FieldError]:
+    """A claim may grow, and get a volume and a class if it had none; nothing else of it changes."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     free = {"resources", "volumeAttributesClassName"}
     if not before.get("volumeName"):
         free.add("volumeName")
     if "storageClassName" not in before:
         free.add("storageClassName")
-    if fields_except(before, free) != fields_except(after, free):
-        return [forbidden("spec", _CLAIM_RULE)]
     bound = (old.get("status") or {}).get("phase") == "Bound"
-    if not bound and before.get("resources") != after.get("resources"):
+    if fields_except(before, free) != fields_except(after, free) or (
+        not bound and before.get("resources") != after.get("resources")
+    ):
         return [forbidden("spec", _CLAIM_RULE)]
+    wanted, asked = read_quantity(_storage(after)), read_quantity(_storage(before))
+    given = read_quantity((old.get("status") or {}).get("capacity", {}).get("storage"))
+    shrinks = wanted is not None and asked is not None and wanted < asked
+    if shrinks and (given is None or wanted is None or wanted <= given):
+        text = "field can not be less than status.capacity"
+        return [forbidden("spec.resources.requests.storage", text)]
     return []
+
+
+def _storage(spec: Json) -> Any:
+    return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
 
 
 ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {

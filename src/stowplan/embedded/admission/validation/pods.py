@@ -1,6 +1,6 @@
 """Validation of pods, of the pod specs in templates, and of updates of pods."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -43,9 +43,9 @@ def pod_errors(pod: Json) -> list[FieldError]:
     return errors
 
 
-def pod_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    """What is wrong with what a pod is to be."""
-    volumes = _volume_names(spec)
+def pod_spec_errors(spec: Json, path: str, claims: Sequence[str] = ()) -> Iterator[FieldError]:
+    """What is wrong with what a pod is to be. `claims`: volumes that are not in the spec itself."""
+    volumes = _volume_names(spec).union(claims)
     yield from _volume_errors(spec, f"{path}.volumes")
     if not spec.get("containers"):
         yield required(f"{path}.containers")

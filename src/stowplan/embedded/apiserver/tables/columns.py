@@ -11,31 +11,57 @@ UNKNOWN: Final = "<unknown>"
 
 
 class Column(NamedTuple):
-    """A column. `cell` gets the object and the time. Columns that are not `usual` are for wide tables."""
+    """A column. `cell` gets the object and the time. Columns that are not `usual` are for wide tables.
+
+    So are those of custom resources with a `priority`.
+    """
 
     name: str
     cell: Callable[[Json, float], Any]
     type: str = "string"
     usual: bool = True
     format: str = ""
+    description: str = ""
+    priority: int = 0
 
     def definition(self) -> Json:
         return {
             "name": self.name,
             "type": self.type,
             "format": self.format,
-            "description": "",
-            "priority": 0 if self.usual else 1,
+            "description": self.description,
+            "priority": self.priority if self.usual else 1,
         }
 
 
 class Table:
-    """Columns for the objects of one kind."""
+    """Columns for the objects of one kind. `conditions` says what is to be noted of an object's row."""
 
-    def __init__(self, columns: Sequence[Column], clock: Clock) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        clock: Clock,
+        conditions: Callable[[Json], list[Json]] | None = None,
+    ) -> None:
         self.columns = [column.definition() for column in columns]
         self._cells = [column.cell for column in columns]
         self._clock = clock
+        self._conditions = conditions
+        self._none = None if columns is DEFAULT_COLUMNS else ()
+
+    def rows(self, items: Sequence[Json], attached: Sequence[Any]) -> Any:
+        """Rows for objects, each with what is attached to it; kinds without columns have null for no rows."""
+        if not items:
+            return self._none
+        return [self._row(obj, extra) for obj, extra in zip(items, attached, strict=True)]
+
+    def _row(self, obj: Json, attached: Any) -> Json:
+        row: Json = {"cells": self.cells(obj)}
+        conditions = [] if self._conditions is None else self._conditions(obj)
+        if conditions:
+            row["conditions"] = conditions
+        row["object"] = attached
+        return row
 
     def cells(self, obj: Json) -> list[Any]:
         """What stands in an object's row. What cannot be read of it is shown as unknown."""
@@ -92,6 +118,11 @@ NAME: Final = Column("Name", lambda obj, now: obj["metadata"]["name"], format="n
 AGE: Final = Column("Age", lambda obj, now: age_of(obj["metadata"].get("creationTimestamp"), now))
 
 
+CREATED_AT: Final = Column("Created At", lambda obj, now: obj["metadata"].get("creationTimestamp"), "date")
+DEFAULT_COLUMNS: Final = (NAME, CREATED_AT)
+"""The columns of kinds that have none of their own."""
+
+
 def spec_of(obj: Json) -> Any:
     return obj.get("spec") or {}
 
@@ -103,6 +134,17 @@ def status_of(obj: Json) -> Any:
 def field_cell(name: str, default: str = "<none>") -> Any:
     """The cell of a field at the top of an object."""
     return lambda obj, now: obj.get(name) or default
+
+
+def first_of(found: Sequence[str], most: int = 3, *, none: str = "<unset>", joined: str = ",") -> str:
+    """The first of some words, and how many more there are."""
+    shown = joined.join(found[:most])
+    return f"{shown} + {len(found) - most} more..." if len(found) > most else shown or none
+
+
+def labels_text(labels: Any) -> str:
+    """Labels as people write them."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
 
 
 def selector_text(selector: Any) -> str:

@@ -12,6 +12,8 @@ from stowplan.embedded.apiserver.tables.columns import (
     Column,
     age_of,
     field_cell,
+    first_of,
+    labels_text,
     selector_text,
     spec_of,
     status_of,
@@ -20,119 +22,6 @@ from stowplan.embedded.apiserver.tables.columns import (
 _NONE: Final = "<none>"
 
 
-def _pod_ready(pod: Json, now: float) -> str:
-    statuses = _statuses(pod, "containerStatuses")
-    total = len(pod.get("spec", {}).get("containers") or ())
-    return f"{sum(1 for container in statuses if container.get('ready'))}/{total}"
-
-
-def _pod_status(pod: Json, now: float) -> str:
-    """What state a pod is in, in a word: the first trouble, or its phase."""
-    status = pod.get("status") or {}
-    reason: str = status.get("reason") or status.get("phase") or ""
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
-            reason = "SchedulingGated"
-    preparing = _preparing(pod)
-    if preparing:
-        reason = preparing
-    else:
-        reason = _containers_state(pod, reason)
-    if "deletionTimestamp" in pod["metadata"]:
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return reason
-
-
-def _preparing(pod: Json) -> str:
-    """The state of the container that prepares the pod at present, empty if none does."""
-    statuses = _statuses(pod, "initContainerStatuses")
-    for number, container in enumerate(statuses):
-        state = container.get("state") or {}
-        ended = state.get("terminated")
-        if ended and not ended.get("exitCode"):
-            continue
-        if container.get("started") and container.get("ready") and not ended:
-            continue
-        if ended:
-            return f"Init:{_ending(ended)}"
-        waiting = (state.get("waiting") or {}).get("reason")
-        if waiting and waiting != "PodInitializing":
-            return f"Init:{waiting}"
-        return f"Init:{number}/{len(statuses)}"
-    return ""
-
-
-def _containers_state(pod: Json, reason: str) -> str:
-    running = False
-    for container in reversed(_statuses(pod, "containerStatuses")):
-        state = container.get("state") or {}
-        if (state.get("waiting") or {}).get("reason"):
-            reason = state["waiting"]["reason"]
-        elif state.get("terminated") is not None:
-            reason = _ending(state["terminated"])
-        elif container.get("ready") and state.get("running") is not None:
-            running = True
-    if reason == "Completed" and running:
-        ready = any(
-            condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in (pod.get("status") or {}).get("conditions") or ()
-        )
-        return "Running" if ready else "NotReady"
-    return reason
-
-
-def _ending(ended: Json) -> str:
-    if ended.get("reason"):
-        return str(ended["reason"])
-    if ended.get("signal"):
-        return f"Signal:{ended['signal']}"
-    return f"ExitCode:{ended.get('exitCode', 0)}"
-
-
-def _restarts(pod: Json, now: float) -> str:
-    statuses = _statuses(pod, "containerStatuses")
-    count = sum(container.get("restartCount") or 0 for container in statuses)
-    last = max(
-        (
-            ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
-            for container in statuses
-        ),
-        default="",
-    )
-    return f"{count} ({age_of(last, now)} ago)" if count and last else str(count)
-
-
-def _gates(pod: Json, now: float) -> str:
-    gates = (pod.get("spec") or {}).get("readinessGates")
-    if not gates:
-        return _NONE
-    conditions = {
-        condition.get("type"): condition.get("status")
-        for condition in (pod.get("status") or {}).get("conditions") or ()
-    }
-    met = sum(1 for gate in gates if conditions.get(gate.get("conditionType")) == "True")
-    return f"{met}/{len(gates)}"
-
-
-def _statuses(pod: Json, field: str) -> Any:
-    return (pod.get("status") or {}).get(field) or []
-
-
-PODS: Final = (
-    NAME,
-    Column("Ready", _pod_ready),
-    Column("Status", _pod_status),
-    Column("Restarts", _restarts),
-    AGE,
-    Column("IP", lambda pod, now: (pod.get("status") or {}).get("podIP") or _NONE, usual=False),
-    Column("Node", lambda pod, now: (pod.get("spec") or {}).get("nodeName") or _NONE, usual=False),
-    Column(
-        "Nominated Node",
-        lambda pod, now: (pod.get("status") or {}).get("nominatedNodeName") or _NONE,
-        usual=False,
-    ),
-    Column("Readiness Gates", _gates, usual=False),
-)
 _ROLE: Final = "node-role.kubernetes.io/"
 
 
@@ -235,19 +124,27 @@ SERVICES: Final = (
 )
 
 
-def _seen(event: Json, now: float) -> str:
-    """When an event was last seen, and how often until then."""
-    series = event.get("series") or {}
-    last = event.get("lastTimestamp") or series.get("lastObservedTime") or event.get("eventTime")
-    shown = age_of(last or event["metadata"].get("creationTimestamp"), now)
-    count = series.get("count") or event.get("count") or 1
-    first = event.get("firstTimestamp") or event.get("eventTime")
-    return f"{shown} (x{count} over {age_of(first, now)})" if count > 1 and first else shown
+def _first_seen(event: Json, now: float) -> str:
+    return age_of(event.get("firstTimestamp") or event.get("eventTime"), now)
+
+
+def _last_seen(event: Json, now: float) -> str:
+    series = event.get("series")
+    if series is not None:
+        return age_of(series.get("lastObservedTime"), now)
+    last = event.get("lastTimestamp")
+    return age_of(last, now) if last else _first_seen(event, now)
+
+
+def _count_of(event: Json, now: float) -> int:
+    series = event.get("series")
+    return int(series.get("count") or 0) if series is not None else event.get("count") or 1
 
 
 def _object(event: Json, now: float) -> str:
     about = event.get("involvedObject") or {}
-    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+    kind, name = str(about.get("kind", "")).lower(), about.get("name")
+    return f"{kind}/{name}" if name else kind
 
 
 def _source(event: Json, now: float) -> str:
@@ -258,7 +155,7 @@ def _source(event: Json, now: float) -> str:
 
 
 EVENTS: Final = (
-    Column("Last Seen", _seen),
+    Column("Last Seen", _last_seen),
     Column("Type", field_cell("type", "")),
     Column("Reason", field_cell("reason", "")),
     Column("Object", _object),
@@ -269,18 +166,8 @@ EVENTS: Final = (
     ),
     Column("Source", _source, usual=False),
     Column("Message", lambda obj, now: (obj.get("message") or "").strip()),
-    Column(
-        "First Seen",
-        lambda obj, now: age_of(
-            obj.get("firstTimestamp") or obj.get("eventTime") or obj["metadata"].get("creationTimestamp"), now
-        ),
-        usual=False,
-    ),
-    Column(
-        "Count",
-        lambda obj, now: str((obj.get("series") or {}).get("count") or obj.get("count") or 1),
-        usual=False,
-    ),
+    Column("First Seen", _first_seen, usual=False),
+    Column("Count", _count_of, usual=False),
     NAME._replace(usual=False),
 )
 
@@ -326,13 +213,84 @@ CONFIG_MAPS: Final = (
 SECRETS: Final = (
     NAME,
     Column("Type", field_cell("type", "Opaque")),
-    Column("Data", _count("data"), "integer"),
+    Column("Data", _count("data")),
     AGE,
 )
-SERVICE_ACCOUNTS: Final = (NAME, Column("Secrets", _count("secrets"), "integer"), AGE)
+SERVICE_ACCOUNTS: Final = (NAME, AGE)
+
+
+def _endpoints(endpoints: Json, now: float) -> str:
+    """The addresses of a service's pods, each with each port."""
+    found: list[str] = []
+    for subset in endpoints.get("subsets") or ():
+        addresses = [str(address.get("ip")) for address in subset.get("addresses") or ()]
+        ports = subset.get("ports")
+        if not ports:
+            found += addresses
+        for port in ports or ():
+            found += [_host_port(address, port.get("port")) for address in addresses]
+    return first_of(found, none="" if endpoints.get("subsets") else _NONE)
+
+
+def _host_port(address: str, port: Any) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _quota(limits: bool) -> Any:
+    """The cell with what of a quota is used, of requests or of limits."""
+
+    def cell(quota: Json, now: float) -> str:
+        status = status_of(quota)
+        used, hard = status.get("used") or {}, status.get("hard") or {}
+        names = [name for name in sorted(hard) if name.startswith("limits.") == limits]
+        return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
+
+    return cell
+
+
+def _template_containers(field: str) -> Any:
+    def cell(obj: Json, now: float) -> str:
+        containers = ((obj.get("template") or {}).get("spec") or {}).get("containers") or ()
+        return ",".join(container.get(field, "") for container in containers)
+
+    return cell
+
+
+ENDPOINTS: Final = (NAME, Column("Endpoints", _endpoints), AGE)
+QUOTAS: Final = (NAME, Column("Request", _quota(False)), Column("Limit", _quota(True)), AGE)
+POD_TEMPLATES: Final = (
+    NAME,
+    Column("Containers", _template_containers("name")),
+    Column("Images", _template_containers("image")),
+    Column(
+        "Pod Labels",
+        lambda obj, now: labels_text(((obj.get("template") or {}).get("metadata") or {}).get("labels")),
+    ),
+)
+
+
+def _healthy(field: str) -> Any:
+    """The cell with a part of what a component says of its health."""
+
+    def cell(component: Json, now: float) -> str:
+        for condition in component.get("conditions") or ():
+            if condition.get("type") == "Healthy":
+                if field == "status":
+                    return "Healthy" if condition.get("status") == "True" else "Unhealthy"
+                return str(condition.get(field, ""))
+        return "Unknown" if field == "status" else ""
+
+    return cell
+
+
+COMPONENT_STATUSES: Final = (
+    NAME,
+    Column("Status", _healthy("status")),
+    Column("Message", _healthy("message")),
+    Column("Error", _healthy("error")),
+)
 
 COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
-    catalogue.PODS: PODS,
     catalogue.NODES: NODES,
     catalogue.NAMESPACES: NAMESPACES,
     catalogue.SERVICES: SERVICES,
@@ -343,4 +301,8 @@ COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.CONFIG_MAPS: CONFIG_MAPS,
     catalogue.SECRETS: SECRETS,
     catalogue.SERVICE_ACCOUNTS: SERVICE_ACCOUNTS,
+    catalogue.ENDPOINTS: ENDPOINTS,
+    catalogue.RESOURCE_QUOTAS: QUOTAS,
+    catalogue.POD_TEMPLATES: POD_TEMPLATES,
+    catalogue.COMPONENT_STATUSES: COMPONENT_STATUSES,
 }

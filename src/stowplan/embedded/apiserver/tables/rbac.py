@@ -1,4 +1,4 @@
-"""Tables of rbac.authorization.k8s.io."""
+"""Tables of the bindings of rbac.authorization.k8s.io; roles have no columns of their own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,11 +7,6 @@ from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column
-
-ROLES: Final = (
-    NAME,
-    Column("Created At", lambda obj, now: obj["metadata"]["creationTimestamp"], "date"),
-)
 
 
 def _role(binding: Json, now: float) -> str:
@@ -41,8 +36,6 @@ BINDINGS: Final = (
 )
 
 COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
-    catalogue.ROLES: ROLES,
     catalogue.ROLE_BINDINGS: BINDINGS,
-    catalogue.CLUSTER_ROLES: ROLES,
     catalogue.CLUSTER_ROLE_BINDINGS: BINDINGS,
 }

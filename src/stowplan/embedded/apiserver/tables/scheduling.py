@@ -1,4 +1,4 @@
-"""Tables of policy, scheduling.k8s.io, coordination.k8s.io and resource.k8s.io."""
+"""Tables of policy, scheduling.k8s.io, coordination.k8s.io, resource.k8s.io and node.k8s.io."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -31,24 +31,52 @@ PRIORITY_CLASSES: Final = (
 LEASES: Final = (NAME, Column("Holder", lambda obj, now: spec_of(obj).get("holderIdentity") or ""), AGE)
 
 
-def _device_state(claim: Json, now: float) -> str:
-    status = status_of(claim)
-    states = [
-        word
-        for word, shown in (("allocated", status.get("allocation")), ("reserved", status.get("reservedFor")))
-        if shown
-    ]
-    if "deletionTimestamp" in claim["metadata"]:
-        states.insert(0, "deleted")
-    return ",".join(states) or "pending"
+def _claim_state(claim: Json, now: float) -> str:
+    status, is_deleted = status_of(claim), "deletionTimestamp" in claim["metadata"]
+    states = ["deleted"] if is_deleted else []
+    if status.get("allocation"):
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not is_deleted:
+        states.append("pending")
+    return ",".join(states)
 
 
-RESOURCE_CLAIMS: Final = (NAME, Column("State", _device_state), AGE)
+RESOURCE_CLAIMS: Final = (NAME, Column("State", _claim_state), AGE)
 RESOURCE_SLICES: Final = (
     NAME,
-    Column("Node", lambda obj, now: spec_of(obj).get("nodeName") or "<none>"),
+    Column("Node", lambda obj, now: spec_of(obj).get("nodeName") or ""),
     Column("Driver", lambda obj, now: spec_of(obj).get("driver", "")),
     Column("Pool", lambda obj, now: (spec_of(obj).get("pool") or {}).get("name", "")),
+    AGE,
+)
+RUNTIME_CLASSES: Final = (NAME, Column("Handler", field_cell("handler", "")), AGE)
+PLAIN: Final = (NAME, AGE)
+
+
+def _policy(group: Json, now: float) -> str:
+    return "Gang" if "gang" in (spec_of(group).get("schedulingPolicy") or {}) else "Basic"
+
+
+def _workload(group: Json, now: float) -> str:
+    reference = spec_of(group).get("podGroupTemplateRef")
+    return "<none>" if reference is None else str((reference.get("workload") or {}).get("workloadName", ""))
+
+
+def _group_state(group: Json, now: float) -> str:
+    conditions = {each.get("type"): each for each in status_of(group).get("conditions") or ()}
+    if "DisruptionTarget" in conditions:
+        return str(conditions["DisruptionTarget"].get("reason"))
+    scheduled = conditions.get("PodGroupScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
+POD_GROUPS: Final = (
+    NAME,
+    Column("Policy", _policy),
+    Column("Workload", _workload),
+    Column("Status", _group_state),
     AGE,
 )
 
@@ -57,5 +85,10 @@ COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.PRIORITY_CLASSES: PRIORITY_CLASSES,
     catalogue.LEASES: LEASES,
     catalogue.RESOURCE_CLAIMS: RESOURCE_CLAIMS,
+    catalogue.RESOURCE_CLAIM_TEMPLATES: PLAIN,
     catalogue.RESOURCE_SLICES: RESOURCE_SLICES,
+    catalogue.DEVICE_CLASSES: PLAIN,
+    catalogue.RUNTIME_CLASSES: RUNTIME_CLASSES,
+    catalogue.WORKLOADS: PLAIN,
+    catalogue.POD_GROUPS: POD_GROUPS,
 }

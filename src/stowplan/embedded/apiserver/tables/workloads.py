@@ -1,4 +1,4 @@
-"""Tables of the groups apps and batch."""
+"""Tables of the groups apps, batch and autoscaling."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,8 +13,10 @@ from stowplan.embedded.apiserver.tables.columns import (
     Column,
     age_of,
     duration,
+    first_of,
     selector_text,
     spec_of,
+    status_of,
 )
 
 
@@ -27,8 +29,14 @@ def _replicas(obj: Json) -> int:
     return 1 if replicas is None else int(replicas)
 
 
+def _workload(obj: Json) -> Any:
+    """The spec that has the template of pods: of a cron job that of its jobs."""
+    spec = spec_of(obj)
+    return (spec["jobTemplate"] or {}).get("spec") or {} if "jobTemplate" in spec else spec
+
+
 def _containers(obj: Json) -> list[Json]:
-    return list(((spec_of(obj).get("template") or {}).get("spec") or {}).get("containers") or ())
+    return list(((_workload(obj).get("template") or {}).get("spec") or {}).get("containers") or ())
 
 
 _CONTAINERS: Final = (
@@ -45,8 +53,8 @@ _SELECTOR: Final = Column(
 DEPLOYMENTS: Final = (
     NAME,
     Column("Ready", lambda obj, now: f"{_count_of(obj, 'readyReplicas')}/{_replicas(obj)}"),
-    Column("Up-to-date", lambda obj, now: _count_of(obj, "updatedReplicas"), "integer"),
-    Column("Available", lambda obj, now: _count_of(obj, "availableReplicas"), "integer"),
+    Column("Up-to-date", lambda obj, now: _count_of(obj, "updatedReplicas")),
+    Column("Available", lambda obj, now: _count_of(obj, "availableReplicas")),
     AGE,
     *_CONTAINERS,
     _SELECTOR,
@@ -86,13 +94,15 @@ DAEMON_SETS: Final = (
 
 
 def _job_state(job: Json, now: float) -> str:
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition.get("status") == "True":
-            if condition.get("type") in ("Complete", "Failed", "Suspended", "FailureTarget"):
-                return str(condition["type"])
-            if condition.get("type") == "SuccessCriteriaMet":
-                return "SuccessCriteriaMet"
-    return "Terminating" if "deletionTimestamp" in job["metadata"] else "Running"
+    true = {
+        condition.get("type")
+        for condition in status_of(job).get("conditions") or ()
+        if condition.get("status") == "True"
+    }
+    if "deletionTimestamp" in job["metadata"]:
+        true.add("Terminating")
+    order = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((state for state in order if state in true), "Running")
 
 
 def _completions(job: Json, now: float) -> str:
@@ -124,7 +134,7 @@ CRON_JOBS: Final = (
     NAME,
     Column("Schedule", lambda obj, now: spec_of(obj).get("schedule", "")),
     Column("Timezone", lambda obj, now: spec_of(obj).get("timeZone") or "<none>"),
-    Column("Suspend", lambda obj, now: str(bool(spec_of(obj).get("suspend")))),
+    Column("Suspend", lambda obj, now: str(spec_of(obj).get("suspend", "<unset>")), "boolean"),
     Column("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or ()), "integer"),
     Column(
         "Last Schedule",
@@ -132,6 +142,74 @@ CRON_JOBS: Final = (
             "<unknown>", "<none>"
         ),
     ),
+    AGE,
+    *_CONTAINERS,
+    Column("Selector", lambda obj, now: selector_text(_workload(obj).get("selector")), usual=False),
+)
+
+
+def _controller(revision: Json, now: float) -> str:
+    for owner in revision["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+            kind = f"{owner.get('kind')}.{group}" if group else str(owner.get("kind"))
+            return f"{kind.lower()}/{owner.get('name')}"
+    return "<none>"
+
+
+REVISIONS: Final = (
+    NAME,
+    Column("Controller", _controller),
+    Column("Revision", lambda obj, now: obj.get("revision") or 0),
+    AGE,
+)
+
+
+def _targets(autoscaler: Json, now: float) -> str:
+    """Every metric as it is and as it should be."""
+    current = status_of(autoscaler).get("currentMetrics") or ()
+    found = [
+        _target(metric, current[i] if i < len(current) else {})
+        for i, metric in enumerate(spec_of(autoscaler).get("metrics") or ())
+    ]
+    return first_of(found, 2, none="<none>", joined=", ")
+
+
+def _target(metric: Json, current: Json) -> str:
+    source = {
+        "External": "external",
+        "Pods": "pods",
+        "Object": "object",
+        "Resource": "resource",
+        "ContainerResource": "containerResource",
+    }.get(metric.get("type", ""))
+    if source is None:
+        return "<unknown type>"
+    wanted = (metric.get(source) or {}).get("target") or {}
+    now = (current.get(source) or {}).get("current") or {}
+    name = f"{metric[source].get('name')}: " if source in ("resource", "containerResource") else ""
+    if wanted.get("averageValue") is not None:
+        average = " (avg)" if source in ("external", "object") else ""
+        return f"{name}{now.get('averageValue', '<unknown>')}/{wanted['averageValue']}{average}"
+    if not name:
+        return f"{now.get('value', '<unknown>')}/{wanted.get('value')}"
+    used, utilization = now.get("averageUtilization"), wanted.get("averageUtilization")
+    shown = "<unknown>" if used is None else f"{used}%"
+    return f"{name}{shown}/" + ("<auto>" if utilization is None else f"{utilization}%")
+
+
+def _reference(autoscaler: Json, now: float) -> str:
+    target = spec_of(autoscaler).get("scaleTargetRef") or {}
+    return f"{target.get('kind', '')}/{target.get('name', '')}"
+
+
+AUTOSCALERS: Final = (
+    NAME,
+    Column("Reference", _reference),
+    Column("Targets", _targets),
+    Column("MinPods", lambda obj, now: str(spec_of(obj).get("minReplicas", "<unset>"))),
+    Column("MaxPods", lambda obj, now: spec_of(obj).get("maxReplicas") or 0),
+    Column("Replicas", lambda obj, now: _count_of(obj, "currentReplicas")),
     AGE,
 )
 
@@ -143,4 +221,7 @@ COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.DAEMON_SETS: DAEMON_SETS,
     catalogue.JOBS: JOBS,
     catalogue.CRON_JOBS: CRON_JOBS,
+    catalogue.CONTROLLER_REVISIONS: REVISIONS,
+    catalogue.HORIZONTAL_POD_AUTOSCALERS: AUTOSCALERS,
+    catalogue.HORIZONTAL_POD_AUTOSCALERS_V1: AUTOSCALERS,
 }

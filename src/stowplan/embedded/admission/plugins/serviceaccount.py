@@ -11,6 +11,7 @@ from zlib import crc32
 from stowplan.api.catalogue import SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
+from stowplan.embedded.admission.refusals import forbidden_pod
 from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
@@ -54,6 +55,10 @@ _SECRET_SOURCES: Final = (
 class NoDefaultAccountError(ApiError):
     """A pod comes before the default account of its namespace, which may be on its way."""
 
+    @classmethod
+    def of(cls, refusal: ApiError) -> "NoDefaultAccountError":
+        return cls(refusal.code, refusal.reason, refusal.message, refusal.details)
+
 
 def set_service_account(lookup: Lookup, pod: Json) -> None:
     """Have a new pod run as an account. Raises `ApiError` 403."""
@@ -67,8 +72,8 @@ def set_service_account(lookup: Lookup, pod: Json) -> None:
     account = lookup.find(SERVICE_ACCOUNTS, namespace, name)
     if account is None:
         why = f"error looking up service account {namespace}/{name}: serviceaccount {quote(name)} not found"
-        kind = NoDefaultAccountError if name == DEFAULT_ACCOUNT else ApiError
-        raise _forbidden(pod, why, kind)
+        refusal = forbidden_pod(pod, why)
+        raise NoDefaultAccountError.of(refusal) if name == DEFAULT_ACCOUNT else refusal
     mounts = spec.get("automountServiceAccountToken")
     if mounts is None:
         mounts = account.get("automountServiceAccountToken")
@@ -119,18 +124,26 @@ def _suffix(uid: str) -> str:
     return letters
 
 
+def keep_service_account(lookup: Lookup, old: Json, new: Json) -> None:
+    """What was resolved at creation and is left out of an update stays as it was."""
+    before, spec = old.get("spec") or {}, new["spec"]
+    for field in ("serviceAccountName", "serviceAccount", "nodeName"):
+        if field in before:
+            spec.setdefault(field, before[field])
+
+
 def _check_mirror_pod(pod: Json) -> None:
     """A mirror pod only shows what a kubelet runs: it has no account and no secrets."""
     spec = pod["spec"]
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
-        raise _forbidden(pod, "a mirror pod may not reference service accounts")
+        raise forbidden_pod(pod, "a mirror pod may not reference service accounts")
     if any(True for _ in _secret_names(spec)):
-        raise _forbidden(pod, "a mirror pod may not reference secrets")
+        raise forbidden_pod(pod, "a mirror pod may not reference secrets")
     for volume in spec.get("volumes") or ():
         sources = (volume.get("projected") or {}).get("sources") or ()
         if any("serviceAccountToken" in source for source in sources):
             why = "a mirror pod may not use ServiceAccountToken volume projections"
-            raise _forbidden(pod, why)
+            raise forbidden_pod(pod, why)
 
 
 def _secret_names(spec: Json) -> Iterator[str]:
@@ -168,26 +181,20 @@ def _check_secrets(pod: Json, account: Json) -> None:
     for volume in spec.get("volumes") or ():
         secret = (volume.get("secret") or {}).get("secretName")
         if secret is not None and secret not in allowed:
-            raise _forbidden(pod, f'volume with secret.secretName="{secret}" {lacking}')
+            raise forbidden_pod(pod, f'volume with secret.secretName="{secret}" {lacking}')
     for field, kind in (("initContainers", "init container"), ("containers", "container")):
         for container in spec.get(field) or ():
             for place, secret in _container_secrets(container):
                 if secret not in allowed:
                     where = f"{kind} {container.get('name', '')} with {place}"
-                    raise _forbidden(pod, f'{where} referencing secret.secretName="{secret}" {lacking}')
+                    raise forbidden_pod(pod, f'{where} referencing secret.secretName="{secret}" {lacking}')
     pulled = _names(account.get("imagePullSecrets"))
     for i, one in enumerate(spec.get("imagePullSecrets") or ()):
         secret = one.get("name", "")
         if secret not in pulled:
             why = f"because service account {name} does not reference that imagePullSecret"
-            raise _forbidden(pod, f'imagePullSecrets[{i}].name="{secret}" is not allowed {why}')
+            raise forbidden_pod(pod, f'imagePullSecrets[{i}].name="{secret}" is not allowed {why}')
 
 
 def _names(references: Iterable[Json] | None) -> set[str]:
     return {one.get("name", "") for one in references or ()}
-
-
-def _forbidden(pod: Json, why: str, kind: type[ApiError] = ApiError) -> ApiError:
-    name = pod["metadata"]["name"]
-    text = f"pods {quote(name)} is forbidden: {why}"
-    return kind(403, "Forbidden", text, {"name": name, "kind": "pods"})

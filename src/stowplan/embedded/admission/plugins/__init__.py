@@ -1,0 +1,75 @@
+"""Admission plugins by resource, in upstream's order.
+
+Mutating plugins fill in what follows from other objects; then the object is validated; then validating
+plugins may refuse it. ResourceQuota comes last, because what it charges must not be refused afterwards.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, TypeVar
+
+from stowplan.api.catalogue import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    Resource,
+)
+from stowplan.api.requests import Json
+from stowplan.embedded.admission.plugins.limitranger import (
+    check_claim_limits,
+    check_claim_update,
+    check_pod_limits,
+    set_default_resources,
+)
+from stowplan.embedded.admission.plugins.priority import keep_priority, resolve_priority
+from stowplan.embedded.admission.plugins.scheduling import (
+    apply_runtime_class,
+    check_overhead,
+    default_toleration_seconds,
+    taint_new_node,
+)
+from stowplan.embedded.admission.plugins.serviceaccount import keep_service_account, set_service_account
+from stowplan.embedded.admission.plugins.storage import check_resize, default_storage_class, in_use_protection
+from stowplan.embedded.store.registry import Lookup
+
+OnCreate = Callable[[Lookup, Json], None]
+OnUpdate = Callable[[Lookup, Json, Json], None]
+Plugin = TypeVar("Plugin")
+Plugins = Mapping[Resource, Sequence[tuple[str, Plugin]]]
+
+MUTATE_CREATED: Final[Plugins[OnCreate]] = {
+    PODS: (
+        ("LimitRanger", set_default_resources),
+        ("ServiceAccount", set_service_account),
+        ("Priority", resolve_priority),
+        ("DefaultTolerationSeconds", default_toleration_seconds),
+        ("RuntimeClass", apply_runtime_class),
+    ),
+    NODES: (("TaintNodesByCondition", taint_new_node),),
+    PERSISTENT_VOLUME_CLAIMS: (
+        ("DefaultStorageClass", default_storage_class),
+        ("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pvc-protection")),
+    ),
+    PERSISTENT_VOLUMES: (("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pv-protection")),),
+}
+MUTATE_UPDATED: Final[Plugins[OnUpdate]] = {
+    PODS: (("ServiceAccount", keep_service_account), ("Priority", keep_priority)),
+}
+CHECK_CREATED: Final[Plugins[OnCreate]] = {
+    PODS: (("LimitRanger", check_pod_limits), ("RuntimeClass", check_overhead)),
+    PERSISTENT_VOLUME_CLAIMS: (("LimitRanger", check_claim_limits),),
+}
+CHECK_UPDATED: Final[Plugins[OnUpdate]] = {
+    PERSISTENT_VOLUME_CLAIMS: (
+        ("LimitRanger", check_claim_update),
+        ("PersistentVolumeClaimResize", check_resize),
+    ),
+}
+
+
+def enabled(plugins: Plugins[Plugin], disabled: Collection[str]) -> dict[Resource, tuple[Plugin, ...]]:
+    """The plugins by resource, without those that are disabled."""
+    return {
+        resource: tuple(plugin for name, plugin in named if name not in disabled)
+        for resource, named in plugins.items()
+    }

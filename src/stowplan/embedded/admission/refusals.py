@@ -1,0 +1,21 @@
+"""Refusals by admission."""
+
+from stowplan.api import status
+from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.requests import Json
+from stowplan.gocompat.quoting import quote
+
+
+def forbidden(resource: Resource, name: str, why: str) -> status.ApiError:
+    """A 403 that says which object was not admitted."""
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return status.ApiError(
+        403,
+        "Forbidden",
+        f"{resource.qualified} {quote(name)} is forbidden: {why}",
+        {key: value for key, value in details.items() if value},
+    )
+
+
+def forbidden_pod(pod: Json, why: str) -> status.ApiError:
+    return forbidden(PODS, pod["metadata"]["name"], why)

@@ -1,0 +1,124 @@
+"""What upstream's registries set on an object of a kind, whoever writes it, before it is validated."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stowplan.api import catalogue
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
+from stowplan.embedded.quota.qos import qos_class
+
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+_CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+
+
+def add_namespace_finalizer(namespace: Json) -> None:
+    """A namespace stays until what it contains is gone."""
+    held = (namespace.get("spec") or {}).get("finalizers") or []
+    if "kubernetes" not in held:
+        namespace.setdefault("spec", {})["finalizers"] = [*held, "kubernetes"]
+
+
+def keep_namespace_finalizers(old: Json, new: Json) -> None:
+    """What holds a namespace is changed by finalizing it and in no other way."""
+    spec = new.setdefault("spec", {})
+    held = (old.get("spec") or {}).get("finalizers")
+    if held:
+        spec["finalizers"] = held
+    else:
+        spec.pop("finalizers", None)
+
+
+def generate_job_selector(job: Json) -> None:
+    """A job selects its pods by labels that only they have."""
+    spec, metadata = job["spec"], job["metadata"]
+    template = spec.get("template")
+    if template is None:
+        return
+    if not spec.get("manualSelector"):
+        uid, name = metadata["uid"], metadata["name"]
+        of_pods = template.setdefault("metadata", {})
+        own = {
+            _CONTROLLER_UID: uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        of_pods["labels"] = {**own, **(of_pods.get("labels") or {})}
+        selector = spec["selector"] = dict(spec.get("selector") or {})
+        selector["matchLabels"] = {_CONTROLLER_UID: uid, **(selector.get("matchLabels") or {})}
+    default_job_labels(job)
+
+
+def default_job_labels(job: Json) -> None:
+    """A job without labels of its own has those of its pods."""
+    labels = ((job["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
+
+
+def _keep_job_labels(old: Json, new: Json) -> None:
+    default_job_labels(new)
+
+
+def first_template_generation(daemon_set: Json) -> None:
+    metadata = daemon_set["metadata"]
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), _TEMPLATE_GENERATION: "1"}
+
+
+def next_template_generation(old: Json, new: Json) -> None:
+    """A DaemonSet counts the changes of its template."""
+    count = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "0")
+    number = int(count) if count.isdecimal() else 0
+    if (old.get("spec") or {}).get("template") != (new.get("spec") or {}).get("template"):
+        number += 1
+    annotations = {**(new["metadata"].get("annotations") or {}), _TEMPLATE_GENERATION: str(number)}
+    new["metadata"]["annotations"] = annotations
+
+
+def set_qos_class(pod: Json) -> None:
+    pod["status"]["qosClass"] = qos_class(pod["spec"])
+
+
+def set_transition_time(volume: Json) -> None:
+    volume["status"]["lastPhaseTransitionTime"] = volume["metadata"]["creationTimestamp"]
+
+
+_ALSO_KEPT: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus")
+
+
+def prepare_pod_status(old: Json, new: Json) -> None:
+    """A pod's quality of service never changes, and `podIP` is the first of `podIPs`."""
+    before, after = old.get("status") or {}, new.get("status")
+    if not isinstance(after, dict):
+        return
+    changed: Json = {}
+    if "qosClass" in before and not after.get("qosClass"):
+        changed["qosClass"] = before["qosClass"]
+    for field in _ALSO_KEPT:
+        if field in before and after.get(field) is None:
+            changed[field] = before[field]
+    address, addresses = after.get("podIP"), after.get("podIPs")
+    if address and (not addresses or addresses[0].get("ip") != address):
+        changed["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        changed["podIP"] = addresses[0].get("ip", "")
+    if changed:
+        new["status"] = {**after, **changed}
+
+
+PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
+    catalogue.PODS: set_qos_class,
+    catalogue.PERSISTENT_VOLUMES: set_transition_time,
+    catalogue.NAMESPACES: add_namespace_finalizer,
+    catalogue.JOBS: generate_job_selector,
+    catalogue.DAEMON_SETS: first_template_generation,
+}
+PREPARE_UPDATED: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
+    catalogue.NAMESPACES: keep_namespace_finalizers,
+    catalogue.JOBS: _keep_job_labels,
+    catalogue.DAEMON_SETS: next_template_generation,
+}
+PREPARE_STATUS: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
+    catalogue.PODS: prepare_pod_status,
+}
