@@ -17,6 +17,7 @@ _PLACES: Final = {
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
     "kubelets": "stowplan.cli.components:kubelets",
+    "node": "stowplan.cli.node:node_group",
     "run": "stowplan.cli.run:run",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
