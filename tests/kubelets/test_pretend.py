@@ -147,7 +147,7 @@ def test_a_container_that_crashes_is_restarted_at_once_and_then_ever_later() -> 
         ("Never", {"run_seconds": "1", "failure_probability": "0", "exit_code": "9"}, "Succeeded", 0),
     ],
 )
-def test_a_pod_ends_as_it_is_told(policy: str, annotations: dict[str, str], phase: str, code: int) -> None:
+def test_a_pod_ends_as_it_is_told(policy: str, annotations: dict[str, Any], phase: str, code: int) -> None:
     async def story(place: Place) -> None:
         place.add("p", policy, **annotations)
         await asyncio.sleep(1.2)
