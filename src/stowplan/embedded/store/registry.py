@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    DEPLOYMENTS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -253,14 +254,61 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
         return _with_section(old, "spec", new)
-    if subresource:
-        return _with_section(old, "status", new)
+    if subresource == "status":
+        kept = _with_section(old, "status", new)
+        same = new["metadata"] is old["metadata"]
+        return kept if same else {**kept, "metadata": _metadata_with_status(resource, old, new)}
+    if subresource in POD_PARTS:
+        metadata = old["metadata"]
+        if old.get("spec") != new.get("spec"):
+            metadata = {**metadata, "generation": metadata.get("generation", 0) + 1}
+        return {**_with_section(old, "spec", new), "metadata": metadata}
     kept = _with_section(new, "status", old) if resource.status else new
     metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
     metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
     if resource.generation and _spec_changed(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}
+
+
+POD_PARTS: Final = ("ephemeralcontainers", "resize")
+"""Subresources of pods by which alone some fields of a pod can be changed."""
+
+_OWN_METADATA: Final = frozenset(
+    (
+        "customresourcedefinitions",
+        "csinodes",
+        "devicetaintrules",
+        "podcertificaterequests",
+        "podgroups",
+        "resourceclaims",
+        "servicecidrs",
+        "validatingadmissionpolicies",
+        "volumeattachments",
+    )
+)
+"""Kinds whose metadata is not changed with their status."""
+
+
+def is_part(resource: Resource, subresource: str) -> bool:
+    """Whether a subresource is read and written as the object is, of which it is a part."""
+    if subresource == "status":
+        return resource.status
+    return resource == PODS and subresource in POD_PARTS
+
+
+def _metadata_with_status(resource: Resource, old: Json, new: Json) -> Json:
+    """What a write of the status makes of the metadata: of most kinds it changes labels and annotations too."""
+    before, given = old["metadata"], new["metadata"]
+    if resource.custom or resource.plural in _OWN_METADATA:
+        return dict(before)
+    kept = {*_NOT_UPDATABLE}
+    if resource == PODS:
+        kept.add("ownerReferences")
+    elif resource == DEPLOYMENTS:
+        kept.add("labels")
+    metadata = {field: value for field, value in before.items() if field in kept}
+    return metadata | {field: value for field, value in given.items() if field not in kept}
 
 
 def _with_section(obj: Json, section: str, source: Json) -> Json:

@@ -32,6 +32,7 @@ from stowplan.embedded.store.registry import (
     check_version,
     deletion_of,
     ends_with_update,
+    is_part,
     no_such_uid,
     other_uid,
     prepared_update,
@@ -233,7 +234,7 @@ class Store(Storage):
         old = collection.get(key)
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        if self._admission is not None and not subresource:
+        if self._admission is not None and subresource != "status":
             new = owned(new)
         return self._update(collection, key, old, new, subresource, by)
 
@@ -242,7 +243,7 @@ class Store(Storage):
     ) -> Json:
         """Admit and write what is asked for in place of an object."""
         resource, fields = collection.resource, self._fields
-        if self._admission is not None and not subresource:
+        if self._admission is not None and subresource not in ("status", "finalize"):
             self._admission.set_defaults(resource, new)
         managed = None
         if fields is not None:
@@ -283,7 +284,7 @@ class Store(Storage):
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
         new = owned(found)
-        if self._admission is not None and not subresource:
+        if self._admission is not None and subresource not in ("status", "finalize"):
             self._admission.set_defaults(resource, new)
         if self._fields is not None:
             new = self._fields.written(resource, new)
@@ -350,9 +351,9 @@ class Store(Storage):
         """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
         pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
-        check_deletion(PODS, pod, options)
         if not needs_no_budget(pod):
             self._charge_budget(pod, stamp, by)
+        check_deletion(PODS, pod, options)
         marked = self._rewrite(pods, key, evicted_pod(pod, stamp), pod, by)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
@@ -424,7 +425,7 @@ class Store(Storage):
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:
-    if subresource == "finalize" and resource == NAMESPACES:
+    if not subresource or subresource == "scale" or (subresource == "finalize" and resource == NAMESPACES):
         return
-    if subresource and (subresource != "status" or not resource.status):
-        raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+    if not is_part(resource, subresource):
+        raise status.ApiError(404, "NotFound", "the server could not find the requested resource", {})
