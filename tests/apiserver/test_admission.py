@@ -347,7 +347,7 @@ def test_text_of_a_secret_is_kept_encoded(store: Store) -> None:
             c.STORAGE_CLASSES,
             {"metadata": {"name": "x"}, "provisioner": "p"},
             {"provisioner": "q"},
-            "are forbidden",
+            "field is immutable",
         ),
         (
             c.CONFIG_MAPS,

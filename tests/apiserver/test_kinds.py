@@ -96,7 +96,8 @@ def test_an_autoscaler_keeps_in_annotations_of_v1_what_only_v2_knows(warned: Ser
 
 
 def test_an_autoscaler_of_v1_without_a_target_aims_at_80_percent_of_the_cpu(warned: Served) -> None:
-    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 3}
     body = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}}
     older = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
     created = warned.ask("POST", older, {**body, "spec": spec})

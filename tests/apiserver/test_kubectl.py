@@ -167,7 +167,9 @@ def test_things_are_described_with_their_events(kubectl: Run, api: Served) -> No
         "reason": "FailedScheduling",
         "note": "0/1 nodes are available",
         "type": "Warning",
+        "action": "Scheduling",
         "reportingController": "default-scheduler",
+        "reportingInstance": "default-scheduler-1",
         "eventTime": "2026-01-01T00:00:00.000000Z",
     }
     path = "/apis/events.k8s.io/v1/namespaces/default/events"

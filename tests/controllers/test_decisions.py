@@ -19,18 +19,6 @@ from stowplan.embedded.controllers.daemonset import (
 from stowplan.embedded.controllers.daemonset import View as DaemonView
 from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
 from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner
-from stowplan.embedded.controllers.job import (
-    TRACKING,
-    Failures,
-    PodCounts,
-    backoff,
-    count_pods,
-    finished_condition,
-    missing_indexes,
-    read_indexes,
-    wanted_active,
-    write_indexes,
-)
 from stowplan.embedded.controllers.nodelifecycle import eviction_rate, taints_for
 from stowplan.embedded.controllers.objects import controller_reference
 from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
@@ -326,94 +314,6 @@ def test_whom_a_claim_goes_with(
     claim: Json = {"metadata": {"name": "data-db-0", "ownerReferences": [owners[one] for one in held]}}
     found = claim_owners(obj, replica, claim, condemned=condemned)
     assert (None if found is None else [one["uid"] for one in found]) == wanted
-
-
-# Jobs
-
-
-def worker(name: str, phase: str, *, held: bool = True, index: int | None = None, **about: Any) -> Json:
-    annotations = {} if index is None else {"batch.kubernetes.io/job-completion-index": str(index)}
-    return pod(name, phase, finalizers=[TRACKING] if held else [], annotations=annotations, **about)
-
-
-def test_each_pod_is_written_down_before_it_is_let_go_and_counted_after() -> None:
-    job: Json = {"spec": {}, "status": {}}
-    first = count_pods(job, [worker("a", "Succeeded"), worker("b", "Failed"), worker("c", "Running")])
-    assert (first.uncounted_succeeded, first.uncounted_failed) == (["u-a"], ["u-b"])
-    assert (first.succeeded, first.failed, first.all_succeeded, first.all_failed) == (0, 0, 1, 1)
-    job["status"] = {"uncountedTerminatedPods": {"succeeded": ["u-a"], "failed": ["u-b"]}}
-    again = count_pods(job, [worker("a", "Succeeded"), worker("b", "Failed", held=False)])
-    assert (again.succeeded, again.failed) == (0, 1)
-    assert (again.all_succeeded, again.all_failed) == (1, 1)
-    gone = count_pods(job, [])
-    assert (gone.succeeded, gone.failed, gone.settled) == (1, 1, [])
-
-
-def test_a_pod_that_is_deleted_has_failed() -> None:
-    assert count_pods({}, [worker("a", "Running", deleting=True)]).all_failed == 1
-
-
-def test_an_index_counts_once() -> None:
-    job = {
-        "spec": {"completionMode": "Indexed", "completions": 3},
-        "status": {"completedIndexes": "0", "succeeded": 1},
-    }
-    count = count_pods(job, [worker("a", "Succeeded", index=0), worker("b", "Succeeded", index=2)])
-    assert count.indexes == {0, 2}
-    assert count.all_succeeded == 2
-    assert missing_indexes(job, count, [], 5) == [1]
-
-
-@pytest.mark.parametrize(
-    ("spec", "count", "active", "kind"),
-    [
-        ({"completions": 2}, PodCounts(succeeded=1), 0, None),
-        ({"completions": 2}, PodCounts(succeeded=2), 1, "Complete"),
-        ({}, PodCounts(succeeded=1), 1, None),
-        ({}, PodCounts(succeeded=1), 0, "Complete"),
-        ({"backoffLimit": 1}, PodCounts(failed=1), 0, None),
-        ({"backoffLimit": 1}, PodCounts(failed=2), 0, "Failed"),
-        ({}, PodCounts(failed=6), 0, None),
-        ({}, PodCounts(failed=7), 0, "Failed"),
-        ({"activeDeadlineSeconds": 10}, PodCounts(), 1, "Failed"),
-        ({"activeDeadlineSeconds": 1000}, PodCounts(), 1, None),
-    ],
-)
-def test_when_a_job_is_over(spec: Json, count: PodCounts, active: int, kind: str | None) -> None:
-    job = {"spec": spec, "status": {"startTime": "1970-01-01T00:00:00Z"}}
-    end = finished_condition(job, count, [pod(str(number)) for number in range(active)], 100.0)
-    assert (end[0] if end else None) == kind
-
-
-@pytest.mark.parametrize(
-    ("spec", "succeeded", "active", "wanted"),
-    [
-        ({}, 0, 0, 1),
-        ({"parallelism": 3}, 0, 0, 3),
-        ({"parallelism": 3}, 1, 2, 2),
-        ({"parallelism": 3, "completions": 4}, 2, 0, 2),
-        ({"parallelism": 3, "completions": 2}, 2, 0, 0),
-        ({"suspend": True}, 0, 2, 0),
-    ],
-)
-def test_how_many_pods_a_job_wants(spec: Json, succeeded: int, active: int, wanted: int) -> None:
-    assert wanted_active({"spec": spec}, PodCounts(succeeded=succeeded), active) == wanted
-
-
-def test_pauses_of_a_job_grow_until_a_pod_succeeds() -> None:
-    assert [backoff(number) for number in (0, 1, 2, 3, 20)] == [0, 10, 20, 40, 600]
-    record = Failures()
-    record.learn(PodCounts(failed=2), 5.0)
-    assert (record.in_a_row, record.since) == (2, 5.0)
-    record.learn(PodCounts(failed=3, succeeded=1), 6.0)
-    assert record.in_a_row == 0
-    record.learn(PodCounts(failed=4, succeeded=1), 7.0)
-    assert (record.in_a_row, record.since) == (1, 7.0)
-
-
-@pytest.mark.parametrize("text", ["", "0", "0-3", "1,3-4,9"])
-def test_indexes_are_written_as_they_are_read(text: str) -> None:
-    assert write_indexes(read_indexes(text)) == text
 
 
 # Budgets

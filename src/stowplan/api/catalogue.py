@@ -23,7 +23,9 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     server forgets an object by itself. `short_names`, `categories` and `singular` (the kind in lower case if
     empty) are other names clients may use; `verbs` is what may be done with it. `storage_version`: the
     `apiVersion` its objects are stored in, if that is another one. `deprecation`: what everybody is warned
-    of who uses it.
+    of who uses it. `returns_deleted`: the answer to its deletion is the object, not just a Status. `custom`:
+    its objects have no type that is known beforehand; `defined`: a CustomResourceDefinition says what they
+    are; `scaled`: it says how they are scaled.
     """
 
     group: str
@@ -36,6 +38,8 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     blind_update: bool = True
     create_on_update: bool = False
     custom: bool = False
+    defined: bool = False
+    scaled: bool = False
     lifetime: float | None = None
     fields: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
@@ -44,6 +48,7 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     verbs: tuple[str, ...] = OBJECT_VERBS
     storage_version: str = ""
     deprecation: str = ""
+    returns_deleted: bool = False
 
     @cached_property
     def api_version(self) -> str:
@@ -121,6 +126,7 @@ PODS: Final = Resource(
     fields=_POD_FIELDS,
     short_names=("po",),
     categories=_ALL,
+    returns_deleted=True,
 )
 NODES: Final = Resource(
     "",
@@ -142,6 +148,7 @@ NAMESPACES: Final = Resource(
     fields=("status.phase",),
     short_names=("ns",),
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    returns_deleted=True,
 )
 SERVICES: Final = Resource(
     "",
@@ -153,6 +160,7 @@ SERVICES: Final = Resource(
     fields=("spec.clusterIP", "spec.type"),
     short_names=("svc",),
     categories=_ALL,
+    returns_deleted=True,
 )
 REPLICATION_CONTROLLERS: Final = Resource(
     "",
@@ -173,13 +181,22 @@ PERSISTENT_VOLUMES: Final = Resource(
     namespaced=False,
     status=True,
     short_names=("pv",),
+    returns_deleted=True,
 )
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", status=True, short_names=("pvc",)
+    "",
+    "v1",
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    status=True,
+    short_names=("pvc",),
+    returns_deleted=True,
 )
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", fields=("type",))
-SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+SERVICE_ACCOUNTS: Final = Resource(
+    "", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",), returns_deleted=True
+)
 ENDPOINTS: Final = Resource(
     "",
     "v1",
@@ -193,9 +210,11 @@ LIMIT_RANGES: Final = Resource(
     "", "v1", "limitranges", "LimitRange", create_on_update=True, short_names=("limits",)
 )
 RESOURCE_QUOTAS: Final = Resource(
-    "", "v1", "resourcequotas", "ResourceQuota", status=True, short_names=("quota",)
+    "", "v1", "resourcequotas", "ResourceQuota", status=True, short_names=("quota",), returns_deleted=True
 )
-POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", generation=True)
+POD_TEMPLATES: Final = Resource(
+    "", "v1", "podtemplates", "PodTemplate", generation=True, returns_deleted=True
+)
 CORE_EVENTS: Final = Resource(
     "",
     "v1",
@@ -311,13 +330,26 @@ HORIZONTAL_POD_AUTOSCALERS_V1: Final = Resource(
 )
 # storage.k8s.io, storagemigration.k8s.io
 STORAGE_CLASSES: Final = Resource(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",)
+    "storage.k8s.io",
+    "v1",
+    "storageclasses",
+    "StorageClass",
+    namespaced=False,
+    short_names=("sc",),
+    returns_deleted=True,
 )
 CSI_NODES: Final = Resource(
-    "storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, blind_update=False
+    "storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, blind_update=False, returns_deleted=True
 )
 CSI_DRIVERS: Final = Resource(
-    "storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False, blind_update=False
+    "storage.k8s.io",
+    "v1",
+    "csidrivers",
+    "CSIDriver",
+    namespaced=False,
+    blind_update=False,
+    returns_deleted=True,
+    generation=True,
 )
 CSI_STORAGE_CAPACITIES: Final = Resource(
     "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", blind_update=False
@@ -330,6 +362,7 @@ VOLUME_ATTACHMENTS: Final = Resource(
     namespaced=False,
     status=True,
     blind_update=False,
+    returns_deleted=True,
 )
 VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     "storage.k8s.io",
@@ -338,6 +371,7 @@ VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     "VolumeAttributesClass",
     namespaced=False,
     short_names=("vac",),
+    returns_deleted=True,
 )
 STORAGE_VERSION_MIGRATIONS: Final = Resource(
     "storagemigration.k8s.io",
@@ -421,9 +455,11 @@ CERTIFICATE_SIGNING_REQUESTS: Final = Resource(
     short_names=("csr",),
 )
 # resource.k8s.io
-RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True)
+RESOURCE_CLAIMS: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True, returns_deleted=True
+)
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(
-    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", returns_deleted=True
 )
 RESOURCE_SLICES: Final = Resource(
     "resource.k8s.io",
@@ -433,9 +469,16 @@ RESOURCE_SLICES: Final = Resource(
     namespaced=False,
     generation=True,
     fields=("spec.nodeName", "spec.driver"),
+    returns_deleted=True,
 )
 DEVICE_CLASSES: Final = Resource(
-    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, generation=True
+    "resource.k8s.io",
+    "v1",
+    "deviceclasses",
+    "DeviceClass",
+    namespaced=False,
+    generation=True,
+    returns_deleted=True,
 )
 # admissionregistration.k8s.io
 MUTATING_WEBHOOK_CONFIGURATIONS: Final = _admission(
@@ -501,6 +544,8 @@ class Catalogue:
     def __init__(self, resources: Iterable[Resource] = BUILT_IN) -> None:
         self._by_name: dict[str, Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
+        self.revision = 0
+        """Counts changes, for those who remember what they found."""
         for resource in resources:
             self.register(resource)
 
@@ -514,7 +559,15 @@ class Catalogue:
             )
         self._by_name[resource.dotted] = resource
         self._by_kind[resource.api_version, resource.kind] = resource
+        self.revision += 1
         return resource
+
+    def remove(self, resource: Resource) -> None:
+        """Take a resource out again. One that is not here, or is another one by now, is left alone."""
+        if self._by_name.get(resource.dotted) == resource:
+            del self._by_name[resource.dotted]
+            del self._by_kind[resource.api_version, resource.kind]
+            self.revision += 1
 
     def named(self, dotted: str) -> Resource | None:
         """The resource called `plural.version.group` (the core group's name is empty)."""

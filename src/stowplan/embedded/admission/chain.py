@@ -25,7 +25,7 @@ from stowplan.embedded.admission.strategy import (
     PREPARE_STATUS,
     PREPARE_UPDATED,
 )
-from stowplan.embedded.admission.validation import check_created, check_status, check_updated
+from stowplan.embedded.admission.validation import check_created, check_loaded, check_status, check_updated
 from stowplan.embedded.store.registry import POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
 
@@ -59,21 +59,30 @@ class ClusterAdmission:
         if prepare is not None:
             prepare(obj)
         self._roles.check(lookup, resource, None, obj, by)
-        check_created(resource, obj)
+        custom = lookup.definitions.version_of(resource) if resource.defined else None
+        if custom is not None and custom.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource, obj["metadata"]["name"], why)
+        check_created(resource, obj, custom)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
         for plugin in self._check_created.get(resource, ()):
             plugin(lookup, obj)
         return charge_quotas(lookup, resource, None, obj, "") if self._quotas else None
 
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """Validation only: plugins did their part where the object comes from."""
+        check_loaded(resource, obj)
+
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> Commit | None:
+        custom = lookup.definitions.version_of(resource) if resource.defined else None
         if subresource == "status":
             prepare_status = PREPARE_STATUS.get(resource)
             if prepare_status is not None:
                 prepare_status(old, new)
-            check_status(resource, old, new)
+            check_status(resource, old, new, custom)
             return None
         if subresource == "finalize":
             return None
@@ -87,7 +96,7 @@ class ClusterAdmission:
         if resource == SERVICES:
             self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)
-        check_updated(resource, old, new, subresource)
+        check_updated(resource, old, new, subresource, custom)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)
         for plugin in self._check_updated.get(resource, ()):

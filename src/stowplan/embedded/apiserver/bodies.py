@@ -10,6 +10,7 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
+from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import TypeDef, TypeMismatchError, decode_body, the_schema
 from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
 
@@ -105,13 +106,14 @@ def check_depth(text: bytes) -> None:
 
 
 class Decoded:
-    """A body as data, and what its sender should be warned of."""
+    """A body as data, what its sender should be warned of, and what it replaces if that matters."""
 
-    __slots__ = ("data", "warnings")
+    __slots__ = ("before", "data", "warnings")
 
     def __init__(self, data: Any, warnings: list[str]) -> None:
         self.data = data
         self.warnings = warnings
+        self.before: Json | None = None
 
 
 def decode_object(resource: Resource, text: bytes, validation: str = "") -> Decoded:
@@ -120,8 +122,23 @@ def decode_object(resource: Resource, text: bytes, validation: str = "") -> Deco
     `validation` says what becomes of unknown fields: they are left out in any case; with `Strict` that is
     an error, with `Warn` (the default) a warning. Raises `ApiError` 400.
     """
-    type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
+    type_ = None if resource.custom else the_schema().of_kind(resource.group, resource.version, resource.kind)
     return decode_as(type_, text, resource, validation)
+
+
+def decode_custom(custom: ServedVersion, text: bytes, validation: str = "") -> Decoded:
+    """JSON text as a custom object, without the fields that its schema does not know.
+
+    Raises `ApiError` 400, or 422 if it says to be of another kind.
+    """
+    read = decode_object(custom.resource, text, validation)
+    if not isinstance(read.data, dict):
+        raise status.bad_request("the object provided is unrecognized: expected a map")
+    wrong = custom.type_error(read.data)
+    if wrong is not None:
+        raise wrong
+    read.warnings += check_unknown_fields(custom.resource, custom.prune(read.data), validation)
+    return read
 
 
 def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation: str = "") -> Decoded:

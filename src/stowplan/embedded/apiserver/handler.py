@@ -23,6 +23,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
+from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
@@ -63,7 +64,7 @@ class Handler:
         watch_limit: int,
         stored_only: Collection[Resource] = (),
     ) -> None:
-        views = Views(clock)
+        views = Views(clock, store.definitions)
         self._store = store
         self._catalogue = store.catalogue
         self._authenticator = authenticator
@@ -72,7 +73,7 @@ class Handler:
         self._access = AccessRules(store)
         self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
-        self._openapi = OpenApi(store.catalogue)
+        self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
 
@@ -108,7 +109,10 @@ class Handler:
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
-        response = await self._verb(request, target, query, user)
+        try:
+            response = await self._verb(request, target, query, user)
+        except status.ApiError as error:
+            raise served_error(target.resource, error) from None
         if target.resource.deprecation and not response.prepared:
             response.headers.add("Warning", warning_header(target.resource.deprecation))
         return response

@@ -35,6 +35,7 @@ class PathResolver:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
+        self._revision = catalogue.revision
         self._found: dict[tuple[str, str, str], Resource] = {}
 
     def target(self, path: str) -> Target | None:
@@ -70,6 +71,9 @@ class PathResolver:
 
     def _resource(self, group: str, version: str, plural: str) -> Resource | None:
         key = (group, version, plural)
+        if self._revision != self._catalogue.revision:
+            self._revision = self._catalogue.revision
+            self._found.clear()
         resource = self._found.get(key)
         if resource is None:
             resource = self._catalogue.named(f"{plural}.{version}.{group}")

@@ -14,6 +14,7 @@ from stowplan.embedded.apiserver.conversion import Conversion, as_core
 from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
 from stowplan.embedded.apiserver.tables import Tables
 from stowplan.embedded.apply import plain_json
+from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store import BOOKMARK, Change
 from stowplan.gocompat.quoting import quote
 
@@ -157,23 +158,37 @@ def metadata_only(obj: Json) -> Json:
 class Views:
     """The views of all resources, each made when first asked for."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._tables = Tables(clock)
+    def __init__(self, clock: Clock, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._revision = definitions.revision
+        self._tables = Tables(clock, definitions)
         self._conversions: dict[Resource, Conversion] = {}
         self._plain: dict[Resource, View] = {}
 
     def conversion(self, resource: Resource) -> Conversion:
+        if self._revision != self._definitions.revision:
+            self._forget()
         conversion = self._conversions.get(resource)
         if conversion is None:
-            conversion = self._conversions[resource] = Conversion(resource)
+            custom = self._definitions.version_of(resource)
+            conversion = self._conversions[resource] = Conversion(resource, custom)
         return conversion
+
+    def _forget(self) -> None:
+        """Make views anew: what is defined about custom resources has changed."""
+        self._revision = self._definitions.revision
+        self._conversions.clear()
+        self._plain.clear()
+        self._tables.forget()
 
     def plain(self, resource: Resource) -> View:
         """The objects as they are."""
+        conversion = self.conversion(resource)
         view = self._plain.get(resource)
         if view is None:
-            conversion = self.conversion(resource)
-            view = View(conversion, conversion.to_served, f"{resource.api_version}/{resource.kind}List")
+            custom = self._definitions.version_of(resource)
+            kind = f"{resource.kind}List" if custom is None else custom.list_kind
+            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}")
             self._plain[resource] = view
         return view
 

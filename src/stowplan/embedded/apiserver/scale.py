@@ -24,6 +24,7 @@ from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.writer import UserInfo, WriteContext
+from stowplan.gocompat.quoting import quote
 
 Query = Mapping[str, str]
 SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
@@ -42,31 +43,35 @@ class Scales:
     async def get(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
-        return self._shown(request, self._store.get(target.resource, target.namespace, target.name))
+        obj = self._store.get(target.resource, target.namespace, target.name)
+        custom = self._store.definitions.version_of(target.resource)
+        if custom is not None and not custom.scale_of(obj)[1]:
+            path = (custom.scale or {}).get("specReplicasPath", "")
+            raise status.internal_error(f"the spec replicas field {quote(path)} does not exist")
+        return self._shown(request, target, obj)
 
     async def put(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         by = write_context(Options.UPDATE, request.headers, query, user)
-        return self._shown(request, self._rescale(target, text, by))
+        return self._shown(request, target, self._rescale(target, text, by))
 
     async def patch(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
         text = await read_body(request)
         by = write_context(Options.PATCH, request.headers, query, user)
-        if request.content_type == APPLY:
+        if request.content_type == APPLY and not target.resource.defined:
             applied = self._apply(target, yaml_as_json(text), by, force=flag(query, "force"))
-            return self._shown(request, applied)
+            return self._shown(request, target, applied)
         kind = _PATCHES.get(request.content_type)
         if kind is None:
-            raise status.unsupported_media_type([*_PATCHES, APPLY])
+            raise status.unsupported_media_type(list(_PATCHES))
         change = decode_as(None, text, SCALE).data
-        old = scale_of(self._store.get(target.resource, target.namespace, target.name))
-        return self._shown(
-            request, self._rescale(target, msgspec.json.encode(patched(SCALE, old, change, kind)), by)
-        )
+        old = self._scale_of(target, self._store.get(target.resource, target.namespace, target.name))
+        new = msgspec.json.encode(patched(SCALE, old, change, kind))
+        return self._shown(request, target, self._rescale(target, new, by))
 
     def _rescale(self, target: Target, text: bytes, by: WriteContext) -> Json:
         scale = _read(target, text)
@@ -75,9 +80,17 @@ class Scales:
         metadata.update(
             {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
         )
+        custom = self._store.definitions.version_of(target.resource)
+        if custom is not None:
+            shown = custom.shown({**old, "metadata": metadata})
+            return self._store.update(target.resource, custom.with_replicas(shown, _replicas(scale)), by=by)
         spec = {**old.get("spec", {}), "replicas": _replicas(scale)}
         new = {**old, "metadata": metadata, "spec": spec}
         return self._store.update(target.resource, new, subresource="scale", by=by)
+
+    def _scale_of(self, target: Target, obj: Json) -> Json:
+        custom = self._store.definitions.version_of(target.resource)
+        return scale_of(obj) if custom is None else custom.scale_of(obj)[0]
 
     def _apply(self, target: Target, text: bytes, by: WriteContext, *, force: bool) -> Json:
         scale, resource = _read(target, text), target.resource
@@ -89,11 +102,12 @@ class Scales:
         }
         return self._store.apply(resource, wanted, by, force=force, subresource="scale")
 
-    def _shown(self, request: web.BaseRequest, obj: Json) -> web.Response:
+    def _shown(self, request: web.BaseRequest, target: Target, obj: Json) -> web.Response:
         form = negotiated(request.headers.get("Accept", ""))
+        scale = self._scale_of(target, obj)
         if not form.form:
-            return json_response(scale_of(obj))
-        return response_of(self._views.view(SCALE, form).raw(scale_of(obj)))
+            return json_response(scale)
+        return response_of(self._views.view(SCALE, form).raw(scale))
 
 
 def _read(target: Target, text: bytes) -> Any:

@@ -36,6 +36,8 @@ class Subresources:
     def handler(self, method: str, target: Target) -> Handler:
         """Who answers. Raises `ApiError` 404 or 405 if nobody does."""
         ways = self._ways(target.resource, target.subresource)
+        if not ways and target.resource.defined:
+            raise status.not_found(target.resource, target.name)
         if not ways:
             text = "the server could not find the requested resource"
             raise status.ApiError(404, "NotFound", text, {})
@@ -52,7 +54,7 @@ class Subresources:
             return {"PUT": self._finalize}
         if resource == SERVICE_ACCOUNTS and name == "token":
             return {"POST": self._tokens.create}
-        if resource in SCALED and name == "scale":
+        if (resource in SCALED or resource.scaled) and name == "scale":
             return {"GET": self._scales.get, "PUT": self._scales.put, "PATCH": self._scales.patch}
         if is_connection(resource, name):
             if name == "log":

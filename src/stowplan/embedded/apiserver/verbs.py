@@ -11,13 +11,14 @@ from typing import Any, Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
     Decoded,
     as_json,
     decode_as,
+    decode_custom,
     decode_object,
     deletion_body,
     read_body,
@@ -37,6 +38,7 @@ from stowplan.embedded.apiserver.request import (
 )
 from stowplan.embedded.apiserver.responses import View, Views, encode, response_of, success_response
 from stowplan.embedded.apiserver.watch import HEADERS, HttpWatch
+from stowplan.embedded.customresources.definitions import definition_warnings
 from stowplan.embedded.store import Store, Watcher
 from stowplan.embedded.store.fieldmanager import without_managed_fields
 from stowplan.embedded.store.patches import patched
@@ -124,6 +126,7 @@ class ReadVerbs:
             return await _ended_with(request, error)
         backlog = list(watcher.backlog)
         watcher.backlog = ()
+        watcher.on_end = watch.end
         if any_version and not options.initial_events:
             backlog.pop()
         self._watches[watch] = watcher
@@ -168,6 +171,17 @@ class WriteVerbs:
         self._views = views
         self._stored_only = stored_only
 
+    def _decoded(self, target: Target, text: bytes, query: Query) -> Decoded:
+        """A body as an object of the target's kind."""
+        validation = query.get("fieldValidation", "")
+        custom = self._store.definitions.version_of(target.resource)
+        if custom is not None:
+            return decode_custom(custom, text, validation)
+        read = decode_object(target.resource, text, validation)
+        if target.resource == CUSTOM_RESOURCE_DEFINITIONS and target.name:
+            read.before = self._store.find(CUSTOM_RESOURCE_DEFINITIONS, "", target.name)
+        return read
+
     async def create(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
@@ -175,7 +189,7 @@ class WriteVerbs:
         if resource.namespaced and not target.namespace:
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
         text = as_json(await read_body(request), request.content_type)
-        read = decode_object(resource, text, query.get("fieldValidation", ""))
+        read = self._decoded(target, text, query)
         conversion = self._views.conversion(resource)
         by = write_context(Options.CREATE, request.headers, query, user)
         obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace, by=by)
@@ -185,7 +199,7 @@ class WriteVerbs:
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
-        read = decode_object(target.resource, text, query.get("fieldValidation", ""))
+        read = self._decoded(target, text, query)
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
         by = write_context(Options.UPDATE, request.headers, query, user)
@@ -200,15 +214,16 @@ class WriteVerbs:
         if request.content_type == APPLY:
             return self._apply(request, target, query, yaml_as_json(text), by)
         kind = _PATCH_TYPES.get(request.content_type)
-        if kind is None:
-            raise status.unsupported_media_type([*_PATCH_TYPES, APPLY])
+        if kind is None or (kind is PatchType.STRATEGIC and target.resource.custom):
+            known = [name for name in _PATCH_TYPES if not target.resource.custom or "strategic" not in name]
+            raise status.unsupported_media_type([*known, APPLY])
         change = decode_as(None, text, target.resource).data
         conversion = self._views.conversion(target.resource)
         old = self._store.get(conversion.stored, target.namespace, target.name)
         if b"managedFields" not in text:
             old = without_managed_fields(old)
         new = encode(patched(target.resource, conversion.to_served(old), change, kind))
-        read = decode_object(target.resource, new, query.get("fieldValidation", ""))
+        read = self._decoded(target, new, query)
         obj = self._replace(target, read, by, uid_precondition=False)
         return self._shown(request, target, obj, 200, read)
 
@@ -223,7 +238,7 @@ class WriteVerbs:
         )
         metadata = obj["metadata"]
         gone = self._store.find(conversion.stored, target.namespace, target.name) is None
-        if not gone or target.resource.plural == "pods":
+        if not gone or target.resource.returns_deleted:
             return self._shown(request, target, obj, 200)
         resource = target.resource
         details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
@@ -264,7 +279,7 @@ class WriteVerbs:
     def _apply(
         self, request: web.BaseRequest, target: Target, query: Query, text: bytes, by: WriteContext
     ) -> web.Response:
-        read = decode_object(target.resource, text, query.get("fieldValidation", ""))
+        read = self._decoded(target, text, query)
         if not query.get("fieldManager"):
             missing = required("fieldManager", "is required for apply patch")
             raise options_invalid(Options.PATCH, [missing])
@@ -285,6 +300,8 @@ class WriteVerbs:
         warnings = [] if read is None else [*read.warnings]
         if read is not None and target.resource in self._stored_only and not target.subresource:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
+        if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
+            warnings += definition_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
 
 

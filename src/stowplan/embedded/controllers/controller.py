@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.api.meta import timestamp
 from stowplan.api.requests import ORDINARY_DELETION, DeleteOptions, Json, PatchType
@@ -159,7 +161,7 @@ class Controller(ABC):
     async def delete(self, resource: Resource, obj: Json, options: DeleteOptions = ORDINARY_DELETION) -> None:
         """Delete exactly this object. That it has gone already is fine."""
         metadata = obj["metadata"]
-        exact = DeleteOptions(options.grace_period_seconds, uid_of(obj))
+        exact = msgspec.structs.replace(options, uid=uid_of(obj))
         try:
             await self.client.delete(resource, metadata.get("namespace", ""), name_of(obj), exact)
         except ApiError as error:

@@ -1,240 +1,99 @@
 """The Job controller: pods that end, until enough of them have succeeded."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import JOBS, PODS
-from stowplan.api.requests import Json
+from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller, gather_writes, slow_start_batch
-from stowplan.embedded.controllers.events import WARNING
+from stowplan.embedded.controllers.controller import (
+    MAX_BURST,
+    Context,
+    Controller,
+    gather_writes,
+    slow_start_batch,
+)
+from stowplan.embedded.controllers.events import NORMAL, WARNING
+from stowplan.embedded.controllers.jobpods import (
+    FAILURE,
+    FAILURES,
+    IGNORED_FAILURES,
+    INDEX,
+    REACHED,
+    SUCCESS,
+    TRACKING,
+    Backoff,
+    Ending,
+    JobPods,
+    deadline_left,
+    early_ending,
+    failures_of,
+    index_pause_left,
+    is_complete,
+    is_failed,
+    is_indexed,
+    is_job_finished,
+    is_suspended,
+    limits_each_index,
+    missing_indexes,
+    replaces_only_failed,
+    surplus,
+    verdict_on,
+    wanted_active,
+    write_indexes,
+)
 from stowplan.embedded.controllers.objects import (
-    annotations_of,
     condition_of,
     controller_of,
-    count_in,
     finalizers_of,
-    is_active,
     is_controlled_by,
     is_deleting,
-    is_finished,
     is_ready,
+    key_of,
     name_of,
+    namespace_of,
+    omit_empty,
     phase_of,
+    selector_in,
     spec_of,
     split_key,
     status_of,
     time_of,
     uid_of,
-    with_condition,
 )
-from stowplan.embedded.controllers.podcontrol import pod_from
-from stowplan.embedded.controllers.replicaset import pods_to_delete
+from stowplan.embedded.controllers.podcontrol import claim_objects, pod_from
 
-TRACKING: Final = "batch.kubernetes.io/job-tracking"
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
-REACHED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
-TOO_OFTEN: Final = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-TOO_LONG: Final = ("DeadlineExceeded", "Job was active longer than specified deadline")
-BASE_BACKOFF: Final = 10.0
-MAX_BACKOFF: Final = 600.0
+CONTROLLER_NAME: Final = "kubernetes.io/job-controller"
+MAX_UNCOUNTED: Final = 500
+"""So many pods are written down by their uid at most, so that a status stays small."""
 
+ORPHAN: Final = "orphan:"
+"""Begins keys of pods that have lost their Job."""
 
-def is_job_finished(job: Json) -> bool:
-    return any((condition_of(job, kind) or {}).get("status") == "True" for kind in ("Complete", "Failed"))
+MAX_GENERATED_PREFIX: Final = 58
+_FOREGROUND: Final = DeleteOptions(propagation="Foreground")
+_ALWAYS_WRITTEN: Final = ("ready", "terminating", "uncountedTerminatedPods", "failedIndexes")
 
 
-@dataclass(slots=True)
-class PodCounts:
-    """How many pods of a Job have ended how. Each counts once, also if it is deleted meanwhile.
-
-    A pod that has ended is first written down by its uid, then loses its finalizer, then becomes a number.
-    """
-
-    succeeded: int = 0
-    failed: int = 0
-    indexes: set[int] = field(default_factory=set)
-    uncounted_succeeded: list[str] = field(default_factory=list)
-    uncounted_failed: list[str] = field(default_factory=list)
-    settled: list[Json] = field(default_factory=list)
-
-    @property
-    def all_succeeded(self) -> int:
-        return self.succeeded + len(self.uncounted_succeeded)
-
-    @property
-    def all_failed(self) -> int:
-        return self.failed + len(self.uncounted_failed)
-
-
-def count_pods(job: Json, pods: Sequence[Json]) -> PodCounts:
-    """The count as it is to be written now; `settled` are the pods whose finalizer may go then."""
-    status = status_of(job)
-    known = status.get("uncountedTerminatedPods") or {}
-    held = {uid_of(pod): pod for pod in pods if TRACKING in finalizers_of(pod)}
-    result = PodCounts(
-        count_in(status, "succeeded"),
-        count_in(status, "failed"),
-        read_indexes(status.get("completedIndexes") or ""),
-    )
-    for uid in known.get("succeeded") or ():
-        if uid in held:
-            result.uncounted_succeeded.append(uid)
-        else:
-            result.succeeded += 1
-    for uid in known.get("failed") or ():
-        if uid in held:
-            result.uncounted_failed.append(uid)
-        else:
-            result.failed += 1
-    listed = {*result.uncounted_succeeded, *result.uncounted_failed}
-    for uid, pod in held.items():
-        if uid in listed:
-            continue
-        if phase_of(pod) == "Succeeded":
-            result.uncounted_succeeded.append(uid)
-        elif is_finished(pod) or is_deleting(pod):
-            result.uncounted_failed.append(uid)
-    result.settled = [held[uid] for uid in (*result.uncounted_succeeded, *result.uncounted_failed)]
-    if is_indexed(job):
-        result.indexes |= {
-            index
-            for pod in result.settled
-            if phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None
-        }
-        result.succeeded = len(result.indexes) - len(result.uncounted_succeeded)
-    return result
-
-
-def is_indexed(job: Json) -> bool:
-    return spec_of(job).get("completionMode") == "Indexed"
-
-
-def index_of(pod: Json) -> int | None:
-    text = annotations_of(pod).get(INDEX, "")
-    return int(text) if text.isdigit() else None
-
-
-def finished_condition(
-    job: Json, count: PodCounts, active: Sequence[Json], now: float
-) -> tuple[str, str, str] | None:
-    """How a Job has ended: the condition, its reason and message; None while it goes on."""
-    for kind, over in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
-        condition = condition_of(job, kind)
-        if condition is not None and condition.get("status") == "True":
-            return over, condition.get("reason", ""), condition.get("message", "")
-    limit = count_in(spec_of(job), "backoffLimit", 6)
-    if count.all_failed > limit or _restarts(job, active) > limit:
-        return "Failed", *TOO_OFTEN
-    deadline = spec_of(job).get("activeDeadlineSeconds")
-    begun = status_of(job).get("startTime")
-    if isinstance(deadline, int) and begun and now - time_of(begun) >= deadline:
-        return "Failed", *TOO_LONG
-    completions = spec_of(job).get("completions")
-    if completions is None:
-        done = count.all_succeeded > 0 and not active
-    else:
-        done = count.all_succeeded >= completions
-    return ("Complete", *REACHED) if done else None
-
-
-def _restarts(job: Json, active: Iterable[Json]) -> int:
-    """Failures of containers that were started again within their pods."""
-    if ((spec_of(job).get("template") or {}).get("spec") or {}).get("restartPolicy") != "OnFailure":
-        return 0
-    return sum(
-        count_in(one, "restartCount")
-        for pod in active
-        for one in status_of(pod).get("containerStatuses") or ()
-    )
-
-
-def wanted_active(job: Json, count: PodCounts, active: int) -> int:
-    """How many pods should run at the moment."""
-    spec = spec_of(job)
-    if spec.get("suspend"):
-        return 0
-    parallelism = count_in(spec, "parallelism", 1)
-    completions: int | None = spec.get("completions")
-    if completions is None:
-        return min(active, parallelism) if count.all_succeeded else parallelism
-    return min(parallelism, max(completions - count.all_succeeded, 0))
-
-
-def missing_indexes(job: Json, count: PodCounts, active: Iterable[Json], number: int) -> list[int]:
-    """The lowest indexes that neither are done nor have a pod."""
-    taken = count.indexes | {index for pod in active if (index := index_of(pod)) is not None}
-    found: list[int] = []
-    for index in range(count_in(spec_of(job), "completions")):
-        if len(found) == number:
-            break
-        if index not in taken:
-            found.append(index)
-    return found
-
-
-def read_indexes(text: str) -> set[int]:
-    """Indexes written as `0,2-5`."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return found
-
-
-def write_indexes(indexes: Iterable[int]) -> str:
-    ranges: list[list[int]] = []
-    for index in sorted(indexes):
-        if ranges and ranges[-1][1] == index - 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+def is_managed_elsewhere(job: Json) -> bool:
+    """Whether another controller takes care of a Job."""
+    return spec_of(job).get("managedBy") not in (None, CONTROLLER_NAME)
 
 
 @dataclass(slots=True)
-class Failures:
-    """How many pods of a Job have failed since one last succeeded, and when the last of them was noticed."""
+class Progress:
+    """What a Job's status is to say after its pods were created or deleted."""
 
-    in_a_row: int = 0
-    since: float = 0.0
-    failed: int = 0
-    succeeded: int = 0
+    active: int
+    ready: int
+    terminating: int
+    failure: ApiError | None = None
 
-    def learn(self, count: PodCounts, now: float) -> None:
-        if count.all_succeeded > self.succeeded:
-            self.in_a_row = 0
-        elif count.all_failed > self.failed:
-            self.in_a_row += count.all_failed - self.failed
-            self.since = now
-        self.failed, self.succeeded = count.all_failed, count.all_succeeded
-
-
-def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
-    return min(BASE_BACKOFF * 2 ** min(failures - 1, 10), MAX_BACKOFF) if failures else 0.0
-
-
-def status_for(job: Json, count: PodCounts, pods: Sequence[Json]) -> Json:
-    """The counts of a Job."""
-    active = [pod for pod in pods if is_active(pod)]
-    status: Json = {
-        "active": len(active),
-        "ready": sum(map(is_ready, active)),
-        "terminating": sum(1 for pod in pods if is_deleting(pod) and not is_finished(pod)),
-        "succeeded": count.succeeded,
-        "failed": count.failed,
-        "uncountedTerminatedPods": {
-            kind: uids
-            for kind, uids in (("succeeded", count.uncounted_succeeded), ("failed", count.uncounted_failed))
-            if uids
-        },
-    }
-    if is_indexed(job):
-        status["completedIndexes"] = write_indexes(count.indexes)
-    return status
+    def deleted(self, pods: Sequence[Json]) -> None:
+        self.active -= len(pods)
+        self.ready -= sum(map(is_ready, pods))
+        self.terminating += len(pods)
 
 
 class JobController(Controller):
@@ -247,88 +106,133 @@ class JobController(Controller):
         super().__init__(context)
         self.jobs = self.follow(JOBS)
         self.pods = self.follow_owned(PODS, JOBS.kind, self.jobs)
-        self._failures: dict[str, Failures] = {}
+        self.pods.add_handler(self._pod_changed)
+        self._backoffs: dict[str, Backoff] = {}
+
+    def _pod_changed(self, old: Json | None, new: Json | None) -> None:
+        """Nobody counts a pod that has lost its Job: it must not be held."""
+        if new is not None and TRACKING in finalizers_of(new) and controller_of(new) is None:
+            self.queue.add(ORPHAN + key_of(new))
 
     async def sync(self, key: str) -> None:
+        if key.startswith(ORPHAN):
+            await self._free_orphan(key.removeprefix(ORPHAN))
+            return
         job = self.jobs.get(key)
         if job is None:
-            await self._release_orphans(key)
+            self._backoffs.pop(key, None)
+            await self._free_pods_of_missing(key)
             return
-        pods = [pod for pod in self.pods.by_owner[uid_of(job)].values() if is_controlled_by(pod, job)]
-        self.rest(key, len(pods))
+        if is_managed_elsewhere(job):
+            return
         if is_job_finished(job):
-            await self._free([pod for pod in pods if TRACKING in finalizers_of(pod)])
+            self._backoffs.pop(key, None)
+            held = [pod for pod in self._owned(job) if TRACKING in finalizers_of(pod)]
+            await self._free(held)
             await self._expire(key, job)
             return
-        count = count_pods(job, pods)
-        active = [pod for pod in pods if is_active(pod)]
-        end = finished_condition(job, count, active, self.now())
-        status = status_for(job, count, pods)
-        status |= self._begin(job)
+        await self._run(key, job, JobPods(job, await self._claimed(job)))
+
+    def _owned(self, job: Json) -> list[Json]:
+        return [pod for pod in self.pods.by_owner[uid_of(job)].values() if is_controlled_by(pod, job)]
+
+    async def _claimed(self, job: Json) -> list[Json]:
+        if not spec_of(job).get("selector"):
+            return self._owned(job)
+        return await claim_objects(self, self.pods, JOBS, job, selector_in(job), finalizer=TRACKING)
+
+    async def _run(self, key: str, job: Json, pods: JobPods) -> None:
+        self.rest(key, len(pods.pods))
+        progress = Progress(len(pods.active), sum(map(is_ready, pods.active)), len(pods.terminating))
+        backoff = self._backoffs.get(key, Backoff()).after(pods.new_succeeded, pods.new_failed)
+        begun = self._begin(job)
+        end = early_ending(pods, self.now())
         if end is not None:
-            status["conditions"] = self._end_conditions(job, end, bool(active or count.settled), status)
-        await self.set_status(JOBS, job, status)
-        await self._free(count.settled)
-        if is_deleting(job):
+            await gather_writes(self.delete_pod(job, pod) for pod in pods.active)
+            progress.deleted(pods.active)
+        elif not is_deleting(job):
+            await self._manage(key, job, pods, backoff, progress)
+        if end is None and is_complete(pods, progress.active):
+            end = REACHED
+        if end is None and not is_deleting(job):
+            begun |= await self._suspension(job)
+        await self._track(key, job, pods, backoff, progress, begun, end)
+        left = deadline_left({**job, "status": {**status_of(job), **begun}}, self.now())
+        if left is not None and end is None:
+            self.queue.add_after(key, left)
+        if progress.failure is not None:
+            raise progress.failure
+
+    # Pods come and go
+
+    async def _manage(self, key: str, job: Json, pods: JobPods, backoff: Backoff, progress: Progress) -> None:
+        wanted = wanted_active(pods)
+        going = surplus(pods, max(len(pods.active) - wanted, 0), self.now())[:MAX_BURST]
+        if going:
+            await gather_writes(self._dismiss(job, pod) for pod in going)
+            progress.deleted(going)
             return
-        if end is not None:
-            await gather_writes(self.delete(PODS, pod) for pod in active)
+        missing = wanted - len(pods.active)
+        if replaces_only_failed(job):
+            missing -= len(pods.terminating)
+        if missing <= 0:
             return
-        await self._manage(key, job, count, active)
-        self._watch_deadline(key, job)
+        pause = 0.0 if limits_each_index(job) else backoff.left(self.now())
+        indexes: Sequence[int | None] = [None] * missing
+        if is_indexed(job):
+            indexes = pending = missing_indexes(pods, missing)
+            pauses = {index: index_pause_left(pods.delayed.get(index), self.now()) for index in pending}
+            indexes = [index for index in pending if not pauses[index]]
+            pause = max(pause, min(pauses.values(), default=0.0) if not indexes else 0.0)
+        if pause > 0:
+            self.queue.add_after(key, pause)
+            return
+        await self._create(job, pods, indexes[:MAX_BURST], progress)
 
-    # Pods
-
-    async def _manage(self, key: str, job: Json, count: PodCounts, active: Sequence[Json]) -> None:
-        wanted = wanted_active(job, count, len(active))
-        if len(active) > wanted:
-            going = pods_to_delete(active, len(active) - wanted, {}, self.now())
-            await gather_writes(self.delete(PODS, pod) for pod in going)
-        elif len(active) < wanted:
-            pause = self._pause(job, count)
-            if pause > 0:
-                self.queue.add_after(key, pause)
-                return
-            await self._create(job, count, active, wanted - len(active))
-
-    def _pause(self, job: Json, count: PodCounts) -> float:
-        """How long to wait before the next pod: longer after every failure, until one succeeds."""
-        record = self._failures.setdefault(uid_of(job), Failures())
-        record.learn(count, self.monotonic())
-        return record.since + backoff(record.in_a_row) - self.monotonic() if record.in_a_row else 0.0
-
-    async def _create(self, job: Json, count: PodCounts, active: Sequence[Json], number: int) -> None:
-        indexes = missing_indexes(job, count, active, number) if is_indexed(job) else []
+    async def _create(
+        self, job: Json, pods: JobPods, indexes: Sequence[int | None], progress: Progress
+    ) -> None:
         template = spec_of(job).get("template") or {}
-        labels = {
-            "batch.kubernetes.io/controller-uid": uid_of(job),
-            "controller-uid": uid_of(job),
-            "batch.kubernetes.io/job-name": name_of(job),
-            "job-name": name_of(job),
-        }
 
         async def one(position: int) -> None:
-            pod = pod_from(template, JOBS, job, labels=labels, finalizers=(TRACKING,))
-            if indexes:
-                pod = _indexed(pod, job, indexes[position])
-            try:
-                made = await self.create(PODS, pod)
-            except ApiError as error:
-                await self.record_event(job, "FailedCreate", f"Error creating: {error}", WARNING)
-                raise
-            await self.record_event(job, "SuccessfulCreate", f"Created pod: {name_of(made)}")
+            pod = pod_from(template, JOBS, job, finalizers=(TRACKING,))
+            index = indexes[position]
+            if index is not None:
+                pod = indexed_pod(pod, job, index, pods.delayed.get(index))
+            await self.create_pod(job, pod)
+            progress.active += 1
 
-        await slow_start_batch(len(indexes) if is_indexed(job) else number, one)
+        try:
+            await slow_start_batch(len(indexes), one)
+        except ApiError as error:
+            progress.failure = error
+
+    async def _dismiss(self, job: Json, pod: Json) -> None:
+        """Delete a pod that is one too many: it does not count."""
+        await self._unhold(pod)
+        await self.delete_pod(job, pod)
 
     async def _free(self, pods: Sequence[Json]) -> None:
         """Let pods go that are written down."""
         await gather_writes(self._unhold(pod) for pod in pods)
 
     async def _unhold(self, pod: Json) -> None:
-        kept = [one for one in finalizers_of(pod) if one != TRACKING]
-        await self.change(PODS, pod, {"metadata": {"finalizers": kept or None}})
+        if TRACKING not in finalizers_of(pod):
+            return
+        patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING], "uid": uid_of(pod)}}
+        where = namespace_of(pod), name_of(pod)
+        try:
+            self.note(PODS, await self.client.patch(PODS, *where, patch, PatchType.STRATEGIC))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
 
-    async def _release_orphans(self, key: str) -> None:
+    async def _free_orphan(self, key: str) -> None:
+        pod = self.pods.get(key)
+        if pod is not None and controller_of(pod) is None:
+            await self._unhold(pod)
+
+    async def _free_pods_of_missing(self, key: str) -> None:
         """The Job is gone: nobody counts its pods any more."""
         namespace, name = split_key(key)
         held = [
@@ -348,43 +252,97 @@ class JobController(Controller):
     # Status
 
     def _begin(self, job: Json) -> Json:
-        """When the Job began, and whether it is held back."""
-        suspended = bool(spec_of(job).get("suspend"))
-        held = list(status_of(job).get("conditions") or ())
-        condition = condition_of(job, "Suspended")
-        status: Json = {}
-        if suspended:
-            new = {
-                "type": "Suspended",
-                "status": "True",
-                "reason": "JobSuspended",
-                "message": "Job suspended",
-            }
-            status = {"conditions": with_condition(held, new, self.stamp()), "startTime": None}
-        elif condition is not None and condition.get("status") == "True":
-            new = {**condition, "status": "False", "reason": "JobResumed", "message": "Job resumed"}
-            status = {"conditions": with_condition(held, new, self.stamp()), "startTime": self.stamp()}
-        elif not status_of(job).get("startTime"):
-            status = {"startTime": self.stamp()}
-        return status
+        first = not status_of(job).get("startTime") and not is_suspended(job)
+        return {"startTime": self.stamp()} if first else {}
 
-    def _end_conditions(self, job: Json, end: tuple[str, str, str], busy: bool, status: Json) -> list[Json]:
-        """First what the Job will end as; when its last pod has gone, that it has."""
-        kind, reason, message = end
-        held = list(status.get("conditions") or status_of(job).get("conditions") or ())
-        announced = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
-        for one in (announced, *(() if busy else (kind,))):
-            new = {"type": one, "status": "True", "reason": reason, "message": message}
-            held = with_condition(held, {**new, "lastProbeTime": self.stamp()}, self.stamp())
-        if not busy and kind == "Complete":
-            status["completionTime"] = self.stamp()
-        return held
+    async def _suspension(self, job: Json) -> Json:
+        """The condition Suspended, and when a Job that is resumed begins anew."""
+        suspended = is_suspended(job)
+        held = condition_of(job, "Suspended")
+        if held is None and not suspended:
+            return {}
+        word = "Suspended" if suspended else "Resumed"
+        reason, message = f"Job{word}", f"Job {word.lower()}"
+        if held is not None and (held.get("status"), held.get("reason")) == (str(suspended), reason):
+            return {}
+        new = self._condition("Suspended", str(suspended), reason, message)
+        await self.record_event(job, word, message)
+        conditions = _with(status_of(job).get("conditions") or (), new)
+        return {"conditions": conditions, "startTime": None if suspended else self.stamp()}
 
-    def _watch_deadline(self, key: str, job: Json) -> None:
-        deadline = spec_of(job).get("activeDeadlineSeconds")
-        begun = time_of(status_of(job).get("startTime")) or self.now()
-        if isinstance(deadline, int) and not spec_of(job).get("suspend"):
-            self.queue.add_after(key, max(begun + deadline - self.now(), 0.0) + 0.1)
+    async def _track(
+        self,
+        key: str,
+        job: Json,
+        pods: JobPods,
+        backoff: Backoff,
+        progress: Progress,
+        begun: Json,
+        end: Ending | None,
+    ) -> None:
+        """Write down pods that have ended, let them go, count them, and say so if the Job is over."""
+        written, freed = to_write_down(pods, end)
+        status: Json = {
+            "active": progress.active,
+            "ready": progress.ready,
+            "terminating": progress.terminating,
+            "succeeded": pods.succeeded if is_indexed(job) else pods.counted_succeeded,
+            "failed": pods.counted_failed,
+            "uncountedTerminatedPods": {kind: uids for kind, uids in written.items() if uids},
+            **begun,
+        }
+        if is_indexed(job):
+            status["completedIndexes"] = write_indexes(pods.completed_indexes)
+            if limits_each_index(job):
+                status["failedIndexes"] = write_indexes(pods.failed_indexes)
+        conditions = list(status.get("conditions") or status_of(job).get("conditions") or ())
+        if end is not None and not any(one.get("type") == end.type for one in conditions):
+            conditions.append(self._condition(end.type, "True", end.reason, end.message))
+        status["conditions"] = conditions or None
+        job = await self._set_status(job, status)
+        self._backoffs[key] = backoff
+        await self._free(freed)
+        counted = {uid_of(pod) for pod in freed}
+        left = {kind: [uid for uid in uids if uid not in counted] for kind, uids in written.items()}
+        if not is_indexed(job):
+            status["succeeded"] += len(written["succeeded"]) - len(left["succeeded"])
+        status["failed"] += len(written["failed"]) - len(left["failed"])
+        status["uncountedTerminatedPods"] = {kind: uids for kind, uids in left.items() if uids}
+        is_over = end is not None and not any(left.values()) and not progress.terminating
+        if end is not None and is_over:
+            status["conditions"] = [
+                *conditions,
+                self._condition(end.final, "True", end.reason, end.message),
+            ]
+            if end.type == SUCCESS:
+                status["completionTime"] = self.stamp()
+        await self._set_status(job, status)
+        if end is not None and is_over:
+            await self._told_end(job, status, end)
+
+    async def _set_status(self, job: Json, status: Json) -> Json:
+        return await self.set_status(JOBS, job, omit_empty(status, *_ALWAYS_WRITTEN))
+
+    def _condition(self, kind: str, status: str, reason: str, message: str) -> Json:
+        now = self.stamp()
+        return {
+            "type": kind,
+            "status": status,
+            "lastProbeTime": now,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+
+    async def _told_end(self, job: Json, status: Json, end: Ending) -> None:
+        if end.type == FAILURE:
+            await self.record_event(job, end.reason, end.message, WARNING)
+            return
+        completions = spec_of(job).get("completions")
+        if completions is not None and status["succeeded"] > completions:
+            note = "Too many succeeded pods running after completion count reached"
+            await self.record_event(job, "TooManySucceededPods", note, WARNING)
+        await self.record_event(job, "Completed", "Job completed", NORMAL)
 
     async def _expire(self, key: str, job: Json) -> None:
         """Delete a Job whose time after its end is over."""
@@ -392,23 +350,74 @@ class JobController(Controller):
         if not isinstance(seconds, int) or is_deleting(job):
             return
         ends = [condition_of(job, kind) or {} for kind in ("Complete", "Failed")]
-        since = max(time_of(one.get("lastTransitionTime")) for one in ends)
-        left = since + seconds - self.now()
+        left = max(time_of(one.get("lastTransitionTime")) for one in ends) + seconds - self.now()
         if left > 0:
             self.queue.add_after(key, left)
         else:
-            self._failures.pop(uid_of(job), None)
-            await self.delete(JOBS, job)
+            await self.delete(JOBS, job, _FOREGROUND)
 
 
-def _indexed(pod: Json, job: Json, index: int) -> Json:
-    metadata = pod["metadata"]
+def to_write_down(pods: JobPods, end: Ending | None) -> tuple[dict[str, list[str]], list[Json]]:
+    """The uids of pods that have ended but are not counted yet, by how; and the pods to let go then."""
+    written = {"succeeded": list(pods.uncounted_succeeded), "failed": list(pods.uncounted_failed)}
+    freed: list[Json] = []
+    for pod in pods.tracked:
+        if not pods.can_be_freed(pod, is_over=end is not None):
+            continue
+        freed.append(pod)
+        uid = uid_of(pod)
+        has_failed = is_failed(pods.job, pod) or (end is not None and end.type == FAILURE)
+        if phase_of(pod) == "Succeeded" and uid not in written["failed"]:
+            if not is_indexed(pods.job) and uid not in written["succeeded"]:
+                written["succeeded"].append(uid)
+        elif (
+            has_failed
+            and uid not in written["failed"]
+            and pods.has_valid_index(pod)
+            and verdict_on(pods.job, pod).counts
+        ):
+            written["failed"].append(uid)
+        if len(written["succeeded"]) + len(written["failed"]) >= MAX_UNCOUNTED:
+            break
+    return written, freed
+
+
+def indexed_pod(pod: Json, job: Json, index: int, replaced: Json | None) -> Json:
+    """A pod that knows its index, and how often that has failed."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    annotations = {**metadata["annotations"], INDEX: str(index)}
+    if limits_each_index(job):
+        counted, ignored = (0, 0) if replaced is None else failures_of(replaced)
+        if replaced is not None:
+            counts = verdict_on(job, replaced).counts
+            counted, ignored = counted + counts, ignored + (not counts)
+        annotations[FAILURES] = str(counted)
+        if ignored:
+            annotations[IGNORED_FAILURES] = str(ignored)
+    suffix = f"-{index}-"
+    kinds = ("initContainers", "containers")
+    containers = {kind: [*map(_with_index_variable, spec[kind])] for kind in kinds if spec.get(kind)}
     return {
         "metadata": {
             **metadata,
-            "generateName": f"{name_of(job)}-{index}-",
+            "generateName": f"{name_of(job)[: MAX_GENERATED_PREFIX - len(suffix)]}{suffix}",
             "labels": {**metadata["labels"], INDEX: str(index)},
-            "annotations": {**metadata["annotations"], INDEX: str(index)},
+            "annotations": annotations,
         },
-        "spec": {**pod["spec"], "hostname": f"{name_of(job)}-{index}"},
+        "spec": {**spec, **containers, "hostname": f"{name_of(job)}-{index}"},
     }
+
+
+def _with_index_variable(container: Json) -> Json:
+    env = container.get("env") or ()
+    if any(one.get("name") == "JOB_COMPLETION_INDEX" for one in env):
+        return container
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+    return {**container, "env": [*env, {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]}
+
+
+def _with(conditions: Sequence[Json], new: Json) -> list[Json]:
+    """Conditions with one in the place of the one of its type."""
+    if not any(one.get("type") == new["type"] for one in conditions):
+        return [*conditions, new]
+    return [new if one.get("type") == new["type"] else one for one in conditions]

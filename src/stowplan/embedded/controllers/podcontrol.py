@@ -13,6 +13,7 @@ from stowplan.embedded.controllers.controller import Controller
 from stowplan.embedded.controllers.informers import Informer
 from stowplan.embedded.controllers.objects import (
     controller_reference,
+    finalizers_of,
     is_controlled_by,
     is_deleting,
     is_finished,
@@ -90,10 +91,13 @@ async def claim_objects(
     owner: Json,
     selector: Selector,
     is_member: Callable[[Json], bool] = _any,
+    *,
+    finalizer: str = "",
 ) -> list[Json]:
     """The objects that an owner controls, after adopting what fits and letting go of what does not.
 
-    What fits is selected by labels and, where the owner cares, a member otherwise.
+    What fits is selected by labels and, where the owner cares, a member otherwise. What is adopted is held
+    by a `finalizer`, if there is one.
     """
     found: list[Json] = []
     for obj in list(owned.by_owner[uid_of(owner)].values()):
@@ -106,7 +110,7 @@ async def claim_objects(
             await _release(controller, owned.resource, owner, obj)
     orphans = [] if is_deleting(owner) else [*filter(is_member, adoptable(owned, owner, selector))]
     if orphans and await _is_current(controller, owners, owner):
-        found += [await _adopt(controller, owned.resource, owners, owner, obj) for obj in orphans]
+        found += [await _adopt(controller, owned.resource, owners, owner, obj, finalizer) for obj in orphans]
     return found
 
 
@@ -131,10 +135,12 @@ async def _is_current(controller: Controller, resource: Resource, owner: Json) -
 
 
 async def _adopt(
-    controller: Controller, resource: Resource, owners: Resource, owner: Json, obj: Json
+    controller: Controller, resource: Resource, owners: Resource, owner: Json, obj: Json, finalizer: str
 ) -> Json:
-    references = [*owners_of(obj), controller_reference(owners, owner)]
-    return await controller.change(resource, obj, {"metadata": {"ownerReferences": references}})
+    change: Json = {"ownerReferences": [*owners_of(obj), controller_reference(owners, owner)]}
+    if finalizer and finalizer not in finalizers_of(obj):
+        change["finalizers"] = [*finalizers_of(obj), finalizer]
+    return await controller.change(resource, obj, {"metadata": change})
 
 
 async def _release(controller: Controller, resource: Resource, owner: Json, obj: Json) -> None:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, ForwardRef
 
 import msgspec
 from msgspec import Meta
 
-from stowplan.embedded.schema.types import Form, TypeDef, the_schema
+from stowplan.embedded.schema.types import Field, Form, TypeDef, the_schema
 
 _PYTHON_TYPES: Final[dict[str, Any]] = {
     "string": str,
@@ -39,12 +39,48 @@ def decoder(full_name: str) -> msgspec.json.Decoder[Any]:
 def struct_of(full_name: str) -> type[msgspec.Struct]:
     """The type as a struct. Every field may be left out or null: what has to be there is asked for later."""
     found: TypeDef = the_schema().types[full_name]
-    fields = [(f"f{i}", _python(field.form) | None, None) for i, field in enumerate(found.fields.values())]
+    _being_made.add(full_name)
+    fields = [
+        (f"f{i}", _python(_form_of(full_name, field)) | None, None)
+        for i, field in enumerate(found.fields.values())
+    ]
+    _being_made.remove(full_name)
     names = {f"f{i}": name for i, name in enumerate(found.fields)}
-    return msgspec.defstruct(found.name, fields, rename=names, forbid_unknown_fields=True, gc=False)
+    made = msgspec.defstruct(
+        found.name, fields, rename=names, forbid_unknown_fields=True, gc=False, module=__name__
+    )
+    globals()[_reference(full_name)] = made
+    return made
+
+
+_being_made: set[str] = set()
+SCHEMA: Final = "apiextensions.v1.JSONSchemaProps"
+_SCHEMA_OR_BOOL: Final = Form("or", "bool", Form("type", SCHEMA))
+_SCHEMA_OR_LIST: Final = Form("or", "list", Form("type", SCHEMA))
+_SCHEMA_FIELDS: Final = {
+    "additionalItems": _SCHEMA_OR_BOOL,
+    "additionalProperties": _SCHEMA_OR_BOOL,
+    "items": _SCHEMA_OR_LIST,
+}
+"""Fields of schemas that hold a schema or something else."""
+
+
+def _form_of(full_name: str, field: Field) -> Form:
+    return _SCHEMA_FIELDS.get(field.name, field.form) if full_name == SCHEMA else field.form
+
+
+def _reference(full_name: str) -> str:
+    """What a type is called here by those that contain it while it is still being made (or are it)."""
+    return "Struct_" + full_name.replace(".", "_")
 
 
 def _python(form: Form) -> Any:
+    if form.shape == "or":
+        assert form.of is not None
+        schema = _python(form.of)
+        return schema | bool if form.name == "bool" else schema | list[schema]  # type: ignore[valid-type]
+    if form.shape == "type" and form.name in _being_made:
+        return ForwardRef(_reference(form.name))
     if form.shape == "list":
         assert form.of is not None
         return list[_python(form.of)]  # type: ignore[misc]
@@ -93,7 +129,11 @@ def _unknown(form: Form, data: Any, path: str) -> Iterator[str]:
             del data[key]
             yield f"{path}.{key}" if path else key
         for key, value in data.items():
-            yield from _unknown(fields[key].form, value, f"{path}.{key}" if path else key)
+            inner = _form_of(form.name, fields[key])
+            yield from _unknown(inner, value, f"{path}.{key}" if path else key)
+    elif form.shape == "or":
+        assert form.of is not None
+        yield from _unknown(Form("list", of=form.of) if isinstance(data, list) else form.of, data, path)
     elif form.shape == "list" and isinstance(data, list):
         assert form.of is not None
         for i, value in enumerate(data):

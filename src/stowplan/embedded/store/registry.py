@@ -9,11 +9,14 @@ contains. Rules that a cluster adds to these are its admission.
 import random
 from collections.abc import Callable
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
     DEPLOYMENTS,
+    CSI_DRIVERS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -25,9 +28,17 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
+from stowplan.embedded.customresources.definitions import (
+    initial_status,
+    marked_for_deletion,
+    with_stored_version,
+)
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
 from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
+
+if TYPE_CHECKING:
+    from stowplan.embedded.customresources.lifecycle import Definitions
 
 
 class Lookup(Protocol):
@@ -41,6 +52,11 @@ class Lookup(Protocol):
 
     def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
         """Replace an object as the server itself does, without admission."""
+
+    @property
+    def definitions(self) -> "Definitions":
+        """What is defined about custom resources."""
+        ...
 
 
 Commit = Callable[[], None]
@@ -60,6 +76,10 @@ class Admission(Protocol):
     def admit_create(
         self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
     ) -> Commit | None: ...
+
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """An object of another cluster is taken in as it is."""
+        ...
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
@@ -141,7 +161,7 @@ class MetadataFactory:
             created.pop("namespace", None)
         digits = (self._rng.getrandbits(128) & _RANDOM_BITS | _VERSION_4).to_bytes(16).hex("-", 6)
         created["uid"] = f"{digits[:13]}-{digits[13:17]}-{digits[17:]}"
-        if resource.generation:
+        if resource.generation and resource != CSI_DRIVERS:
             created["generation"] = 1
         self.latest = now = self._clock.now()
         created["creationTimestamp"] = (
@@ -172,6 +192,9 @@ def set_initial_status(resource: Resource, obj: Json, stamp: str) -> None:
     if resource == NODES:
         return
     obj.pop("status", None)
+    if resource == CUSTOM_RESOURCE_DEFINITIONS:
+        obj["status"] = initial_status(obj)
+        return
     phase = _PHASES.get(resource)
     if phase is None:
         return
@@ -264,8 +287,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
             metadata = {**metadata, "generation": metadata.get("generation", 0) + 1}
         return {**_with_section(old, "spec", new), "metadata": metadata}
     kept = _with_section(new, "status", old) if resource.status else new
-    metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
-    metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
+    if resource == CUSTOM_RESOURCE_DEFINITIONS:
+        kept = with_stored_version(kept)
+    metadata = _updated_metadata(old, new)
     if resource.generation and _spec_changed(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}
@@ -276,7 +300,6 @@ POD_PARTS: Final = ("ephemeralcontainers", "resize")
 
 _OWN_METADATA: Final = frozenset(
     (
-        "customresourcedefinitions",
         "csinodes",
         "devicetaintrules",
         "podcertificaterequests",
@@ -300,7 +323,7 @@ def is_part(resource: Resource, subresource: str) -> bool:
 def _metadata_with_status(resource: Resource, old: Json, new: Json) -> Json:
     """What a write of the status makes of the metadata: of most kinds it changes labels and annotations too."""
     before, given = old["metadata"], new["metadata"]
-    if resource.custom or resource.plural in _OWN_METADATA:
+    if resource.custom or resource.defined or resource.plural in _OWN_METADATA:
         return dict(before)
     kept = {*_NOT_UPDATABLE}
     if resource == PODS:
@@ -309,6 +332,12 @@ def _metadata_with_status(resource: Resource, old: Json, new: Json) -> Json:
         kept.add("labels")
     metadata = {field: value for field, value in before.items() if field in kept}
     return metadata | {field: value for field, value in given.items() if field not in kept}
+
+
+def _updated_metadata(old: Json, new: Json) -> Json:
+    metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
+    metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
+    return metadata
 
 
 def _with_section(obj: Json, section: str, source: Json) -> Json:
@@ -321,6 +350,8 @@ def _with_section(obj: Json, section: str, source: Json) -> Json:
 
 def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
+    if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
+        return True
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
@@ -361,6 +392,8 @@ def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: floa
     check_deletion(resource, obj, options)
     obj = _with_propagation_finalizer(obj, options.propagation)
     held = bool(obj["metadata"].get("finalizers"))
+    if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
+        return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
     if resource == NAMESPACES and _contents_held(obj):
         return Deletion(_terminating(_mark(obj, now)), remove=False)
     if resource == PODS:

@@ -151,7 +151,7 @@ class Storage:
 
     def send_bookmarks(self) -> None:
         """Send a bookmark with the current version to every watcher that asked for bookmarks."""
-        for collection in self._collections.values():
+        for collection in dict.fromkeys(self._collections.values()):
             if collection.watchers:
                 self._undelivered.append((collection, bookmark(collection.resource, self.version)))
         if not self._delivering:
@@ -167,7 +167,7 @@ class Storage:
     def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json, by: WriteContext) -> Json:
         """Replace an object by one that may share its metadata with others; gives back the one written."""
         if not by.dry_run:
-            obj = with_metadata(obj)
+            obj = with_metadata(as_stored(collection, obj))
             self._change(collection, key, MODIFIED, obj, old)
         return obj
 
@@ -213,3 +213,9 @@ class Storage:
         self._delivering = False
         if failure is not None:
             raise failure
+
+
+def as_stored(collection: Collection, obj: Json) -> Json:
+    """An object under the version its collection is stored in: custom resources may be written in any."""
+    stored = collection.resource.api_version
+    return obj if obj["apiVersion"] == stored else {**obj, "apiVersion": stored}

@@ -3,11 +3,33 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.defaults import core, devices, rbac, scheduling, storage, workloads
+from stowplan.embedded.admission.defaults import (
+    autoscaling,
+    controlplane,
+    core,
+    devices,
+    networking,
+    rbac,
+    scheduling,
+    storage,
+    workloads,
+)
+from stowplan.embedded.customresources.definitions import set_definition_defaults
 
-_GROUPS: Final = (core, workloads, storage, scheduling, rbac, devices)
+_GROUPS: Final = (
+    core,
+    workloads,
+    autoscaling,
+    storage,
+    scheduling,
+    networking,
+    rbac,
+    devices,
+    controlplane,
+)
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
-    resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()
+    **{resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()},
+    CUSTOM_RESOURCE_DEFINITIONS: set_definition_defaults,
 }

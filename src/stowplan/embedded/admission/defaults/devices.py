@@ -21,11 +21,22 @@ def _default_devices(spec: Json) -> None:
         for asked in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if asked is None:
                 continue
-            if asked.setdefault("allocationMode", "ExactCount") == "ExactCount":
-                asked.setdefault("count", 1)
+            asked["allocationMode"] = asked.get("allocationMode") or "ExactCount"
+            if asked["allocationMode"] == "ExactCount":
+                asked["count"] = asked.get("count") or 1
+
+
+def default_resource_slice(obj: Json) -> None:
+    """Taints are dated; what maps a device's capacity to the node's counts once if it says nothing else."""
+    for device in obj.setdefault("spec", {}).get("devices") or ():
+        for taint in device.get("taints") or ():
+            taint.setdefault("timeAdded", obj["metadata"].get("creationTimestamp"))
+        for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
+            mapping.setdefault("allocationMultiplier", "1")
 
 
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.RESOURCE_CLAIMS: default_resource_claim,
     catalogue.RESOURCE_CLAIM_TEMPLATES: default_resource_claim_template,
+    catalogue.RESOURCE_SLICES: default_resource_slice,
 }

@@ -4,42 +4,110 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import FieldError
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation import core, pods, rbac, scheduling, storage, workloads
+from stowplan.embedded.admission.validation import (
+    autoscaling,
+    controlplane,
+    core,
+    devices,
+    events,
+    networking,
+    pods,
+    rbac,
+    scheduling,
+    storage,
+    workloads,
+)
 from stowplan.embedded.admission.validation.meta import metadata_errors
+from stowplan.embedded.admission.validation.podupdates import ephemeral_update_errors, resize_errors
+from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
+from stowplan.embedded.customresources.versions import ServedVersion
 
-__all__ = ["check_created", "check_status", "check_updated"]
+__all__ = ["check_created", "check_loaded", "check_status", "check_updated"]
 
-_GROUPS: Final = (core, pods, workloads, storage, scheduling, rbac)
+_GROUPS: Final = (
+    core,
+    pods,
+    workloads,
+    autoscaling,
+    storage,
+    scheduling,
+    networking,
+    rbac,
+    devices,
+    controlplane,
+    events,
+)
 _ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     resource: rules for group in _GROUPS for resource, rules in group.ALWAYS.items()
 }
 _ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
-    resource: rules for group in _GROUPS for resource, rules in group.ON_UPDATE.items()
+    **{resource: rules for group in _GROUPS for resource, rules in group.ON_UPDATE.items()},
+    CUSTOM_RESOURCE_DEFINITIONS: definition_update_errors,
 }
 
 
-def check_created(resource: Resource, obj: Json) -> None:
-    """Raises `ApiError` 422 if a new object is invalid."""
-    _check(resource, obj, metadata_errors(resource, obj["metadata"]))
+_ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
+    **pods.ON_CREATE,
+    CUSTOM_RESOURCE_DEFINITIONS: definition_errors,
+}
+_ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
+    **pods.ON_STATUS,
+    **workloads.ON_STATUS,
+    **core.ON_STATUS,
+}
+_POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 
 
-def check_status(resource: Resource, old: Json, new: Json) -> None:
+def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = None) -> None:
+    """Raises `ApiError` 422 if a new object is invalid. `custom` is what a definition says of it."""
+    errors = _errors(resource, obj)
+    rules = _ON_CREATE.get(resource)
+    if rules is not None:
+        errors += rules(obj)
+    if custom is not None:
+        errors += custom.errors(obj, None, "")
+    _refuse(resource, obj, errors)
+
+
+def check_loaded(resource: Resource, obj: Json) -> None:
+    """Raises `ApiError` 422 if an object that comes from another cluster is invalid."""
+    _refuse(resource, obj, _errors(resource, obj))
+
+
+def check_status(resource: Resource, old: Json, new: Json, custom: ServedVersion | None = None) -> None:
     """Raises `ApiError` 422 if a status is invalid."""
+    rules = _ON_STATUS.get(resource)
+    errors = [] if rules is None else rules(old, new)
+    if custom is not None:
+        errors += custom.errors({**old, "status": new.get("status")}, old, "status")
+    if errors:
+        raise status.invalid(resource, old["metadata"]["name"], errors)
 
 
-def check_updated(resource: Resource, old: Json, new: Json, subresource: str = "") -> None:
+def check_updated(
+    resource: Resource, old: Json, new: Json, subresource: str = "", custom: ServedVersion | None = None
+) -> None:
     """Raises `ApiError` 422 if an object is invalid, or what must not change has changed."""
-    rules = _ON_UPDATE.get(resource)
-    changed = [] if rules is None else rules(old, new)
-    _check(resource, new, [*metadata_errors(resource, new["metadata"]), *changed])
+    rules = _POD_PARTS.get(subresource) or _ON_UPDATE.get(resource)
+    errors = _errors(resource, new)
+    if rules is not None:
+        errors += rules(old, new)
+    if custom is not None:
+        errors += custom.errors(new, old, subresource)
+    _refuse(resource, new, errors)
 
 
-def _check(resource: Resource, obj: Json, errors: list[FieldError]) -> None:
+def _errors(resource: Resource, obj: Json) -> list[FieldError]:
+    errors = metadata_errors(resource, obj["metadata"])
     rules = _ALWAYS.get(resource)
     if rules is not None:
         errors += rules(obj)
+    return errors
+
+
+def _refuse(resource: Resource, obj: Json, errors: list[FieldError]) -> None:
     if errors:
         raise status.invalid(resource, obj["metadata"].get("name", ""), errors)

@@ -1,4 +1,4 @@
-"""Validation of scheduling.k8s.io, policy and coordination.k8s.io."""
+"""Validation of scheduling.k8s.io, policy, coordination.k8s.io and node.k8s.io."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -6,9 +6,16 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported
+from stowplan.api.names import dns_label_problems
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
-from stowplan.embedded.admission.validation.meta import IMMUTABLE, selector_errors
+from stowplan.embedded.admission.validation.meta import (
+    IMMUTABLE,
+    label_errors,
+    name_errors,
+    quantity_errors,
+    selector_errors,
+)
 
 _MAX_USER_PRIORITY: Final = 1_000_000_000
 
@@ -76,11 +83,25 @@ def lease_errors(obj: Json) -> list[FieldError]:
     return errors
 
 
+def runtime_class_errors(obj: Json) -> list[FieldError]:
+    errors = [*name_errors("handler", obj.get("handler"), dns_label_problems)]
+    errors += quantity_errors((obj.get("overhead") or {}).get("podFixed"), "overhead.limits")
+    selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
+    return [*errors, *label_errors(selector, "scheduling.nodeSelector")]
+
+
+def runtime_class_update_errors(old: Json, new: Json) -> list[FieldError]:
+    after = new.get("handler")
+    return [] if old.get("handler") == after else [invalid("handler", after, IMMUTABLE)]
+
+
 ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     catalogue.PRIORITY_CLASSES: priority_class_errors,
     catalogue.POD_DISRUPTION_BUDGETS: budget_errors,
     catalogue.LEASES: lease_errors,
+    catalogue.RUNTIME_CLASSES: runtime_class_errors,
 }
 ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
     catalogue.PRIORITY_CLASSES: priority_class_update_errors,
+    catalogue.RUNTIME_CLASSES: runtime_class_update_errors,
 }
