@@ -128,7 +128,7 @@ def keep_all_but_resources(old: Json, new: Json) -> None:
 def _resized(container: Json, wanted: Json | None) -> Json:
     if wanted is None:
         return container
-    changed = {field: wanted[field] for field in ("resources", "resizePolicy") if field in wanted}
+    changed: Json = {field: wanted[field] for field in ("resources", "resizePolicy") if field in wanted}
     return {**container, **changed}
 
 

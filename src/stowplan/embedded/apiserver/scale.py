@@ -7,13 +7,7 @@ import msgspec
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import (
-    DEPLOYMENTS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    STATEFUL_SETS,
-    Resource,
-)
+from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.apiserver.bodies import as_json, decode_as, read_body, yaml_as_json
@@ -27,7 +21,6 @@ from stowplan.embedded.store.writer import UserInfo, WriteContext
 from stowplan.gocompat.quoting import quote
 
 Query = Mapping[str, str]
-SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
 SCALE: Final = Resource("autoscaling", "v1", "scales", "Scale")
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
 _KEPT: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -12,10 +12,11 @@ from stowplan.embedded.apiserver.bodies import as_json, decode_object, read_body
 from stowplan.embedded.apiserver.connections import Connections, is_connection
 from stowplan.embedded.apiserver.request import Options, Target, delete_options, write_context
 from stowplan.embedded.apiserver.responses import Views, json_response
-from stowplan.embedded.apiserver.scale import SCALED, Scales
+from stowplan.embedded.apiserver.scale import Scales
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
 from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
 from stowplan.embedded.store import Store
+from stowplan.embedded.store.registry import has_scale
 from stowplan.embedded.store.writer import UserInfo
 
 Query = Mapping[str, str]
@@ -54,7 +55,7 @@ class Subresources:
             return {"PUT": self._finalize}
         if resource == SERVICE_ACCOUNTS and name == "token":
             return {"POST": self._tokens.create}
-        if (resource in SCALED or resource.scaled) and name == "scale":
+        if name == "scale" and has_scale(resource):
             return {"GET": self._scales.get, "PUT": self._scales.put, "PATCH": self._scales.patch}
         if is_connection(resource, name):
             if name == "log":

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
-    DEPLOYMENTS,
     CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
     Resource,
 )
 from stowplan.api.fielderrors import FieldError, forbidden, invalid
@@ -295,6 +298,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     return {**kept, "metadata": metadata}
 
 
+SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
+"""Kinds that make a number of pods."""
+
 POD_PARTS: Final = ("ephemeralcontainers", "resize")
 """Subresources of pods by which alone some fields of a pod can be changed."""
 
@@ -320,8 +326,13 @@ def is_part(resource: Resource, subresource: str) -> bool:
     return resource == PODS and subresource in POD_PARTS
 
 
+def has_scale(resource: Resource) -> bool:
+    """Whether a kind has the subresource `scale`."""
+    return resource in SCALED or resource.scaled
+
+
 def _metadata_with_status(resource: Resource, old: Json, new: Json) -> Json:
-    """What a write of the status makes of the metadata: of most kinds it changes labels and annotations too."""
+    """The metadata after a write of the status, which may change labels and annotations of most kinds."""
     before, given = old["metadata"], new["metadata"]
     if resource.custom or resource.defined or resource.plural in _OWN_METADATA:
         return dict(before)

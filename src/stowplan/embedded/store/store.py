@@ -33,6 +33,7 @@ from stowplan.embedded.store.registry import (
     check_version,
     deletion_of,
     ends_with_update,
+    has_scale,
     is_part,
     no_such_uid,
     other_uid,
@@ -492,7 +493,7 @@ def _in_version(resource: Resource, obj: Json | None) -> Json | None:
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:
-    if not subresource or subresource == "scale" or (subresource == "finalize" and resource == NAMESPACES):
+    if not subresource or (subresource == "finalize" and resource == NAMESPACES):
         return
-    if not is_part(resource, subresource):
+    if not is_part(resource, subresource) and not (subresource == "scale" and has_scale(resource)):
         raise status.ApiError(404, "NotFound", "the server could not find the requested resource", {})

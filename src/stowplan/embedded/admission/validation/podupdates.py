@@ -113,7 +113,9 @@ def _munged(before: Json, spec: Json) -> Json:
         if core.get(kind):
             core[kind] = [{key: value for key, value in c.items() if key != "image"} for c in core[kind]]
     if before.get("schedulingGates"):
-        affinity = {key: value for key, value in (core.pop("affinity", None) or {}).items() if key != "nodeAffinity"}
+        affinity = {
+            key: value for key, value in (core.pop("affinity", None) or {}).items() if key != "nodeAffinity"
+        }
         if affinity:
             core["affinity"] = affinity
     grace = before.get("terminationGracePeriodSeconds")

@@ -117,7 +117,9 @@ def source_errors(volume: Json, path: str, *, persistent: bool) -> Errors:
             continue
         found = source
         here = f"{path}.{source}"
-        yield from (required(f"{here}.{field}") for field in _REQUIRED.get(source, ()) if not given.get(field))
+        yield from (
+            required(f"{here}.{field}") for field in _REQUIRED.get(source, ()) if not given.get(field)
+        )
         if source in _WITH_MODE:
             yield from _mode_errors(given.get("defaultMode"), f"{here}.defaultMode")
         rules = _RULES.get(source)
@@ -258,7 +260,9 @@ def _token_errors(part: Json, path: str) -> Errors:
     if seconds < 600:
         yield invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
     elif seconds > 1 << 32:
-        yield invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+        yield invalid(
+            f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"
+        )
     if not part.get("path"):
         yield required(f"{path}.path")
     else:
