@@ -373,12 +373,13 @@ def test_a_simulated_pod_has_a_log_of_one_line_and_no_processes(api: Served) -> 
         connection.close()
     assert answer.status == 200
     assert text == "logs/a: this pod is simulated: no container runs, so there is no log\n"
+    gone = "is simulated and runs no processes"
     refused = {
         f"{PODS}/logs/log": "a container name must be specified for pod logs, choose one of: [a b]",
         f"{PODS}/logs/log?container=z": "container z is not valid for pod logs",
-        f"{PODS}/logs/exec?container=a": "exec is not possible: pod logs is simulated and runs no processes",
-        f"{PODS}/logs/portforward": "portforward is not possible: pod logs is simulated and runs no processes",
-        f"{nodes}/logged/proxy/stats": "proxy is not possible: node logged is simulated and runs no processes",
+        f"{PODS}/logs/exec?container=a": f"exec is not possible: pod logs {gone}",
+        f"{PODS}/logs/portforward": f"portforward is not possible: pod logs {gone}",
+        f"{nodes}/logged/proxy/stats": f"proxy is not possible: node logged {gone}",
     }
     for path, message in refused.items():
         told = api.ask("GET", path)

@@ -76,7 +76,8 @@ class Scales:
         custom = self._store.definitions.version_of(target.resource)
         if custom is not None:
             shown = custom.shown({**old, "metadata": metadata})
-            return self._store.update(target.resource, custom.with_replicas(shown, _replicas(scale)), by=by)
+            scaled = custom.with_replicas(shown, _replicas(scale))
+            return self._store.update(target.resource, scaled, tracked=False, by=by)
         spec = {**old.get("spec", {}), "replicas": _replicas(scale)}
         new = {**old, "metadata": metadata, "spec": spec}
         return self._store.update(target.resource, new, subresource="scale", by=by)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
-from stowplan.api.fielderrors import invalid, required
+from stowplan.api.fielderrors import required
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
 from stowplan.embedded.apply import Applier, ManagedFields
@@ -237,12 +237,13 @@ class Store(Storage):
         *,
         subresource: str = "",
         uid_precondition: bool = True,
+        tracked: bool = True,
         by: WriteContext = API_SERVER,
     ) -> Json:
         """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
 
         A uid in the body is a precondition (409); without `uid_precondition`, as for the result of a patch,
-        it is a field that must not change (422).
+        it is a field that must not change (422). What is not `tracked` leaves managed fields as they are.
         """
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
@@ -258,10 +259,9 @@ class Store(Storage):
             check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
         if not version and not resource.blind_update:
-            wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise status.invalid(resource, key[1], [wrong])
+            raise status.no_version(resource, key[1])
         check_version(resource, old, version)
-        return self._update(resource, collection, key, old, obj, subresource, by)
+        return self._update(resource, collection, key, old, obj, subresource, by, tracked=tracked)
 
     def patch(
         self,
@@ -303,6 +303,8 @@ class Store(Storage):
         new: Json,
         subresource: str,
         by: WriteContext,
+        *,
+        tracked: bool = True,
     ) -> Json:
         """Admit and write what is asked for in place of an object."""
         fields = self._fields
@@ -311,7 +313,8 @@ class Store(Storage):
         if fields is not None:
             given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
             new = fields.written(resource, new, old)
-            managed = fields.changed(resource, old, new, by, stamp, subresource, given)
+            if tracked:
+                managed = fields.changed(resource, old, new, by, stamp, subresource, given)
         commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
         if managed is not None and managed is not old["metadata"].get("managedFields"):
