@@ -51,7 +51,7 @@ def test_a_lease_cannot_be_overwritten_without_naming_its_version() -> None:
         store.update(c.LEASES, {"metadata": {"name": "l", "namespace": "d"}, "spec": {}})
     assert caught.value.code == 422
     assert caught.value.message == (
-        'Lease.coordination.k8s.io "l" is invalid: metadata.resourceVersion: Invalid value: 0: '
+        'leases.coordination.k8s.io "l" is invalid: metadata.resourceVersion: Invalid value: 0: '
         "must be specified for an update"
     )
     assert caught.value.details["causes"] == [

@@ -509,6 +509,7 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     blind_update=False,
     short_names=("crd", "crds"),
     categories=("api-extensions",),
+    returns_deleted=True,
 )
 API_SERVICES: Final = Resource(
     "apiregistration.k8s.io",

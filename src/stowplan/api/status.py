@@ -148,6 +148,14 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiE
     return ApiError(422, "Invalid", f"{kind} {quote(name)} is invalid: {aggregate(errors)}", details)
 
 
+def no_version(resource: Resource, name: str) -> ApiError:
+    """An update that does not say which version of the object it replaces."""
+    error = FieldError("metadata.resourceVersion", Kind.INVALID, 0, "must be specified for an update")
+    causes = [{"reason": _CAUSES[Kind.INVALID], "message": error[len(error.path) + 2 :], "field": error.path}]
+    text = f"{resource.qualified} {quote(name)} is invalid: {error}"
+    return ApiError(422, "Invalid", text, {**_details(resource, name), "causes": causes})
+
+
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 

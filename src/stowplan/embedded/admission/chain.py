@@ -69,6 +69,10 @@ class ClusterAdmission:
             plugin(lookup, obj)
         return charge_quotas(lookup, resource, None, obj, "") if self._quotas else None
 
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """Validation only: plugins did their part where the object comes from."""
+        check_created(resource, obj)
+
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> Commit | None:

@@ -33,6 +33,7 @@ from stowplan.embedded.apiserver.request import (
     negotiated,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
+from stowplan.embedded.apiserver.resourcemetrics import METRICS, ResourceMetricsApi
 from stowplan.embedded.apiserver.responses import Views, error_response, json_response, warning_header
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
@@ -43,6 +44,7 @@ from stowplan.embedded.auth.rbac import AccessRules, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
+from stowplan.embedded.usage import PretendUsage
 
 _log: Final = logging.getLogger(__name__)
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
@@ -62,6 +64,7 @@ class Handler:
         rng: random.Random,
         watch_limit: int,
         stored_only: Collection[Resource] = (),
+        usage: PretendUsage | None = None,
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
@@ -72,6 +75,7 @@ class Handler:
         self._access = AccessRules(store)
         self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
+        self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
@@ -136,6 +140,8 @@ class Handler:
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+        if self._metrics is not None and target.resource in METRICS:
+            return self._metrics.answer(target, query)
         if method == "GET":
             if not target.name or flag(query, "watch"):
                 return await self.reads.list(request, target, query)

@@ -163,7 +163,7 @@ class Subresources:
             new["spec"] = {**old.get("spec", {}), "replicas": replicas}
         else:
             new = custom.with_replicas(custom.shown(new), replicas)
-        updated = self._store.update(target.resource, new, by=by)
+        updated = self._store.update(target.resource, new, tracked=custom is None, by=by)
         return json_response(self._scale_of(target.resource, updated)[0])
 
 

@@ -76,6 +76,10 @@ class Admission(Protocol):
         self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext
     ) -> Commit | None: ...
 
+    def admit_loaded(self, resource: Resource, obj: Json) -> None:
+        """An object of another cluster is taken in as it is."""
+        ...
+
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> Commit | None: ...
