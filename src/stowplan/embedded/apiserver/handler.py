@@ -35,6 +35,7 @@ from stowplan.embedded.apiserver.request import (
     negotiated,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
+from stowplan.embedded.apiserver.resourcemetrics import METRICS, ResourceMetricsApi
 from stowplan.embedded.apiserver.responses import Views, error_response, json_response, warning_header
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
@@ -45,6 +46,8 @@ from stowplan.embedded.auth.rbac import AccessRules, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
+from stowplan.embedded.store.registry import is_part
+from stowplan.embedded.usage import PretendUsage
 
 _log: Final = logging.getLogger(__name__)
 _ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
@@ -67,6 +70,7 @@ class Handler:
         rng: random.Random,
         watch_limit: int,
         stored_only: Collection[Resource] = (),
+        usage: PretendUsage | None = None,
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
@@ -75,8 +79,9 @@ class Handler:
         self._paths = PathResolver(store.catalogue)
         self._issuer = issuer
         self._access = AccessRules(store)
-        self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
+        self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
+        self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
@@ -137,10 +142,12 @@ class Handler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
-        if target.subresource and (target.subresource != "status" or not target.resource.status):
+        if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+        if self._metrics is not None and target.resource in METRICS:
+            return self._metrics.answer(target, query)
         if method == "GET":
             if not target.name or flag(query, "watch"):
                 return await self.reads.list(request, target, query)
