@@ -438,9 +438,8 @@ def grouping_keys(nodes: Sequence[Node]) -> list[str]:
     for node in nodes:
         for key, value in node.metadata.labels.items():
             values.setdefault(key, set()).add(value)
-    useful = [
-        key for key, found in values.items() if len(found) <= min(_MOST_VALUES, max(len(nodes) // 2, 1))
-    ]
+    most = min(_MOST_VALUES, max(len(nodes) // 2, 1))
+    useful = [key for key, found in values.items() if key in _GROUPING or 1 < len(found) <= most]
     return sorted(useful, key=lambda key: (key not in _GROUPING, key))[:_MOST_KEYS]
 
 

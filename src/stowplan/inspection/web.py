@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from stowplan.inspection.access import EVERYTHING, Viewer
+from stowplan.inspection.access import EVERYTHING, MayRead, Viewer
 from stowplan.inspection.routes import PREFIX, Routes
 from stowplan.inspection.stream import Stream
 
@@ -94,6 +94,20 @@ def _file(name: str) -> web.Response:
         name, suffix = "index.html", ".html"
     body = folder.joinpath(name).read_bytes()
     return web.Response(body=body, headers={**_HEADERS, "Content-Type": _TYPES[suffix]})
+
+
+class Extension:
+    """The API and the page as part of an API server."""
+
+    def __init__(self, routes: Routes, *, page: bool = True) -> None:
+        self._routes = routes
+        self._page = page
+
+    def serves(self, path: str) -> bool:
+        return serves(path) and (self._page or path.startswith(PREFIX))
+
+    async def respond(self, request: web.BaseRequest, may_read: MayRead) -> web.StreamResponse:
+        return await respond(self._routes, request, Viewer(may_read))
 
 
 class PageServer:
