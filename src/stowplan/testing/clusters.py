@@ -10,7 +10,7 @@ from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable
-from stowplan.config import build, load, load_file
+from stowplan.config import LoadedConfig, build, load, load_file
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.framework.decision import Decision, decide
 from stowplan.framework.evaluation import Evaluation
@@ -131,13 +131,17 @@ def profiles_of(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
     """The profiles of a configuration; without one, the default profile with the plugins that were added."""
     if isinstance(config, ProfileSpec):
         return (config,)
-    if config is None:
-        config = _joining(list(registry.added))
-    if isinstance(config, Path):
-        loaded = load_file(config)
-    else:
-        loaded = load(config if isinstance(config, str) else json.dumps(config))
+    loaded = loaded_config(config, list(registry.added))
     return build(loaded, {**IN_TREE_POINTS, **registry.offered}).profiles
+
+
+def loaded_config(config: str | Path | Mapping[str, Any] | None, added: list[str]) -> LoadedConfig:
+    """A configuration; without one, the default configuration with the plugins that were added."""
+    if config is None:
+        config = _joining(added)
+    if isinstance(config, Path):
+        return load_file(config)
+    return load(config if isinstance(config, str) else json.dumps(config))
 
 
 def _joining(names: list[str]) -> Mapping[str, Any]:
