@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
 _Answer = TypeVar("_Answer")
+Nodes = int | Sequence[Mapping[str, Any]] | None
 START_TIMEOUT = 30.0
 _LOOK_EVERY = 0.05
 _ZONES = ("a", "b", "c")
@@ -124,7 +125,7 @@ class LiveCluster:
 
 @contextmanager
 def live_cluster(
-    nodes: int | Sequence[Mapping[str, Any]] | None = None,
+    nodes: Nodes = None,
     *,
     load: Sequence[str | Path | Json] = (),
     config: str | Path | None = None,
@@ -136,7 +137,7 @@ def live_cluster(
     """A cluster as `stowplan up` runs it, in a thread of its own, for as long as the block takes.
 
     `nodes` is how many (3 unless some are loaded), or a list of shapes as in the file of `--shapes`. `load`
-    has paths of manifests, or objects. `config` is a KubeSchedulerConfiguration, a path or its text; `plugins`
+    has paths of manifests, or objects. `config` is a KubeSchedulerConfiguration, as a path or text; `plugins`
     are classes or references such as `file.py:Class`. `pretend` is what the file of `--pretend` says; with
     `fast` pods start and stop at once where it says nothing.
     """
@@ -203,9 +204,7 @@ def _manifests(given: Sequence[str | Path | Json]) -> list[Manifest]:
     return [*read_manifests([Path(one) for one in given if not isinstance(one, dict)]), *objects]
 
 
-def _shapes(
-    nodes: int | Sequence[Mapping[str, Any]] | None, manifests: Sequence[Manifest]
-) -> Sequence[Shape]:
+def _shapes(nodes: Nodes, manifests: Sequence[Manifest]) -> Sequence[Shape]:
     if nodes is None:
         nodes = 0 if any(one.kind == "Node" for one in manifests) else 3
     if isinstance(nodes, int):
