@@ -44,6 +44,7 @@ from stowplan.embedded.auth.rbac import AccessRules, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
+from stowplan.embedded.store.registry import is_part
 from stowplan.embedded.usage import PretendUsage
 
 _log: Final = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class Handler:
         self._paths = PathResolver(store.catalogue)
         self._issuer = issuer
         self._access = AccessRules(store)
-        self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
+        self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
         self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._openapi = OpenApi(store.catalogue, store.definitions)
@@ -136,7 +137,7 @@ class Handler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
-        if target.subresource and (target.subresource != "status" or not target.resource.status):
+        if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
