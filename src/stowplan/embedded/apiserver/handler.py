@@ -36,7 +36,7 @@ from stowplan.embedded.apiserver.responses import Views, error_response, json_re
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
-from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, ReadVerbs, WriteVerbs
+from stowplan.embedded.apiserver.verbs import ReadVerbs, WriteVerbs
 from stowplan.embedded.auth.authentication import Authenticator, impersonated
 from stowplan.embedded.auth.rbac import AccessRules, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
@@ -131,7 +131,7 @@ class Handler:
         if target.subresource and (target.subresource != "status" or not target.resource.status):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+            raise status.method_not_allowed()
         if method == "GET":
             if not target.name or flag(query, "watch"):
                 return await self.reads.list(request, target, query)
@@ -146,7 +146,7 @@ class Handler:
             if target.name:
                 return await self._writes.delete(request, target, query, user)
             return await self._writes.delete_collection(request, target, query, user)
-        raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+        raise status.method_not_allowed()
 
     async def _answer_other(
         self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User
@@ -155,13 +155,13 @@ class Handler:
         review = self._reviews.resource(path)
         if review is not None:
             if request.method != "POST":
-                raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED, {})
+                raise status.method_not_allowed()
             return await self._reviews.answer(request, *review, query, user)
         binding = _binding_namespace(path)
         if binding and request.method == "POST":
             return await self._subresources.bind(request, Target(PODS, binding), query, user)
         if request.method != "GET":
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+            raise status.method_not_allowed()
         return self._document(request, path)
 
     def _document(self, request: web.BaseRequest, path: str) -> web.Response:
@@ -192,7 +192,7 @@ class Handler:
             case ["apis", group, version]:
                 found = discovery.resource_list(self._catalogue, group, version)
         if found is None:
-            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+            raise status.unknown_resource()
         return json_response(found)
 
 

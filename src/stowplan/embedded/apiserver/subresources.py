@@ -23,7 +23,7 @@ from stowplan.embedded.apiserver.bodies import as_json, decode_as, decode_object
 from stowplan.embedded.apiserver.request import Options, Target, delete_options, write_context
 from stowplan.embedded.apiserver.responses import json_response, success_response
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
-from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
+from stowplan.embedded.apiserver.verbs import check_address
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.patches import patched
@@ -53,9 +53,9 @@ class Subresources:
             raise status.bad_request(f"pods have no processes here, so there is nothing for {name}")
         ways = self._ways(resource, name)
         if not ways:
-            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+            raise status.unknown_resource()
         if method not in ways:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+            raise status.method_not_allowed()
         return ways[method]
 
     def _ways(self, resource: Resource, name: str) -> dict[str, Handler]:

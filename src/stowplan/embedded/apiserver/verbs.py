@@ -156,7 +156,6 @@ def by_name(selection: Selection, name: str) -> Selection:
 
 Query = Mapping[str, str]
 APPLY: Final = "application/apply-patch+yaml"
-NOT_ALLOWED: Final = "the server does not allow this method on the requested resource"
 _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 
 
@@ -173,7 +172,7 @@ class WriteVerbs:
     ) -> web.Response:
         resource = target.resource
         if resource.namespaced and not target.namespace:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+            raise status.method_not_allowed()
         text = as_json(await read_body(request), request.content_type)
         read = decode_object(resource, text, query.get("fieldValidation", ""))
         conversion = self._views.conversion(resource)

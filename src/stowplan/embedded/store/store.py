@@ -427,4 +427,4 @@ def _check_subresource(resource: Resource, subresource: str) -> None:
     if subresource == "finalize" and resource == NAMESPACES:
         return
     if subresource and (subresource != "status" or not resource.status):
-        raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+        raise status.unknown_resource()
