@@ -23,7 +23,8 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     server forgets an object by itself. `short_names`, `categories` and `singular` (the kind in lower case if
     empty) are other names clients may use; `verbs` is what may be done with it. `storage_version`: the
     `apiVersion` its objects are stored in, if that is another one. `deprecation`: what everybody is warned
-    of who uses it.
+    of who uses it. `custom`: its objects have no type that is known beforehand; `defined`: a
+    CustomResourceDefinition says what they are; `scaled`: it says how they are scaled.
     """
 
     group: str
@@ -36,6 +37,8 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     blind_update: bool = True
     create_on_update: bool = False
     custom: bool = False
+    defined: bool = False
+    scaled: bool = False
     lifetime: float | None = None
     fields: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
@@ -501,6 +504,8 @@ class Catalogue:
     def __init__(self, resources: Iterable[Resource] = BUILT_IN) -> None:
         self._by_name: dict[str, Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
+        self.revision = 0
+        """Counts changes, for those who remember what they found."""
         for resource in resources:
             self.register(resource)
 
@@ -514,7 +519,15 @@ class Catalogue:
             )
         self._by_name[resource.dotted] = resource
         self._by_kind[resource.api_version, resource.kind] = resource
+        self.revision += 1
         return resource
+
+    def remove(self, resource: Resource) -> None:
+        """Take a resource out again. One that is not here, or is another one by now, is left alone."""
+        if self._by_name.get(resource.dotted) == resource:
+            del self._by_name[resource.dotted]
+            del self._by_kind[resource.api_version, resource.kind]
+            self.revision += 1
 
     def named(self, dotted: str) -> Resource | None:
         """The resource called `plural.version.group` (the core group's name is empty)."""

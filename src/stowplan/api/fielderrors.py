@@ -47,7 +47,11 @@ class Kind(Enum):
     TOO_FEW = "Too few"
     TOO_SHORT = "Too short"
     INTERNAL = "Internal error"
+    TYPE_INVALID = "Invalid type"
 
+
+_SHOWN_AS = {Kind.TYPE_INVALID: Kind.INVALID.value}
+"""Kinds that are told apart only by the reason of their cause."""
 
 _WITHOUT_VALUE = frozenset({Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.TOO_SHORT, Kind.INTERNAL})
 
@@ -70,7 +74,7 @@ class FieldError(str):
     detail: str
 
     def __new__(cls, path: str, kind: Kind, value: Any = None, detail: str = "") -> "FieldError":
-        text = kind.value
+        text = _SHOWN_AS.get(kind, kind.value)
         if kind not in _WITHOUT_VALUE:
             text += ": " + show_value(value)
         if detail:

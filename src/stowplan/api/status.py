@@ -22,6 +22,7 @@ _CAUSES: Final = {
     Kind.TOO_FEW: "FieldValueTooFew",
     Kind.TOO_SHORT: "FieldValueTooShort",
     Kind.INTERNAL: "InternalError",
+    Kind.TYPE_INVALID: "FieldValueTypeInvalid",
 }
 
 MODIFIED_MEANWHILE: Final = (
@@ -149,6 +150,11 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiE
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def internal_error(why: str) -> ApiError:
+    """What the server cannot do for a reason of its own."""
+    return ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def unprocessable(why: str = "") -> ApiError:

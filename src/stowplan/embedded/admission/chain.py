@@ -58,7 +58,11 @@ class ClusterAdmission:
         if prepare is not None:
             prepare(obj)
         self._roles.check(lookup, resource, None, obj, by)
-        check_created(resource, obj)
+        custom = lookup.definitions.version_of(resource) if resource.defined else None
+        if custom is not None and custom.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource, obj["metadata"]["name"], why)
+        check_created(resource, obj, custom)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
         for plugin in self._check_created.get(resource, ()):
@@ -68,11 +72,12 @@ class ClusterAdmission:
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
     ) -> Commit | None:
+        custom = lookup.definitions.version_of(resource) if resource.defined else None
         if subresource == "status":
             prepare_status = PREPARE_STATUS.get(resource)
             if prepare_status is not None:
                 prepare_status(old, new)
-            check_status(resource, old, new)
+            check_status(resource, old, new, custom)
             return None
         if subresource == "finalize":
             return None
@@ -84,7 +89,7 @@ class ClusterAdmission:
         if resource == SERVICES:
             self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)
-        check_updated(resource, old, new, subresource)
+        check_updated(resource, old, new, subresource, custom)
         if resource == SERVICES:
             self._services.allocate(lookup, new, old)
         for plugin in self._check_updated.get(resource, ()):

@@ -18,6 +18,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import FieldTerm, Json, Selection
+from stowplan.embedded.customresources.versions import ServedVersion
 
 _OLD_NAMES: Final[Mapping[str, str]] = {
     "regarding": "involvedObject",
@@ -391,8 +392,10 @@ _CONVERTED: Final[Mapping[Resource, _Forms]] = {
 class Conversion:
     """A resource as it is served, and the one its objects are stored as."""
 
-    def __init__(self, resource: Resource) -> None:
-        forms = _CONVERTED.get(resource) or _Forms(resource, _unchanged, _unchanged, _unchanged)
+    def __init__(self, resource: Resource, custom: ServedVersion | None = None) -> None:
+        """`custom` is what is defined about a custom resource: each version shows objects in its own way."""
+        to_served = _unchanged if custom is None else custom.shown
+        forms = _CONVERTED.get(resource) or _Forms(resource, to_served, _unchanged, _unchanged)
         self.resource = resource
         self.stored = forms.stored
         self.is_converted = self.stored is not resource

@@ -115,15 +115,19 @@ class Entry(NamedTuple):
 def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
     """Everything a group serves in a version, by name."""
     found: list[Entry] = []
+    custom: list[Entry] = []
     for resource in catalogue:
         if (resource.group, resource.version) == (group, version):
-            found += _entries_of(resource)
+            if resource.defined:
+                custom += _entries_of(resource)
+            else:
+                found += _entries_of(resource)
     if (group, version) == ("", "v1"):
         found.append(Entry("bindings", "Binding", True, ("create",), singular="binding"))
     for plural in _REVIEWS.get((group, version), ()):
         kind = REVIEW_KINDS[plural]
         found.append(Entry(plural, kind, plural.startswith("local"), ("create",), singular=kind.lower()))
-    return sorted(found)
+    return [*sorted(found), *custom]
 
 
 def groups(catalogue: Catalogue) -> dict[str, list[str]]:
@@ -206,7 +210,7 @@ def _entries_of(resource: Resource) -> Iterable[Entry]:
     )
     if resource.status:
         yield Entry(f"{name}/status", kind, namespaced, _STATUS_VERBS)
-    if resource in SCALED:
+    if resource in SCALED or resource.scaled:
         yield Entry(f"{name}/scale", "Scale", namespaced, _STATUS_VERBS, "autoscaling", "v1")
     for part in _SUBRESOURCES.get(resource, ()):
         yield Entry(f"{name}/{part.name}", part.kind, namespaced, part.verbs, part.group, part.version)

@@ -26,13 +26,24 @@ from stowplan.embedded.apiserver import discovery
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
+    JSON,
+    PROTOBUF,
+    YAML,
     PathResolver,
     Target,
+    check_acceptable,
     flag,
     negotiated,
+    not_acceptable,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
-from stowplan.embedded.apiserver.responses import Views, error_response, json_response, warning_header
+from stowplan.embedded.apiserver.responses import (
+    Views,
+    error_response,
+    in_media_type,
+    json_response,
+    warning_header,
+)
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
@@ -62,7 +73,7 @@ class Handler:
         watch_limit: int,
         stored_only: Collection[Resource] = (),
     ) -> None:
-        views = Views(clock)
+        views = Views(clock, store.definitions)
         self._store = store
         self._catalogue = store.catalogue
         self._authenticator = authenticator
@@ -71,15 +82,15 @@ class Handler:
         self._access = AccessRules(store)
         self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
-        self._openapi = OpenApi(store.catalogue)
+        self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._once_durable(request, await self._answer(request))
+            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
         except status.ApiError as error:
-            return await self._once_durable(request, error_response(error))
+            return await self._once_durable(request, self._refusal(request, error))
         except (ConnectionError, web.HTTPException):
             raise
         except Exception:  # noqa: BLE001 - logged, with one line to the client
@@ -87,6 +98,20 @@ class Handler:
             return error_response(
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
+
+    def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
+        """The response in the media type that the client accepts."""
+        accept = request.headers.get("Accept", "")
+        if not isinstance(found, web.Response) or (YAML not in accept and PROTOBUF not in accept):
+            return found
+        return in_media_type(found, negotiated(accept).media)
+
+    def _refusal(self, request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
+        response = error_response(error)
+        try:
+            return self._encoded(request, response)
+        except status.ApiError:
+            return response
 
     async def _once_durable(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
         """The response, once every write it may show is durable; a write that is not has failed."""
@@ -107,6 +132,10 @@ class Handler:
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
+        is_list = request.method == "GET" and not target.name
+        check_acceptable(request.headers.get("Accept", ""), is_list=is_list)
+        if target.watch:
+            query = {**query, "watch": "true"}
         response = await self._verb(request, target, query, user)
         if target.resource.deprecation and not response.prepared:
             response.headers.add("Warning", warning_header(target.resource.deprecation))
@@ -133,7 +162,7 @@ class Handler:
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
             raise status.method_not_allowed()
         if method == "GET":
-            if not target.name or flag(query, "watch"):
+            if not target.name or target.watch:
                 return await self.reads.list(request, target, query)
             return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
@@ -160,11 +189,14 @@ class Handler:
         binding = _binding_namespace(path)
         if binding and request.method == "POST":
             return await self._subresources.bind(request, Target(PODS, binding), query, user)
-        if request.method != "GET":
+        document = self._document(request, path)
+        if document is None:
+            return self._nothing_at(path)
+        if request.method != "GET" and path != "/apis":
             raise status.method_not_allowed()
-        return self._document(request, path)
+        return document
 
-    def _document(self, request: web.BaseRequest, path: str) -> web.Response:
+    def _document(self, request: web.BaseRequest, path: str) -> web.Response | None:
         document = self._openapi.answer(path, request.headers.get("Accept", ""))
         if document is not None:
             return document
@@ -174,9 +206,13 @@ class Handler:
             return json_response(self._issuer.jwks(), content_type="application/jwk-set+json")
         parts = [part for part in path.split("/") if part]
         found = None
-        form = negotiated(request.headers.get("Accept", "")) if parts[:1] in (["api"], ["apis"]) else None
+        is_discovery = parts[:1] in (["api"], ["apis"]) and len(parts) < 4
+        form = negotiated(request.headers.get("Accept", "")) if is_discovery else None
         match parts:
             case ["version"]:
+                accept = request.headers.get("Accept", "")
+                if accept and negotiated(accept).media != JSON:
+                    raise not_acceptable((JSON,))
                 found = discovery.VERSION
             case ["api" | "apis"] if form is not None and form.form == DISCOVERY:
                 names = [""] if parts == ["api"] else list(discovery.groups(self._catalogue))
@@ -191,9 +227,16 @@ class Handler:
                 found = discovery.resource_list(self._catalogue, "", version)
             case ["apis", group, version]:
                 found = discovery.resource_list(self._catalogue, group, version)
-        if found is None:
+        return None if found is None else json_response(found)
+
+    def _nothing_at(self, path: str) -> web.Response:
+        """The answer for a path at which there is nothing: a Status only where an API is served."""
+        parts = path.split("/")
+        groups = discovery.groups(self._catalogue)
+        in_group = parts[1] == "apis" and len(parts) > 3 and parts[2] in groups
+        if in_group or (parts[1] == "api" and len(parts) > 2):
             raise status.unknown_resource()
-        return json_response(found)
+        return web.Response(text="404 page not found\n", status=404)
 
 
 def _aggregated(data: object, version: str) -> web.Response:
@@ -219,6 +262,6 @@ def _binding_namespace(path: str) -> str:
 def _verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     """What a request does to objects, in the words of discovery."""
     verb = _VERBS.get(method, method.lower())
-    if verb == "get" and (not target.name or flag(query, "watch")):
+    if verb == "get" and (not target.name or target.watch):
         return "watch" if flag(query, "watch") else "list"
     return "deletecollection" if verb == "delete" and not target.name else verb

@@ -37,6 +37,7 @@ class PathResolver:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
+        self._revision = catalogue.revision
         self._found: dict[tuple[str, str, str], Resource] = {}
 
     def target(self, path: str) -> Target | None:
@@ -56,7 +57,7 @@ class PathResolver:
         """The target below a group and version: [namespaces, namespace,] plural [, name [, subresource]]."""
         if not rest or not all(rest):
             return None
-        if rest[0] == "watch":
+        if rest[0] == "watch" and rest[1:2] != ["watch"]:
             found = self._within(group, version, rest[1:])
             return None if found is None or found.subresource else found._replace(watch=True)
         if rest[0] == "namespaces" and len(rest) > 2 and not _is_namespace_itself(rest):
@@ -69,10 +70,13 @@ class PathResolver:
             return None
         if rest and resource.namespaced and not namespace:
             return None
-        return Target(resource, namespace, *rest)
+        return Target(resource, namespace, "".join(rest[:1]), "".join(rest[1:]))
 
     def _resource(self, group: str, version: str, plural: str) -> Resource | None:
         key = (group, version, plural)
+        if self._revision != self._catalogue.revision:
+            self._revision = self._catalogue.revision
+            self._found.clear()
         resource = self._found.get(key)
         if resource is None:
             resource = self._catalogue.named(f"{plural}.{version}.{group}")
@@ -179,7 +183,7 @@ def version_of(text: str, *, of_list: bool = True) -> int | None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         wrong = invalid("resourceVersion", text, f"{_unparsed('ParseUint', text)}")
-        raise status.bad_request(f"invalid resource version: {wrong}" if of_list else wrong)
+        raise status.bad_request(f"invalid resource version: {wrong}" if of_list else str(wrong))
     return int(text)
 
 

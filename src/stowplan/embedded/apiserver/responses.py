@@ -11,16 +11,28 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, bad_request
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver.conversion import Conversion, as_core
-from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
+from stowplan.embedded.apiserver.request import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    TABLE,
+    YAML,
+    ResponseFormat,
+    not_acceptable,
+)
 from stowplan.embedded.apiserver.tables import Tables
 from stowplan.embedded.apply import plain_json
+from stowplan.embedded.customresources.lifecycle import Definitions
+from stowplan.embedded.schema import the_schema
+from stowplan.embedded.schema.goform import zero_object
+from stowplan.embedded.schema.protobuf import ProtobufError, encoded_object
 from stowplan.embedded.store import BOOKMARK, Change
 from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.yamltext import to_yaml
 
 _INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
 _MAX_WARNING_LENGTH: Final = 200
-JSON: Final = "application/json"
 _encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
@@ -40,6 +52,23 @@ def warning_header(text: str) -> str:
 
 def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:
     return response_of(_encode(data), code, content_type=content_type)
+
+
+def in_media_type(response: web.Response, media: str) -> web.Response:
+    """A response in JSON as one of another media type. Raises `ApiError` 406 if there is no such thing."""
+    body = response.body
+    if media == JSON or response.content_type != JSON or not isinstance(body, bytes):
+        return response
+    data = msgspec.json.decode(body)
+    if media == YAML:
+        response.body = to_yaml(data).encode()
+    else:
+        try:
+            response.body = encoded_object(data)
+        except ProtobufError:
+            raise not_acceptable((JSON, YAML)) from None
+    response.content_type = media
+    return response
 
 
 def error_response(error: ApiError) -> web.Response:
@@ -82,6 +111,8 @@ class View:
         self._kind = kind
         self._last: Json | None = None
         self._last_raw = b""
+        resource = conversion.resource
+        self._is_typed = kind.startswith(f"{resource.api_version}/") and not resource.custom
 
     def raw(self, obj: Json) -> bytes:
         """One object."""
@@ -96,6 +127,8 @@ class View:
         shape = self._shape
         api_version, _, kind = self._kind.rpartition("/")
         shown = [shape(obj) for obj in items]
+        if self._is_typed:
+            shown = [_without_type(obj) for obj in shown]
         return encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": shown})
 
     def line(self, change: Change) -> bytes:
@@ -104,11 +137,17 @@ class View:
         return _EVENT_START[change.type] + raw + b"}\n"
 
     def _bookmark(self, obj: Json) -> Any:
-        return {
-            **obj,
-            "apiVersion": self._conversion.resource.api_version,
-            "kind": self._conversion.resource.kind,
-        }
+        resource = self._conversion.resource
+        if not self._is_typed:
+            return self._shape({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
+        type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
+        shown = {"kind": resource.kind, "apiVersion": resource.api_version, **zero_object(type_)}
+        return {**shown, "metadata": obj["metadata"]}
+
+
+def _without_type(obj: Json) -> Json:
+    """An element of a list, whose type the list itself names."""
+    return {field: value for field, value in obj.items() if field != "kind" and field != "apiVersion"}
 
 
 class TableView(View):
@@ -119,12 +158,19 @@ class TableView(View):
         self._tables = tables
         self._version = f"meta.k8s.io/{version}"
         self._include = include
+        self._watched = False
 
     def raw(self, obj: Json) -> bytes:
         return encode(self._table([obj], {"resourceVersion": obj["metadata"]["resourceVersion"]}))
 
     def listing(self, items: list[Json], metadata: Json) -> bytes:
         return encode(self._table(items, metadata))
+
+    def line(self, change: Change) -> bytes:
+        """A change as a line of a watch; only the first has the columns."""
+        line = super().line(change)
+        self._watched = True
+        return line
 
     def _bookmark(self, obj: Json) -> Any:
         return self._table([], obj["metadata"])
@@ -138,7 +184,7 @@ class TableView(View):
             "kind": "Table",
             "apiVersion": self._version,
             "metadata": metadata,
-            "columnDefinitions": table.columns,
+            "columnDefinitions": None if self._watched else table.columns,
             "rows": rows,
         }
 
@@ -157,23 +203,37 @@ def metadata_only(obj: Json) -> Json:
 class Views:
     """The views of all resources, each made when first asked for."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._tables = Tables(clock)
+    def __init__(self, clock: Clock, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._revision = definitions.revision
+        self._tables = Tables(clock, definitions)
         self._conversions: dict[Resource, Conversion] = {}
         self._plain: dict[Resource, View] = {}
 
     def conversion(self, resource: Resource) -> Conversion:
+        if self._revision != self._definitions.revision:
+            self._forget()
         conversion = self._conversions.get(resource)
         if conversion is None:
-            conversion = self._conversions[resource] = Conversion(resource)
+            custom = self._definitions.version_of(resource)
+            conversion = self._conversions[resource] = Conversion(resource, custom)
         return conversion
+
+    def _forget(self) -> None:
+        """Make views anew: what is defined about custom resources has changed."""
+        self._revision = self._definitions.revision
+        self._conversions.clear()
+        self._plain.clear()
+        self._tables.forget()
 
     def plain(self, resource: Resource) -> View:
         """The objects as they are."""
+        conversion = self.conversion(resource)
         view = self._plain.get(resource)
         if view is None:
-            conversion = self.conversion(resource)
-            view = View(conversion, conversion.to_served, f"{resource.api_version}/{resource.kind}List")
+            custom = self._definitions.version_of(resource)
+            kind = f"{resource.kind}List" if custom is None else custom.list_kind
+            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}")
             self._plain[resource] = view
         return view
 

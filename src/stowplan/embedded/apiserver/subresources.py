@@ -28,6 +28,7 @@ from stowplan.embedded.schema import the_schema
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.writer import UserInfo, WriteContext
+from stowplan.gocompat.quoting import quote
 
 Query = Mapping[str, str]
 Handler = Callable[[web.BaseRequest, Target, Query, UserInfo], Awaitable[web.Response]]
@@ -52,6 +53,8 @@ class Subresources:
         if resource == PODS and name in _PROCESSES:
             raise status.bad_request(f"pods have no processes here, so there is nothing for {name}")
         ways = self._ways(resource, name)
+        if not ways and resource.defined:
+            raise status.not_found(resource, target.name)
         if not ways:
             raise status.unknown_resource()
         if method not in ways:
@@ -67,7 +70,7 @@ class Subresources:
             return {"PUT": self._finalize}
         if resource == SERVICE_ACCOUNTS and name == "token":
             return {"POST": self._tokens.create}
-        if resource in SCALED and name == "scale":
+        if (resource in SCALED or resource.scaled) and name == "scale":
             return {"GET": self._get_scale, "PUT": self._put_scale, "PATCH": self._patch_scale}
         return {}
 
@@ -106,7 +109,21 @@ class Subresources:
     async def _get_scale(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
-        return json_response(scale_of(self._store.get(target.resource, target.namespace, target.name)))
+        obj = self._store.get(target.resource, target.namespace, target.name)
+        scale, is_set = self._scale_of(target.resource, obj)
+        if not is_set:
+            path = self._custom_scale(target.resource).get("specReplicasPath", "")
+            raise status.internal_error(f"the spec replicas field {quote(path)} does not exist")
+        return json_response(scale)
+
+    def _custom_scale(self, resource: Resource) -> Json:
+        custom = self._store.definitions.version_of(resource)
+        return {} if custom is None or custom.scale is None else custom.scale
+
+    def _scale_of(self, resource: Resource, obj: Json) -> tuple[Json, bool]:
+        """The Scale of an object, and whether the object says how many there shall be."""
+        custom = self._store.definitions.version_of(resource)
+        return (scale_of(obj), True) if custom is None else custom.scale_of(obj)
 
     async def _put_scale(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
@@ -122,7 +139,9 @@ class Subresources:
         if kind is None:
             raise status.unsupported_media_type(list(_PATCHES))
         change = decode_as(None, await read_body(request), SCALE).data
-        old = scale_of(self._store.get(target.resource, target.namespace, target.name))
+        old, _ = self._scale_of(
+            target.resource, self._store.get(target.resource, target.namespace, target.name)
+        )
         by = write_context(Options.PATCH, request.headers, query, user)
         return self._rescale(target, msgspec.json.encode(patched(SCALE, old, change, kind)), by)
 
@@ -138,8 +157,14 @@ class Subresources:
         metadata.update(
             {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
         )
-        new = {**old, "metadata": metadata, "spec": {**old.get("spec", {}), "replicas": replicas}}
-        return json_response(scale_of(self._store.update(target.resource, new, by=by)))
+        custom = self._store.definitions.version_of(target.resource)
+        new = {**old, "metadata": metadata}
+        if custom is None:
+            new["spec"] = {**old.get("spec", {}), "replicas": replicas}
+        else:
+            new = custom.with_replicas(custom.shown(new), replicas)
+        updated = self._store.update(target.resource, new, by=by)
+        return json_response(self._scale_of(target.resource, updated)[0])
 
 
 def scale_of(obj: Json) -> Json:

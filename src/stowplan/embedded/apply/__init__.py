@@ -2,11 +2,13 @@
 
 from stowplan.embedded.apply.configuration import Applier, ApplyResult, apply_configuration
 from stowplan.embedded.apply.managedfields import ManagedFields, after_change, after_creation, plain_json
+from stowplan.embedded.apply.shapes import ObjectType
 
 __all__ = [
     "Applier",
     "ApplyResult",
     "ManagedFields",
+    "ObjectType",
     "after_change",
     "after_creation",
     "apply_configuration",

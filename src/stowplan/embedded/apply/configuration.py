@@ -27,8 +27,16 @@ from stowplan.embedded.apply.managedfields import (
     managed_fields_of,
     tracked_parts,
 )
-from stowplan.embedded.apply.shapes import Shape, compare, merged, said, shape_of, with_named_fields, without
-from stowplan.embedded.schema import TypeDef
+from stowplan.embedded.apply.shapes import (
+    ObjectType,
+    Shape,
+    compare,
+    merged,
+    said,
+    shape_of,
+    with_named_fields,
+    without,
+)
 from stowplan.embedded.schema.goform import zero_object
 from stowplan.gocompat.quoting import quote
 
@@ -59,7 +67,7 @@ class _Conflict(NamedTuple):
 
 
 def apply_configuration(
-    type_: TypeDef | None, live: Json | None, wanted: Json, by: Applier, *, has_status: bool
+    type_: ObjectType, live: Json | None, wanted: Json, by: Applier, *, has_status: bool
 ) -> ApplyResult:
     """What one manager wants, laid over what is there (None: nothing yet).
 
@@ -102,7 +110,7 @@ def apply_configuration(
 
 
 def _before_first_apply(
-    shape: Shape, type_: TypeDef | None, live: Json, stamp: str, *, has_status: bool
+    shape: Shape, type_: ObjectType, live: Json, stamp: str, *, has_status: bool
 ) -> Managers:
     """Who owns an object whose managers are not known: somebody without a name."""
     changed, _ = compare(

@@ -20,8 +20,7 @@ from stowplan.embedded.apply.fieldtree import (
     from_fields_v1,
     union,
 )
-from stowplan.embedded.apply.shapes import Shape, compare, shape_of
-from stowplan.embedded.schema import TypeDef
+from stowplan.embedded.apply.shapes import ObjectType, Shape, compare, shape_of
 from stowplan.embedded.schema.goform import zero_object
 
 APPLY: Final = "Apply"
@@ -275,7 +274,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def after_creation(
-    type_: TypeDef | None,
+    type_: ObjectType,
     obj: Json,
     manager: str,
     stamp: str,
@@ -312,7 +311,7 @@ def after_creation(
 
 
 def after_change(
-    type_: TypeDef | None,
+    type_: ObjectType,
     old: Json,
     new: Json,
     by: tuple[str, str, str],

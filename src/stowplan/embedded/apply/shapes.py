@@ -23,6 +23,8 @@ class Shape:
 
     is_map = False
     is_list = False
+    full_name = ""
+    """What tells apart the shapes of whole objects."""
 
     def named(self, name: str) -> bool:
         """Whether a name is that of a field, rather than a key of a map."""
@@ -101,10 +103,14 @@ DEDUCED: Final = MapShape(None)
 _STRUCTS: Final[dict[str, StructShape]] = {}
 
 
-def shape_of(type_: TypeDef | None) -> Shape:
-    """The shape of the objects of a type; None: of a type that nobody knows."""
-    if type_ is None:
-        return DEDUCED
+ObjectType = TypeDef | Shape | None
+"""What is known of objects: their type, their shape alone (custom resources), or nothing."""
+
+
+def shape_of(type_: ObjectType) -> Shape:
+    """The shape of the objects of a type."""
+    if not isinstance(type_, TypeDef):
+        return DEDUCED if type_ is None else type_
     found = _STRUCTS.get(type_.full_name)
     if found is None or found.type is not type_:
         found = _STRUCTS[type_.full_name] = StructShape(type_)

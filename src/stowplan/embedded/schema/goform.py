@@ -1,7 +1,7 @@
 """Objects as kube-apiserver writes them: which empty values are there and which are not.
 
 The API's types are Go structs. A field that is a struct, or whose tag lacks `omitempty`, is written even if
-nobody set it (`resources: {}`, `lastProbeTime: null`, `rules: null`: these are listed in `written.txt`); any
+nobody set it (`resources: {}`, `lastProbeTime: null`, `rules: null`: the table of types knows which); any
 other one that is zero is left out, unless it is a pointer and so can be set to zero. Quantities and times
 have one way to be written.
 """
@@ -9,7 +9,6 @@ have one way to be written.
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, Final
 
 from stowplan.api.quantity import QuantityError, quantity_of
@@ -31,26 +30,26 @@ _NOT_TOUCHED: Final = "managedFields"
 _Rule = Callable[[Any], Any]
 
 
-def as_written(type_: TypeDef | None, obj: Json, old: Json | None = None) -> Json:
+def as_written(type_: object, obj: Json, old: Json | None = None) -> Json:
     """The object as Go writes it: itself if it is so already.
 
     `old` has been through here before: what the two share is not looked at again.
     """
-    return obj if type_ is None else _writer(type_.full_name).write(obj, old)
+    return _writer(type_.full_name).write(obj, old) if isinstance(type_, TypeDef) else obj
 
 
-def zero_object(type_: TypeDef | None) -> Json:
+def zero_object(type_: object) -> Json:
     """What is written of an object of a type in which nothing is set."""
-    return {} if type_ is None else _writer(type_.full_name).zero()
+    return _writer(type_.full_name).zero() if isinstance(type_, TypeDef) else {}
 
 
 class _Writer:
     """Writes the objects of one type."""
 
     def __init__(self, type_: TypeDef) -> None:
-        names = _written_fields().get(type_.full_name, ())
         self.fields = type_.fields
-        self._written = [(name, _zero_of(self.fields[name])) for name in names if name in self.fields]
+        always = (field for field in self.fields.values() if field.always_written)
+        self._written = [(field.name, _zero_of(field)) for field in always]
         self._is_written = {name for name, _ in self._written}
         self._pointers = {field.name for field in self.fields.values() if field.zero_counts}
         found = {field.name: _rule(field.form) for field in self.fields.values()}
@@ -190,18 +189,3 @@ _PLAIN_RULES: Final[Mapping[str, _Rule]] = {
     "time": _write_time,
     "microtime": _write_micro_time,
 }
-
-
-@cache
-def _written_fields() -> Mapping[str, tuple[str, ...]]:
-    """The fields of each type that are written even when they are empty."""
-    found: dict[str, tuple[str, ...]] = {}
-    package = ""
-    text = files(__package__).joinpath("written.txt").read_text("utf-8")
-    for line in text.replace("\n  ", " ").splitlines():
-        if line.startswith("["):
-            package = line.strip("[]")
-        elif line and not line.startswith("#"):
-            name, *fields = line.split()
-            found[f"{package}.{name}"] = tuple(fields)
-    return found

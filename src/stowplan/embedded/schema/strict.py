@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, ForwardRef
 
 import msgspec
 from msgspec import Meta
 
-from stowplan.embedded.schema.types import Form, TypeDef, the_schema
+from stowplan.embedded.schema.types import Field, Form, TypeDef, the_schema
 
 _PYTHON_TYPES: Final[dict[str, Any]] = {
     "string": str,
@@ -23,7 +23,7 @@ _PYTHON_TYPES: Final[dict[str, Any]] = {
     "bytes": bytes,
     "time": Annotated[datetime, Meta(tz=True)],
     "microtime": Annotated[datetime, Meta(tz=True)],
-    "quantity": str | int | float,
+    "quantity": Annotated[str, Meta(pattern=r"^ *[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]* *$")] | int | float,
     "intstr": str | Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
     "any": Any,
 }
@@ -39,12 +39,48 @@ def decoder(full_name: str) -> msgspec.json.Decoder[Any]:
 def struct_of(full_name: str) -> type[msgspec.Struct]:
     """The type as a struct. Every field may be left out or null: what has to be there is asked for later."""
     found: TypeDef = the_schema().types[full_name]
-    fields = [(f"f{i}", _python(field.form) | None, None) for i, field in enumerate(found.fields.values())]
+    _being_made.add(full_name)
+    fields = [
+        (f"f{i}", _python(_form_of(full_name, field)) | None, None)
+        for i, field in enumerate(found.fields.values())
+    ]
+    _being_made.remove(full_name)
     names = {f"f{i}": name for i, name in enumerate(found.fields)}
-    return msgspec.defstruct(found.name, fields, rename=names, forbid_unknown_fields=True, gc=False)
+    made = msgspec.defstruct(
+        found.name, fields, rename=names, forbid_unknown_fields=True, gc=False, module=__name__
+    )
+    globals()[_reference(full_name)] = made
+    return made
+
+
+_being_made: set[str] = set()
+SCHEMA: Final = "apiextensions.v1.JSONSchemaProps"
+_SCHEMA_OR_BOOL: Final = Form("or", "bool", Form("type", SCHEMA))
+_SCHEMA_OR_LIST: Final = Form("or", "list", Form("type", SCHEMA))
+_SCHEMA_FIELDS: Final = {
+    "additionalItems": _SCHEMA_OR_BOOL,
+    "additionalProperties": _SCHEMA_OR_BOOL,
+    "items": _SCHEMA_OR_LIST,
+}
+"""Fields of schemas that hold a schema or something else."""
+
+
+def _form_of(full_name: str, field: Field) -> Form:
+    return _SCHEMA_FIELDS.get(field.name, field.form) if full_name == SCHEMA else field.form
+
+
+def _reference(full_name: str) -> str:
+    """What a type is called here by those that contain it while it is still being made (or are it)."""
+    return "Struct_" + full_name.replace(".", "_")
 
 
 def _python(form: Form) -> Any:
+    if form.shape == "or":
+        assert form.of is not None
+        schema = _python(form.of)
+        return schema | bool if form.name == "bool" else schema | list[schema]  # type: ignore[valid-type]
+    if form.shape == "type" and form.name in _being_made:
+        return ForwardRef(_reference(form.name))
     if form.shape == "list":
         assert form.of is not None
         return list[_python(form.of)]  # type: ignore[misc]
@@ -77,7 +113,7 @@ def decode_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     try:
         msgspec.convert(data, struct_of(type_.full_name))
     except msgspec.ValidationError as error:
-        raise TypeMismatchError(_readable(str(error))) from None
+        raise TypeMismatchError(_readable(type_, str(error))) from None
     return data, unknown
 
 
@@ -93,7 +129,11 @@ def _unknown(form: Form, data: Any, path: str) -> Iterator[str]:
             del data[key]
             yield f"{path}.{key}" if path else key
         for key, value in data.items():
-            yield from _unknown(fields[key].form, value, f"{path}.{key}" if path else key)
+            inner = _form_of(form.name, fields[key])
+            yield from _unknown(inner, value, f"{path}.{key}" if path else key)
+    elif form.shape == "or":
+        assert form.of is not None
+        yield from _unknown(Form("list", of=form.of) if isinstance(data, list) else form.of, data, path)
     elif form.shape == "list" and isinstance(data, list):
         assert form.of is not None
         for i, value in enumerate(data):
@@ -116,9 +156,58 @@ def _without_nulls(data: Any) -> Any:
     return [_without_nulls(value) for value in data] if isinstance(data, list) else data
 
 
-def _readable(problem: str) -> str:
-    """msgspec's message with the field first and JSON's names of types."""
+_QUANTITY: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+_GOT: Final = {"str": "string", "int": "number", "float": "number"}
+_GO_TYPES: Final = {
+    "int": "int32",
+    "long": "int64",
+    "number": "float64",
+    "bytes": "[]uint8",
+    "time": "v1.Time",
+}
+_MISMATCH: Final = re.compile(r"Expected `[^`]*`, got `(\w+)`")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[[^\]]*\]")
+
+
+def _readable(type_: TypeDef, problem: str) -> str:
+    """msgspec's message in Go's words, or at least with the field first and JSON's names of types."""
     what, _, where = problem.partition(" - at `")
+    if "matching regex" in what:
+        return _QUANTITY
+    place = where.rstrip("`").removeprefix("key in ").strip("`").removeprefix("$")
+    mismatch = _MISMATCH.match(what)
+    if mismatch is not None and place:
+        struct, path, expected = _field_at(type_, place)
+        got = _GOT.get(mismatch[1], mismatch[1])
+        return f"json: cannot unmarshal {got} into Go struct field {struct}.{path} of type {expected}"
     what = re.sub(r"`(\w+)( \| null)?`", lambda match: _JSON_TYPES.get(match[1], match[1]), what)
-    place = where.rstrip("`").removeprefix("key in ").strip("`").removeprefix("$").removeprefix(".")
+    place = place.removeprefix(".")
     return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+
+
+def _field_at(type_: TypeDef, place: str) -> tuple[str, str, str]:
+    """The struct that a field belongs to, the names on the way to it, and its type in Go."""
+    form = Form("type", type_.full_name)
+    struct, names = type_.name, []
+    for step in _STEP.finditer(place):
+        if form.shape == "type" and step[1] is not None:
+            found = the_schema().types[form.name]
+            struct = found.name
+            names.append(step[1])
+            field = found.fields.get(step[1])
+            form = Form("plain", "any") if field is None else _form_of(form.name, field)
+        elif form.of is not None:
+            form = form.of
+    return struct, ".".join(names), _go_type(form)
+
+
+def _go_type(form: Form) -> str:
+    if form.shape == "list" and form.of is not None:
+        return f"[]{_go_type(form.of)}"
+    if form.shape == "map" and form.of is not None:
+        return f"map[string]{_go_type(form.of)}"
+    if form.shape == "type":
+        return form.name.partition(".")[2]
+    return _GO_TYPES.get(form.name, form.name)

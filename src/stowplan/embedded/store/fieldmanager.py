@@ -11,10 +11,12 @@ from stowplan.embedded.apply import (
     Applier,
     ApplyResult,
     ManagedFields,
+    ObjectType,
     after_change,
     after_creation,
     apply_configuration,
 )
+from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.schema.goform import as_written
 from stowplan.embedded.store.objects import with_metadata
@@ -26,9 +28,14 @@ class FieldManager:
 
     def __init__(self) -> None:
         self._types: dict[Resource, TypeDef | None] = {}
+        self.definitions: Definitions | None = None
+        """What is defined about custom resources."""
 
-    def type_of(self, resource: Resource) -> TypeDef | None:
+    def type_of(self, resource: Resource) -> ObjectType:
         """What is known of the fields of a resource's objects."""
+        if resource.custom:
+            custom = None if self.definitions is None else self.definitions.version_of(resource)
+            return None if custom is None else custom.shape
         if resource not in self._types:
             self._types[resource] = the_schema().of_kind(resource.group, resource.version, resource.kind)
         return self._types[resource]

@@ -18,8 +18,13 @@ def patched(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Json:
     Raises `ApiError`: 400 if patch or result are malformed, 415 for a type the kind cannot be patched
     with, 422 if the patch does not fit the object.
     """
+    return checked(resource, apply_patch(resource, obj, patch, kind))
+
+
+def apply_patch(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Any:
+    """The same, whatever comes of it."""
     try:
-        return checked(resource, _apply_patch(resource, obj, patch, kind))
+        return _apply_patch(resource, obj, patch, kind)
     except RecursionError:
         raise status.bad_request("error decoding patch: nested too deeply") from None
 

@@ -9,24 +9,35 @@ contains. Rules that a cluster adds to these are its admission.
 import random
 from collections.abc import Callable
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    JOBS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    REPLICATION_CONTROLLERS,
     Resource,
 )
 from stowplan.api.fielderrors import FieldError, forbidden, invalid
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
+from stowplan.embedded.customresources.definitions import (
+    initial_status,
+    marked_for_deletion,
+    with_stored_version,
+)
 from stowplan.embedded.store.objects import Key, pod_condition, with_metadata
 from stowplan.embedded.store.writer import WriteContext
 from stowplan.gocompat.quoting import quote
+
+if TYPE_CHECKING:
+    from stowplan.embedded.customresources.lifecycle import Definitions
 
 
 class Lookup(Protocol):
@@ -40,6 +51,11 @@ class Lookup(Protocol):
 
     def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
         """Replace an object as the server itself does, without admission."""
+
+    @property
+    def definitions(self) -> "Definitions":
+        """What is defined about custom resources."""
+        ...
 
 
 Commit = Callable[[], None]
@@ -171,6 +187,9 @@ def set_initial_status(resource: Resource, obj: Json, stamp: str) -> None:
     if resource == NODES:
         return
     obj.pop("status", None)
+    if resource == CUSTOM_RESOURCE_DEFINITIONS:
+        obj["status"] = initial_status(obj)
+        return
     phase = _PHASES.get(resource)
     if phase is None:
         return
@@ -253,14 +272,23 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
         return _with_section(old, "spec", new)
+    if subresource and resource == CUSTOM_RESOURCE_DEFINITIONS:
+        return {**_with_section(old, "status", new), "metadata": _updated_metadata(old, new)}
     if subresource:
         return _with_section(old, "status", new)
     kept = _with_section(new, "status", old) if resource.status else new
-    metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
-    metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
+    if resource == CUSTOM_RESOURCE_DEFINITIONS:
+        kept = with_stored_version(kept)
+    metadata = _updated_metadata(old, new)
     if resource.generation and _spec_changed(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}
+
+
+def _updated_metadata(old: Json, new: Json) -> Json:
+    metadata = {field: value for field, value in old["metadata"].items() if field in _NOT_UPDATABLE}
+    metadata |= {field: value for field, value in new["metadata"].items() if field not in _NOT_UPDATABLE}
+    return metadata
 
 
 def _with_section(obj: Json, section: str, source: Json) -> Json:
@@ -297,6 +325,9 @@ def check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
         raise status.invalid(resource, before["name"], errors * 2)
 
 
+_DEFAULT_PROPAGATION: Final = {JOBS: "Orphan", REPLICATION_CONTROLLERS: "Orphan"}
+"""Kinds whose dependents stay if a request to delete does not say what becomes of them."""
+
 _PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -311,8 +342,11 @@ class Deletion(NamedTuple):
 def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: float) -> Deletion:
     """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
-    obj = _with_propagation_finalizer(obj, options.propagation)
+    propagation = options.propagation or _DEFAULT_PROPAGATION.get(resource, "")
+    obj = _with_propagation_finalizer(obj, propagation)
     held = bool(obj["metadata"].get("finalizers"))
+    if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
+        return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
     if resource == NAMESPACES and _contents_held(obj):
         return Deletion(_terminating(_mark(obj, now)), remove=False)
     if resource == PODS:

@@ -120,16 +120,18 @@ class Storage:
         since: int | None = None,
         initial_events: bool = False,
         bookmarks: bool = False,
+        waits: bool = False,
     ) -> Watcher:
         """Have a function called with changes, from a version on or (without one) from now on.
 
         The watcher's backlog is the caller's to go through first: it has what happened since that version,
         or, with `initial_events`, everything that exists and a bookmark at its end.
-        Raises `ApiError`: 410 if the version is too old, 504 if it has not been reached.
+        Raises `ApiError`: 410 if the version is too old, 504 if it has not been reached, unless the watcher
+        `waits` for that.
         """
         collection = self._collection(resource)
         chosen = predicate(resource, namespace, selection)
-        if since is not None and since > self.version:
+        if since is not None and since > self.version and not waits:
             raise status.too_large_version(since, self.version)
         backlog: list[Change] = []
         if initial_events:
@@ -142,7 +144,7 @@ class Storage:
             sink,
             chosen,
             collection.remove_watcher,
-            version=self.version,
+            version=max(self.version, since or 0),
             backlog=backlog,
             bookmarks=bookmarks,
         )
@@ -151,7 +153,7 @@ class Storage:
 
     def send_bookmarks(self) -> None:
         """Send a bookmark with the current version to every watcher that asked for bookmarks."""
-        for collection in self._collections.values():
+        for collection in dict.fromkeys(self._collections.values()):
             if collection.watchers:
                 self._undelivered.append((collection, bookmark(collection.resource, self.version)))
         if not self._delivering:
@@ -167,7 +169,7 @@ class Storage:
     def _rewrite(self, collection: Collection, key: Key, obj: Json, old: Json, by: WriteContext) -> Json:
         """Replace an object by one that may share its metadata with others; gives back the one written."""
         if not by.dry_run:
-            obj = with_metadata(obj)
+            obj = with_metadata(as_stored(collection, obj))
             self._change(collection, key, MODIFIED, obj, old)
         return obj
 
@@ -213,3 +215,9 @@ class Storage:
         self._delivering = False
         if failure is not None:
             raise failure
+
+
+def as_stored(collection: Collection, obj: Json) -> Json:
+    """An object under the version its collection is stored in: custom resources may be written in any."""
+    stored = collection.resource.api_version
+    return obj if obj["apiVersion"] == stored else {**obj, "apiVersion": stored}

@@ -1,7 +1,7 @@
 """The store: the verbs of an API server as methods."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
@@ -10,6 +10,7 @@ from stowplan.api.fielderrors import invalid, required
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
 from stowplan.embedded.apply import Applier, ManagedFields
+from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store.fieldmanager import FieldManager, with_managed_fields
 from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object
 from stowplan.embedded.store.patches import patched
@@ -38,7 +39,7 @@ from stowplan.embedded.store.registry import (
     set_initial_status,
 )
 from stowplan.embedded.store.selection import FIRST_PAGE, Page, PageRequest, page_of, predicate
-from stowplan.embedded.store.storage import SavedState, Storage
+from stowplan.embedded.store.storage import SavedState, Storage, as_stored
 from stowplan.embedded.store.watchcache import ADDED, MODIFIED, Collection
 from stowplan.embedded.store.writer import API_SERVER, WriteContext
 
@@ -80,6 +81,9 @@ class Store(Storage):
         self._event_limit = event_limit
         self._admission = admission
         self._fields = fields
+        self.definitions = Definitions(self)
+        if fields is not None:
+            fields.definitions = self.definitions
 
     def restore(self, saved: SavedState) -> None:
         super().restore(saved)
@@ -88,6 +92,27 @@ class Store(Storage):
         for collection in self._collections.values():
             if collection.resource.lifetime is not None:
                 collection.schedule_all_expiries()
+        self.definitions.restored()
+
+    def stamp(self) -> str:
+        """The current time as objects carry it."""
+        return self._metadata.stamp()
+
+    def share_collection(self, stored: Resource, served: Iterable[Resource]) -> None:
+        """Have the versions of a custom resource be the same objects."""
+        self._collections.share(stored, served, self.version)
+
+    def drop_collection(self, stored: Resource) -> None:
+        """Forget a custom resource, in all its versions."""
+        self._collections.drop(stored)
+
+    def coerce(self, resource: Resource, change: Callable[[Json], Json]) -> None:
+        """Have objects be read differently from now on: their schema has changed. No version is used."""
+        collection = self._collection(resource)
+        for key, obj in list(collection.objects.items()):
+            new = change(obj)
+            if new is not obj:
+                collection.restore(key, new)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return self._collection(resource).get((namespace, name))
@@ -155,8 +180,7 @@ class Store(Storage):
         obj["metadata"] = created = self._metadata.new_metadata(resource, metadata, key)
         if resource.status:
             set_initial_status(resource, obj, created["creationTimestamp"])
-        if self._admission is not None:
-            self._admission.set_defaults(resource, obj)
+        self._set_defaults(resource, obj)
         if self._fields is not None:
             obj = self._fields.written(resource, obj)
             managed = applied
@@ -173,6 +197,7 @@ class Store(Storage):
         if existing is not None:
             deleting = "deletionTimestamp" in existing["metadata"]
             raise status.already_exists(resource, key[1], deleting=deleting)
+        obj = as_stored(collection, obj)
         if not by.dry_run:
             if commit is not None:
                 commit()
@@ -204,7 +229,7 @@ class Store(Storage):
         key = key_of(resource, metadata)
         if not key[1]:
             raise status.invalid(resource, "", [required("metadata.name", "name is required")])
-        old = collection.objects.get(key)
+        old = _in_version(resource, collection.objects.get(key))
         if old is None:
             return self._update_of_nothing(resource, obj, key, subresource, by)
         if uid_precondition:
@@ -214,7 +239,7 @@ class Store(Storage):
             wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(resource, key[1], [wrong])
         check_version(resource, old, version)
-        return self._update(collection, key, old, obj, subresource, by)
+        return self._update(resource, collection, key, old, obj, subresource, by)
 
     def patch(
         self,
@@ -230,20 +255,36 @@ class Store(Storage):
         """Change parts of an object, or of its status only (`subresource="status"`)."""
         collection, key = self._collection(resource), (namespace, name)
         _check_subresource(resource, subresource)
-        old = collection.get(key)
+        old = _in_version(resource, collection.get(key)) or {}
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        if self._admission is not None and not subresource:
+        if self._admission is not None and (not subresource or resource.defined):
             new = owned(new)
-        return self._update(collection, key, old, new, subresource, by)
+        return self._update(resource, collection, key, old, new, subresource, by)
+
+    def _set_defaults(self, resource: Resource, obj: Json, subresource: str = "") -> None:
+        """Fill in what does not depend on other objects; of custom objects, what is not specified goes."""
+        if self._admission is None:
+            return
+        if not subresource:
+            self._admission.set_defaults(resource, obj)
+        custom = self.definitions.version_of(resource) if resource.defined else None
+        if custom is not None:
+            custom.prepare(obj)
 
     def _update(
-        self, collection: Collection, key: Key, old: Json, new: Json, subresource: str, by: WriteContext
+        self,
+        resource: Resource,
+        collection: Collection,
+        key: Key,
+        old: Json,
+        new: Json,
+        subresource: str,
+        by: WriteContext,
     ) -> Json:
         """Admit and write what is asked for in place of an object."""
-        resource, fields = collection.resource, self._fields
-        if self._admission is not None and not subresource:
-            self._admission.set_defaults(resource, new)
+        fields = self._fields
+        self._set_defaults(resource, new, subresource)
         managed = None
         if fields is not None:
             given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
@@ -261,6 +302,7 @@ class Store(Storage):
         body: Body,
         by: WriteContext,
         *,
+        namespace: str = "",
         force: bool = False,
         subresource: str = "",
     ) -> Json:
@@ -269,8 +311,8 @@ class Store(Storage):
         _check_subresource(resource, subresource)
         wanted = owned_object(resource, body)
         metadata = wanted["metadata"]
-        key = key_of(resource, metadata)
-        old = collection.objects.get(key)
+        key = key_of(resource, metadata, namespace)
+        old = _in_version(resource, collection.objects.get(key))
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
         if old is None and (subresource or metadata.get("resourceVersion")):
@@ -283,8 +325,7 @@ class Store(Storage):
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
         new = owned(found)
-        if self._admission is not None and not subresource:
-            self._admission.set_defaults(resource, new)
+        self._set_defaults(resource, new, subresource)
         if self._fields is not None:
             new = self._fields.written(resource, new)
         commit = self._admit_update(resource, old, new, subresource, by)
@@ -319,12 +360,12 @@ class Store(Storage):
         *,
         by: WriteContext = API_SERVER,
     ) -> Sequence[Json]:
-        """Delete all objects that match; gives back their last states."""
-        found = [obj["metadata"] for obj in self.list(resource, namespace, selection).items]
-        return [
+        """Delete all objects that match; gives back what they were before."""
+        found = self.list(resource, namespace, selection).items
+        for obj in found:
+            metadata = obj["metadata"]
             self.delete(resource, metadata.get("namespace", ""), metadata["name"], options, by=by)
-            for metadata in found
-        ]
+        return found
 
     def bind(self, namespace: str, name: str, body: Body, *, by: WriteContext = API_SERVER) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
@@ -421,6 +462,13 @@ class Store(Storage):
         if budget is not None and not costs_nothing(pod, budget):
             charged = charged_budget(budget, name, stamp)
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
+
+
+def _in_version(resource: Resource, obj: Json | None) -> Json | None:
+    """A stored object as one of the version it is written in."""
+    if obj is None or obj["apiVersion"] == resource.api_version:
+        return obj
+    return {**obj, "apiVersion": resource.api_version}
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:

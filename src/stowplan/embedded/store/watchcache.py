@@ -8,7 +8,7 @@ import asyncio
 import sys
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -113,7 +113,16 @@ class Watcher:
     does not get those again that its backlog has.
     """
 
-    __slots__ = ("_leave", "_predicate", "_seen_version", "_sink", "_wants_bookmarks", "backlog", "is_open")
+    __slots__ = (
+        "_leave",
+        "_predicate",
+        "_seen_version",
+        "_sink",
+        "_wants_bookmarks",
+        "backlog",
+        "is_open",
+        "on_end",
+    )
 
     def __init__(
         self,
@@ -132,6 +141,8 @@ class Watcher:
         self._wants_bookmarks = bookmarks
         self.backlog = backlog
         self.is_open = True
+        self.on_end: Callable[[], None] | None = None
+        """Called when the server ends the watch, because what is watched is served no more."""
 
     def deliver(self, change: Change) -> None:
         if not self.is_open:
@@ -149,6 +160,12 @@ class Watcher:
         if self.is_open:
             self.is_open = False
             self._leave(self)
+
+    def end(self) -> None:
+        """Close it, and let its owner know."""
+        self.close()
+        if self.on_end is not None:
+            self.on_end()
 
 
 def selected_change(predicate: Predicate, change: Change) -> Change | None:
@@ -188,6 +205,7 @@ class WatchStream:
         self._live: deque[Change] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._watcher = watch(self._arrived)
+        self._watcher.on_end = self._wake_consumer
         self._backlog = deque(self._watcher.backlog)
         self._watcher.backlog = ()
 
@@ -369,3 +387,29 @@ class Collections(dict[Resource, Collection]):
         if resource not in self:
             self[resource] = Collection(resource, self._history, self.compacted)
         return self[resource]
+
+    def share(self, stored: Resource, served: Iterable[Resource], version: int) -> None:
+        """Have the versions of a custom resource be the same objects.
+
+        Their collection stays the one it was, under the name it was first stored by. A new one has no
+        history before the present `version` of the store.
+        """
+        mine = {known: self[known] for known in self if _is_version_of(known, stored)}
+        found = next((one for one in mine.values() if one.objects), None) or next(iter(mine.values()), None)
+        if found is None:
+            found = Collection(stored, self._history, Compacted(version))
+        for known in mine:
+            del self[known]
+        found.resource = msgspec.structs.replace(stored, version=found.resource.version)
+        for resource in (stored, *served):
+            self[resource] = found
+
+    def drop(self, stored: Resource) -> None:
+        """Forget a custom resource in all its versions, and end its watches."""
+        for known in [known for known in self if _is_version_of(known, stored)]:
+            for watcher in self.pop(known).watchers:
+                watcher.end()
+
+
+def _is_version_of(known: Resource, other: Resource) -> bool:
+    return known.defined and (known.group, known.plural) == (other.group, other.plural)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.defaults import (
     autoscaling,
@@ -16,6 +16,7 @@ from stowplan.embedded.admission.defaults import (
     storage,
     workloads,
 )
+from stowplan.embedded.customresources.definitions import set_definition_defaults
 
 _GROUPS: Final = (
     core,
@@ -29,5 +30,6 @@ _GROUPS: Final = (
     controlplane,
 )
 DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
-    resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()
+    **{resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()},
+    CUSTOM_RESOURCE_DEFINITIONS: set_definition_defaults,
 }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from stowplan.api.fielderrors import FieldError
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.validation import (
@@ -21,6 +21,8 @@ from stowplan.embedded.admission.validation import (
     workloads,
 )
 from stowplan.embedded.admission.validation.meta import metadata_errors
+from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
+from stowplan.embedded.customresources.versions import ServedVersion
 
 __all__ = ["check_created", "check_status", "check_updated"]
 
@@ -41,24 +43,46 @@ _ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     resource: rules for group in _GROUPS for resource, rules in group.ALWAYS.items()
 }
 _ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
-    resource: rules for group in _GROUPS for resource, rules in group.ON_UPDATE.items()
+    **{resource: rules for group in _GROUPS for resource, rules in group.ON_UPDATE.items()},
+    CUSTOM_RESOURCE_DEFINITIONS: definition_update_errors,
 }
 
 
-def check_created(resource: Resource, obj: Json) -> None:
-    """Raises `ApiError` 422 if a new object is invalid."""
-    _check(resource, obj, metadata_errors(resource, obj["metadata"]))
+_ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
+    CUSTOM_RESOURCE_DEFINITIONS: definition_errors
+}
 
 
-def check_status(resource: Resource, old: Json, new: Json) -> None:
+def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = None) -> None:
+    """Raises `ApiError` 422 if a new object is invalid. `custom` is what a definition says of it."""
+    rules = _ON_CREATE.get(resource)
+    errors = metadata_errors(resource, obj["metadata"])
+    if rules is not None:
+        errors += rules(obj)
+    if custom is not None:
+        errors += custom.errors(obj, None, "")
+    _check(resource, obj, errors)
+
+
+def check_status(resource: Resource, old: Json, new: Json, custom: ServedVersion | None = None) -> None:
     """Raises `ApiError` 422 if a status is invalid."""
+    if custom is not None:
+        errors = custom.errors({**old, "status": new.get("status")}, old, "status")
+        if errors:
+            raise status.invalid(resource, old["metadata"]["name"], errors)
 
 
-def check_updated(resource: Resource, old: Json, new: Json, subresource: str = "") -> None:
+def check_updated(
+    resource: Resource, old: Json, new: Json, subresource: str = "", custom: ServedVersion | None = None
+) -> None:
     """Raises `ApiError` 422 if an object is invalid, or what must not change has changed."""
     rules = _ON_UPDATE.get(resource)
-    changed = [] if rules is None else rules(old, new)
-    _check(resource, new, [*metadata_errors(resource, new["metadata"]), *changed])
+    errors = metadata_errors(resource, new["metadata"])
+    if rules is not None:
+        errors += rules(old, new)
+    if custom is not None:
+        errors += custom.errors(new, old, subresource)
+    _check(resource, new, errors)
 
 
 def _check(resource: Resource, obj: Json, errors: list[FieldError]) -> None:

@@ -13,6 +13,8 @@ from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.apiserver.openapi.gnostic import encoded
 from stowplan.embedded.apiserver.responses import response_of
+from stowplan.embedded.customresources.lifecycle import Definitions
+from stowplan.embedded.customresources.openapi import definition_name, document_schema
 from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
 
 _INFO: Final = {"title": "stowplan", "version": "v1.36"}
@@ -22,13 +24,20 @@ _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 class OpenApi:
     """Documents about the resources of a catalogue, each made when first asked for."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, definitions: Definitions) -> None:
         self._catalogue = catalogue
+        self._definitions = definitions
+        self._revision = definitions.revision
+        self._custom: set[str] = set()
         self._made: dict[str, bytes] = {}
 
     def answer(self, path: str, accept: str) -> web.Response | None:
         """A document, None if there is none at this path."""
         parts = path.strip("/").split("/")
+        if parts[0] != "openapi":
+            return None
+        if self._revision != self._definitions.revision:
+            self._forget()
         if parts == ["openapi", "v2"]:
             if "protobuf" in accept:
                 return response_of(self._bytes("v2.pb"), content_type=_PROTOBUF)
@@ -39,6 +48,12 @@ class OpenApi:
             place = "/".join(parts[2:])
             return response_of(self._bytes(place)) if place in self._groups() else None
         return None
+
+    def _forget(self) -> None:
+        """Make documents anew that say something of custom resources."""
+        self._revision = self._definitions.revision
+        for which in ("v2", "v2.pb", *self._custom):
+            self._made.pop(which, None)
 
     def _index(self) -> Json:
         index: Json = {}
@@ -66,25 +81,37 @@ class OpenApi:
 
     def _second(self) -> Json:
         resources = [resource for group in self._groups().values() for resource in group]
+        definitions = {**closure(_types_of(resources), third=False), **self._schemas(resources, third=False)}
         return {
             "swagger": "2.0",
             "info": _INFO,
             "paths": _paths_of(resources, third=False),
-            "definitions": closure(_types_of(resources), third=False),
+            "definitions": definitions,
         }
 
     def _third(self, place: str) -> Json:
         resources = self._groups()[place]
+        if any(resource.defined for resource in resources):
+            self._custom.add(place)
+        custom = self._schemas(resources, third=True)
+        types = _types_of(resources) | ({"meta.v1.ObjectMeta"} if custom else set())
         return {
             "openapi": "3.0.0",
             "info": _INFO,
             "paths": _paths_of(resources, third=True),
-            "components": {"schemas": closure(_types_of(resources), third=True)},
+            "components": {"schemas": {**closure(types, third=True), **custom}},
+        }
+
+    def _schemas(self, resources: list[Resource], *, third: bool) -> Json:
+        """The schemas of custom resources by their names."""
+        versions = (self._definitions.version_of(resource) for resource in resources)
+        return {
+            definition_name(one): document_schema(one, third=third) for one in versions if one is not None
         }
 
 
 def _types_of(resources: list[Resource]) -> set[str]:
-    found = (the_schema().of_kind(r.group, r.version, r.kind) for r in resources)
+    found = (the_schema().of_kind(r.group, r.version, r.kind) for r in resources if not r.custom)
     return {type_.full_name for type_ in found if type_ is not None}
 
 

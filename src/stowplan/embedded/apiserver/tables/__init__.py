@@ -16,6 +16,8 @@ from stowplan.embedded.apiserver.tables import (
     workloads,
 )
 from stowplan.embedded.apiserver.tables.columns import DEFAULT_COLUMNS, Column, Table
+from stowplan.embedded.apiserver.tables.custom import columns_of
+from stowplan.embedded.customresources.lifecycle import Definitions
 
 __all__ = ["Tables"]
 
@@ -28,14 +30,22 @@ _COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
 class Tables:
     """The table of each resource; one without columns of its own shows name and time of creation."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, definitions: Definitions) -> None:
         self._clock = clock
+        self._definitions = definitions
         self._made: dict[Resource, Table] = {}
 
     def of(self, resource: Resource) -> Table:
         table = self._made.get(resource)
         if table is None:
-            columns = _COLUMNS.get(resource, DEFAULT_COLUMNS)
+            custom = self._definitions.version_of(resource)
+            columns = (
+                _COLUMNS.get(resource, DEFAULT_COLUMNS) if custom is None else columns_of(custom.columns)
+            )
             conditions = pods.conditions if resource == PODS else None
             table = self._made[resource] = Table(columns, self._clock, conditions)
         return table
+
+    def forget(self) -> None:
+        """Make tables anew: the columns of custom resources may have changed."""
+        self._made.clear()

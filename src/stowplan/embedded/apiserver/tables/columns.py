@@ -11,21 +11,26 @@ UNKNOWN: Final = "<unknown>"
 
 
 class Column(NamedTuple):
-    """A column. `cell` gets the object and the time. Columns that are not `usual` are for wide tables."""
+    """A column. `cell` gets the object and the time. Columns that are not `usual` are for wide tables.
+
+    So are those of custom resources with a `priority`.
+    """
 
     name: str
     cell: Callable[[Json, float], Any]
     type: str = "string"
     usual: bool = True
     format: str = ""
+    description: str = ""
+    priority: int = 0
 
     def definition(self) -> Json:
         return {
             "name": self.name,
             "type": self.type,
             "format": self.format,
-            "description": "",
-            "priority": 0 if self.usual else 1,
+            "description": self.description,
+            "priority": self.priority if self.usual else 1,
         }
 
 

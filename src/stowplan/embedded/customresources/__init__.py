@@ -1,0 +1,1 @@
+"""Custom resources: CustomResourceDefinitions, and the objects that they define."""
