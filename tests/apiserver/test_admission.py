@@ -324,12 +324,17 @@ def test_text_of_a_secret_is_kept_encoded(store: Store) -> None:
             {"spec": {"nodeName": "n"}},
             "spec: Forbidden: pod updates may not change fields other",
         ),
-        (c.PODS, pod("x"), {"spec": {"tolerations": None}}, "existing toleration can not be modified"),
+        (
+            c.PODS,
+            pod("x", spec={"tolerations": [{"key": "k", "operator": "Exists"}]}),
+            {"spec": {"tolerations": None}},
+            "existing toleration can not be modified",
+        ),
         (
             c.PODS,
             pod("x"),
             {"spec": {"schedulingGates": [{"name": "g"}]}},
-            'only deletion is allowed, but found new scheduling gates ["g"]',
+            "only deletion is allowed, but found new scheduling gate 'g'",
         ),
         (
             c.DEPLOYMENTS,

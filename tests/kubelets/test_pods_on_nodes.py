@@ -17,6 +17,7 @@ from stowplan.embedded.controllers.objects import condition_of
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
 from stowplan.embedded.kubelets.config import ShapeDriver
 from stowplan.embedded.kubelets.pods import Action, Memory, Step, next_step
+from stowplan.embedded.kubelets.pretend import pod_behaviour
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.testing.faults import Faults, FaultyClient
 
@@ -296,23 +297,53 @@ def pod(phase: str = "Running", deleting: int | None = None, **about: Any) -> Js
     return {"metadata": metadata, "spec": about, "status": {"phase": phase, "conditions": ready}}
 
 
+def telling(**annotations: str) -> Json:
+    return {f"pretend.stowplan.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
+
+
+def memory_of(it: Json, **about: Any) -> Memory:
+    behaviour, _ = pod_behaviour(it, SETTINGS.pretend, SETTINGS.pod_behaviour)
+    memory = Memory("u", 100.0, behaviour, {}, ending=120.0, running=110.0, **about)
+    memory.behave(behaviour, random.Random(0))
+    return memory
+
+
 @pytest.mark.parametrize(
     ("it", "step"),
     [
         (pod("Pending"), Step(Action.START, 102.0)),
-        (
-            pod("Pending", metadata={"annotations": {"pretend.stowplan.io/start-seconds": "9"}}),
-            Step(Action.START, 109),
-        ),
+        (pod("Pending", metadata={"annotations": telling(start_seconds="9")}), Step(Action.START, 109)),
         (pod("Running"), None),
-        (pod("Running", restartPolicy="Never"), Step(Action.SUCCEED, 115.0)),
+        (pod("Running", restartPolicy="Never"), Step(Action.END, 115.0)),
+        (pod("Running", metadata={"annotations": telling(run_seconds="7")}), Step(Action.END, 117.0)),
+        (pod("Running", metadata={"annotations": telling(exit_code="3")}), Step(Action.END, 115.0)),
         (pod("Succeeded"), None),
         (pod("Failed"), None),
         (pod("Running", deleting=30), Step(Action.REMOVE, 123.0)),
         (pod("Running", deleting=1), Step(Action.REMOVE, 121.0)),
+        (
+            pod("Running", deleting=30, metadata={"annotations": telling(stop_seconds="9")}),
+            Step(Action.REMOVE, 129.0),
+        ),
         (pod("Running", deleting=30, metadata={"finalizers": ["f"]}), Step(Action.STOP, 123.0)),
         (pod("Failed", deleting=30, metadata={"finalizers": ["f"]}), Step(Action.REMOVE, 123.0)),
     ],
 )
 def test_what_is_next_for_a_pod(it: Json, step: Step | None) -> None:
-    assert next_step(it, Memory("u", 100.0, 0.0, ending=120.0, running=110.0), SETTINGS) == step
+    assert next_step(it, memory_of(it)) == step
+
+
+def unready(**containers: Any) -> Json:
+    it = pod("Running")
+    it["status"] |= {
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"name": "c", "ready": False, "state": {}, **containers}],
+    }
+    return it
+
+
+def test_a_pod_that_was_found_not_ready_stays_so_unless_only_its_node_was_away() -> None:
+    assert next_step(unready(), memory_of(unready())) == Step(Action.READY, 110.0)
+    assert next_step(unready(), memory_of(unready(), found=True)) is None
+    waiting = unready(ready=True)
+    assert next_step(waiting, memory_of(waiting, found=True)) == Step(Action.READY, 100.0)

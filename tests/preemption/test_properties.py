@@ -129,14 +129,14 @@ def check(evaluation: Evaluation, result: PostFilterResult) -> None:
         assert found.pods
         assert all(victim.priority < pod.priority for victim in found.pods)
         infos = [table.pods[victim.metadata.uid] for victim in found.pods]
-        with evaluation.trials() as trials, trials.row(row) as trial:
+        with evaluation.simulations() as simulations, simulations.row(row) as simulation:
             for info in infos:
-                trial.take_away(info)
-            assert trial.verdict() is None
+                simulation.remove_pod(info)
+            assert simulation.verdict() is None
             for info in infos if not wanted_company(pod) else ():
-                trial.put_back(info)
-                assert trial.verdict() is not None
-                trial.take_away(info)
+                simulation.restore_pod(info)
+                assert simulation.verdict() is not None
+                simulation.remove_pod(info)
 
 
 def wanted_company(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:

@@ -168,16 +168,16 @@ def taken_away(table: ClusterTable, evaluation: Evaluation) -> dict[str, list[St
     found: dict[str, list[Status | str | None]] = {}
     if evaluation.rejected_outright is not None:
         return found
-    with evaluation.trials() as trials:
+    with evaluation.simulations() as simulations:
         for row in np.flatnonzero(table.valid).tolist():
             said = found[table.name_of(row)] = []
-            with trials.row(row) as trial:
-                untouched = trial.verdict() if evaluation.status(row).is_success else None
+            with simulations.row(row) as simulation:
+                untouched = simulation.verdict() if evaluation.status(row).is_success else None
                 assert untouched is None
                 for _, info in sorted(table.pods_on[row].items()):
-                    trial.take_away(info)
+                    simulation.remove_pod(info)
                     try:
-                        said.append(trial.verdict())
+                        said.append(simulation.verdict())
                     except PluginError as error:
                         said.append(error.message)
     return found

@@ -23,8 +23,9 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     server forgets an object by itself. `short_names`, `categories` and `singular` (the kind in lower case if
     empty) are other names clients may use; `verbs` is what may be done with it. `storage_version`: the
     `apiVersion` its objects are stored in, if that is another one. `deprecation`: what everybody is warned
-    of who uses it. `custom`: its objects have no type that is known beforehand; `defined`: a
-    CustomResourceDefinition says what they are; `scaled`: it says how they are scaled.
+    of who uses it. `returns_deleted`: the answer to its deletion is the object, not just a Status. `custom`:
+    its objects have no type that is known beforehand; `defined`: a CustomResourceDefinition says what they
+    are; `scaled`: it says how they are scaled.
     """
 
     group: str
@@ -47,6 +48,7 @@ class Resource(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
     verbs: tuple[str, ...] = OBJECT_VERBS
     storage_version: str = ""
     deprecation: str = ""
+    returns_deleted: bool = False
 
     @cached_property
     def api_version(self) -> str:
@@ -124,6 +126,7 @@ PODS: Final = Resource(
     fields=_POD_FIELDS,
     short_names=("po",),
     categories=_ALL,
+    returns_deleted=True,
 )
 NODES: Final = Resource(
     "",
@@ -145,6 +148,7 @@ NAMESPACES: Final = Resource(
     fields=("status.phase",),
     short_names=("ns",),
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    returns_deleted=True,
 )
 SERVICES: Final = Resource(
     "",
@@ -156,6 +160,7 @@ SERVICES: Final = Resource(
     fields=("spec.clusterIP", "spec.type"),
     short_names=("svc",),
     categories=_ALL,
+    returns_deleted=True,
 )
 REPLICATION_CONTROLLERS: Final = Resource(
     "",
@@ -176,13 +181,22 @@ PERSISTENT_VOLUMES: Final = Resource(
     namespaced=False,
     status=True,
     short_names=("pv",),
+    returns_deleted=True,
 )
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", status=True, short_names=("pvc",)
+    "",
+    "v1",
+    "persistentvolumeclaims",
+    "PersistentVolumeClaim",
+    status=True,
+    short_names=("pvc",),
+    returns_deleted=True,
 )
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", fields=("type",))
-SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+SERVICE_ACCOUNTS: Final = Resource(
+    "", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",), returns_deleted=True
+)
 ENDPOINTS: Final = Resource(
     "",
     "v1",
@@ -196,9 +210,11 @@ LIMIT_RANGES: Final = Resource(
     "", "v1", "limitranges", "LimitRange", create_on_update=True, short_names=("limits",)
 )
 RESOURCE_QUOTAS: Final = Resource(
-    "", "v1", "resourcequotas", "ResourceQuota", status=True, short_names=("quota",)
+    "", "v1", "resourcequotas", "ResourceQuota", status=True, short_names=("quota",), returns_deleted=True
 )
-POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", generation=True)
+POD_TEMPLATES: Final = Resource(
+    "", "v1", "podtemplates", "PodTemplate", generation=True, returns_deleted=True
+)
 CORE_EVENTS: Final = Resource(
     "",
     "v1",
@@ -314,13 +330,26 @@ HORIZONTAL_POD_AUTOSCALERS_V1: Final = Resource(
 )
 # storage.k8s.io, storagemigration.k8s.io
 STORAGE_CLASSES: Final = Resource(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",)
+    "storage.k8s.io",
+    "v1",
+    "storageclasses",
+    "StorageClass",
+    namespaced=False,
+    short_names=("sc",),
+    returns_deleted=True,
 )
 CSI_NODES: Final = Resource(
-    "storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, blind_update=False
+    "storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, blind_update=False, returns_deleted=True
 )
 CSI_DRIVERS: Final = Resource(
-    "storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False, blind_update=False
+    "storage.k8s.io",
+    "v1",
+    "csidrivers",
+    "CSIDriver",
+    namespaced=False,
+    blind_update=False,
+    returns_deleted=True,
+    generation=True,
 )
 CSI_STORAGE_CAPACITIES: Final = Resource(
     "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", blind_update=False
@@ -333,6 +362,7 @@ VOLUME_ATTACHMENTS: Final = Resource(
     namespaced=False,
     status=True,
     blind_update=False,
+    returns_deleted=True,
 )
 VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     "storage.k8s.io",
@@ -341,6 +371,7 @@ VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     "VolumeAttributesClass",
     namespaced=False,
     short_names=("vac",),
+    returns_deleted=True,
 )
 STORAGE_VERSION_MIGRATIONS: Final = Resource(
     "storagemigration.k8s.io",
@@ -424,9 +455,11 @@ CERTIFICATE_SIGNING_REQUESTS: Final = Resource(
     short_names=("csr",),
 )
 # resource.k8s.io
-RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True)
+RESOURCE_CLAIMS: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", status=True, returns_deleted=True
+)
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(
-    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", returns_deleted=True
 )
 RESOURCE_SLICES: Final = Resource(
     "resource.k8s.io",
@@ -436,9 +469,16 @@ RESOURCE_SLICES: Final = Resource(
     namespaced=False,
     generation=True,
     fields=("spec.nodeName", "spec.driver"),
+    returns_deleted=True,
 )
 DEVICE_CLASSES: Final = Resource(
-    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, generation=True
+    "resource.k8s.io",
+    "v1",
+    "deviceclasses",
+    "DeviceClass",
+    namespaced=False,
+    generation=True,
+    returns_deleted=True,
 )
 # admissionregistration.k8s.io
 MUTATING_WEBHOOK_CONFIGURATIONS: Final = _admission(
@@ -469,6 +509,7 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     blind_update=False,
     short_names=("crd", "crds"),
     categories=("api-extensions",),
+    returns_deleted=True,
 )
 API_SERVICES: Final = Resource(
     "apiregistration.k8s.io",

@@ -88,8 +88,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details or self._has_details:
             body["details"] = self.details
         return {**body, "code": self.code}
@@ -146,6 +147,14 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiE
     if resource.kind:
         details["kind"] = resource.kind
     return ApiError(422, "Invalid", f"{kind} {quote(name)} is invalid: {aggregate(errors)}", details)
+
+
+def no_version(resource: Resource, name: str) -> ApiError:
+    """An update that does not say which version of the object it replaces."""
+    error = FieldError("metadata.resourceVersion", Kind.INVALID, 0, "must be specified for an update")
+    causes = [{"reason": _CAUSES[Kind.INVALID], "message": error[len(error.path) + 2 :], "field": error.path}]
+    text = f"{resource.qualified} {quote(name)} is invalid: {error}"
+    return ApiError(422, "Invalid", text, {**_details(resource, name), "causes": causes})
 
 
 def bad_request(message: str) -> ApiError:

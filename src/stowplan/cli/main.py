@@ -12,11 +12,14 @@ _PLACES: Final = {
     "apiserver": "stowplan.cli.apiserver:apiserver",
     "bench": "stowplan.cli.bench:bench",
     "chaos": "stowplan.cli.chaos:chaos",
+    "explain": "stowplan.cli.explain:explain",
     "fuzz": "stowplan.cli.fuzz:fuzz",
     "config": "stowplan.cli.config:config_group",
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
     "kubelets": "stowplan.cli.components:kubelets",
+    "node": "stowplan.cli.node:node_group",
+    "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
@@ -74,8 +77,9 @@ def _user_errors() -> tuple[type[ValueError], ...]:
     from stowplan.api.decode import DecodeError
     from stowplan.config import ConfigError
     from stowplan.framework.status import ProfileError
+    from stowplan.snapshot.sources import SnapshotError
 
-    return ConfigError, DecodeError, ProfileError
+    return ConfigError, DecodeError, ProfileError, SnapshotError
 
 
 @click.group(

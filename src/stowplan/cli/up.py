@@ -1,41 +1,71 @@
 """`stowplan up`: a whole cluster in one process."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.config import echo_notes, feature_gates_option, one_line_errors, plugins_option
-from stowplan.cli.values import AtLeast, Seconds
-from stowplan.config import default_config
+from stowplan.cli.values import AtLeast, OneOf, Seconds
+from stowplan.clock import RealClock
 from stowplan.config.featuregates import parse_feature_gates
-from stowplan.config.legacy import load_any_file
 from stowplan.embedded.apiserver import Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.durable import DataDirError, is_data_dir
-from stowplan.embedded.kubelets import KubeletSettings, Shape, ShapeError, read_shapes
-from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.embedded.kubelets import (
+    KubeletSettings,
+    Pretend,
+    PretendError,
+    Shape,
+    ShapeError,
+    read_pretend,
+    read_shapes,
+)
+from stowplan.embedded.usage import PretendUsage
+from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.serving import ServingError
+from stowplan.serving.settings import ServingSettings
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.demo import narrate
-from stowplan.up.manifests import LoadError, read_manifests
+from stowplan.up.manifests import LoadError, Manifest, read_manifests
 from stowplan.up.progress import Progress
+from stowplan.up.readiness import not_ready
+from stowplan.up.schedulerport import scheduler_port
+from stowplan.up.schedulers import SchedulerSource
 
 _OFTEN = 0.2
-"""Seconds between two looks at the progress in a terminal."""
+"""Seconds between two looks at the progress in a terminal, and at what is not ready."""
 
 _SELDOM = 5.0
 """Seconds between two lines where nobody watches."""
 
 _ZONES = ("a", "b", "c")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PORT = click.IntRange(0, 65535)
+_UNTIL = ("ready",)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command does besides running a cluster; `command` is run in it, and its end is the end."""
+
+    kubeconfig_out: Path | None = None
+    serving: ServingSettings | None = None
+    demo: bool = False
+    until_done: bool = False
+    until_ready: bool = False
+    timeout: float = 300.0
+    command: tuple[str, ...] = ()
 
 
 @click.command("up")
@@ -43,15 +73,33 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--nodes", type=AtLeast(0), help="Number of nodes with 8 CPU and 32Gi, in three zones [default: 3]."
 )
 @click.option("--shapes", type=_FILE, help="YAML file of node pools: count, size, labels, taints, devices.")
+@click.option("--pretend", type=_FILE, help="YAML file of how pods and nodes behave: start, run, fail.")
+@click.option("--no-adopt", is_flag=True, help="Leave nodes that others create to their own kubelets.")
 @click.option(
-    "--load", "files", type=_FILE, multiple=True, help="Manifest to load at the start. Can be repeated."
+    "--load",
+    "files",
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
+    multiple=True,
+    help="Manifests to load at the start: a file, a directory, or - for stdin; also the output of "
+    "`kubectl get -o yaml` of another cluster. Can be repeated.",
 )
 @click.option("--config", type=_FILE, help="KubeSchedulerConfiguration of the scheduler.")
+@click.option(
+    "--scheduler",
+    "more",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="Another scheduler: its name and its KubeSchedulerConfiguration. Can be repeated.",
+)
 @feature_gates_option
 @plugins_option
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, show_default="a free port", help="Port to listen on."
+    "--scheduler-port", type=_PORT, help="Port for the scheduler's health, metrics and configuration."
 )
+@click.option(
+    "-v", "verbosity", type=AtLeast(0), help="Print the scheduler's log at this level, as klog does."
+)
+@click.option("--port", type=_PORT, default=0, show_default="a free port", help="Port to listen on.")
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
@@ -72,97 +120,205 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="How long a node may be silent before it is marked unhealthy.",
 )
 @click.option(
+    "--usage-factor",
+    type=click.FloatRange(0, 1000),
+    default=0.5,
+    show_default=True,
+    help="Part of their requests that pods pretend to use, for kubectl top and autoscalers.",
+)
+@click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
+@click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Persist all objects in this directory and load them at the start.",
 )
+@click.option(
+    "--until",
+    type=OneOf(_UNTIL),
+    help="Exit when all workloads and pods are ready: 0, or 1 with a list of what is not.",
+)
+@click.option(
+    "--timeout", type=Seconds(), default="5m", show_default=True, help="With --until: how long to wait."
+)
 @click.option("--demo", is_flag=True, help="Apply a small workload and explain what happens to it.")
 @click.option("--until-done", is_flag=True, help="With --demo: exit when it is done.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def up(
     nodes: int | None,
     shapes: Path | None,
+    pretend: Path | None,
+    no_adopt: bool,
     files: tuple[Path, ...],
     config: Path | None,
+    more: tuple[str, ...],
     feature_gates: tuple[str, ...],
     plugins: tuple[str, ...],
+    scheduler_port: int | None,
+    verbosity: int | None,
     port: int,
     bind: str,
     kubeconfig_out: Path | None,
     seed: int | None,
     node_monitor_period: float,
     node_monitor_grace_period: float,
+    usage_factor: float,
+    metrics: bool,
     data_dir: Path | None,
+    until: str | None,
+    timeout: float,
     demo: bool,
     until_done: bool,
+    command: tuple[str, ...],
 ) -> None:
     """Run a Kubernetes cluster in this process.
 
     API server, scheduler, controllers and simulated kubelets, until Ctrl-C. kubectl and every other client
     can use it; pods become Running, but no container is started. Objects are in memory unless `--data-dir` is
     set. It listens on loopback unless `--bind` is set, and clients need the token in the kubeconfig.
+
+    With a COMMAND (after `--`) the cluster runs as long as the command does, which finds it by KUBECONFIG,
+    and the exit code is that of the command. With `--until ready` it starts when everything is ready.
     """
     if nodes is not None and shapes is not None:
         raise click.UsageError("--nodes and --shapes exclude each other")
     if until_done and not demo:
         raise click.UsageError("--until-done needs --demo")
+    if demo and command:
+        raise click.UsageError("--demo and a command exclude each other")
+    wishes = Wishes(
+        kubeconfig_out,
+        None if scheduler_port is None else _serving(bind, scheduler_port),
+        demo,
+        until_done,
+        until == "ready",
+        timeout,
+        command,
+    )
     with one_line_errors():
-        gates = parse_feature_gates(feature_gates)
-        loaded = default_config(gates) if config is None else load_any_file(str(config), gates)
-        settings = Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
-    echo_notes(loaded.legacy.notes)
-    furnished = bool(files) or (data_dir is not None and is_data_dir(data_dir))
+        source = SchedulerSource(str(config or ""), plugins, parse_feature_gates(feature_gates))
+        loaded_config = source.load()
+        settings = source.settings(loaded_config)
+        others = _other_schedulers(more, plugins, source.gates, settings)
+    echo_notes(loaded_config.legacy.notes)
     try:
+        loaded = read_manifests(files)
+        kept = data_dir is not None and is_data_dir(data_dir)
         plan = Plan(
-            shapes=_shapes(nodes, shapes, loading=furnished),
+            shapes=_shapes(nodes, shapes, has_nodes=kept or any(one.kind == "Node" for one in loaded)),
             settings=settings,
-            kubelets=replace(KubeletSettings(), adopt=furnished),
+            source=source,
+            more_schedulers=others,
+            logger=_logger(verbosity),
+            kubelets=replace(
+                KubeletSettings(),
+                adopt=not no_adopt,
+                as_found=bool(files),
+                pretend=Pretend() if pretend is None else read_pretend(pretend),
+            ),
             listening=Listening(bind, port),
+            usage=PretendUsage(usage_factor) if metrics else None,
             lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
-            loaded=read_manifests(files),
+            loaded=loaded,
             seed=seed,
             data_dir=data_dir,
         )
         cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
-        asyncio.run(_run(cluster, kubeconfig_out, demo=demo, until_done=until_done))
-    except (ShapeError, LoadError, DataDirError) as error:
+        _tell_loaded(cluster, loaded)
+        code = asyncio.run(_run(cluster, wishes))
+    except (ShapeError, PretendError, LoadError, DataDirError, ServingError) as error:
         raise click.ClickException(str(error)) from None
+    sys.exit(code)
 
 
-def _shapes(nodes: int | None, path: Path | None, *, loading: bool) -> Sequence[Shape]:
-    """The nodes there shall be; what is loaded or kept brings its own unless more are asked for."""
+def _serving(bind: str, port: int) -> ServingSettings:
+    return ServingSettings(bind, port, any_free_port=port == 0)
+
+
+def _other_schedulers(
+    given: Sequence[str], plugins: tuple[str, ...], gates: FeatureGates, first: Settings
+) -> list[SchedulerSource]:
+    """The schedulers beside the first one; each is built once to see that it can be."""
+    names = {profile.scheduler_name for profile in first.config.profiles}
+    sources: list[SchedulerSource] = []
+    for text in given:
+        name, separator, file = text.partition("=")
+        if not name or not separator:
+            raise click.ClickException(f"--scheduler: expected NAME=FILE, got {text!r}")
+        if name in names:
+            raise click.ClickException(f"--scheduler: there are two schedulers for {name!r}")
+        names.add(name)
+        sources.append(SchedulerSource(file, plugins, gates, name))
+        sources[-1].settings()
+    return sources
+
+
+def _logger(verbosity: int | None) -> ProcessLogger | None:
+    if verbosity is None:
+        return None
+    return logger_for(LogSettings(verbosity=verbosity), now=RealClock().now)
+
+
+def _shapes(nodes: int | None, path: Path | None, *, has_nodes: bool) -> Sequence[Shape]:
+    """The nodes there shall be; if some are loaded or kept, none but those that are asked for."""
     if path is not None:
         return read_shapes(path)
     if nodes is None:
-        nodes = 0 if loading else 3
+        nodes = 0 if has_nodes else 3
     return (Shape(count=nodes, zones=_ZONES),) if nodes else ()
 
 
-async def _run(cluster: LocalCluster, out: Path | None, *, demo: bool, until_done: bool) -> None:
+def _tell_loaded(cluster: LocalCluster, loaded: Sequence[Manifest]) -> None:
+    """What was loaded and what was not. Raises LoadError if nothing was."""
+    report = cluster.load_report
+    if not loaded:
+        return
+    if not report.loaded and not report.existing:
+        reason, names = next(iter(report.skipped.items()))
+        raise LoadError(f"nothing could be loaded: {names[0]}: {reason}")
+    for line in report.lines():
+        click.echo(line, err=True)
+
+
+async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
+    """Run until it ends; the exit code."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with cluster.running():
-        cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
-        path = kubeconfig_path(out)
-        write_kubeconfig(path, cluster.server.kubeconfig())
-        _greet(cluster, path)
-        with calm_collector():
-            output = asyncio.create_task(
-                _print_output(cluster, demo=demo, ended=ended if until_done else None)
-            )
-            await ended.wait()
-            output.cancel()
-            with suppress(asyncio.CancelledError):
-                await output
-        click.echo("stopping")
-    if out is None:
-        path.unlink(missing_ok=True)
+    out = wishes.kubeconfig_out
+    path = kubeconfig_path(out)
+    try:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(cluster.running())
+            cluster.scheduler.debugger.on_signal(lambda line: click.echo(line, err=True))
+            write_kubeconfig(path, cluster.server.kubeconfig())
+            if wishes.serving is not None:
+                first = cluster.schedulers[0]
+                server = scheduler_port(first, path, wishes.serving, cluster.clock, cluster.logger)
+                await stack.enter_async_context(server)
+            _greet(cluster, path, wishes)
+            with calm_collector():
+                work = asyncio.create_task(_work(cluster, wishes, path))
+                stopped = asyncio.create_task(ended.wait())
+                await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                stopped.cancel()
+                if work.done():
+                    return work.result()
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+            click.echo("stopping")
+    finally:
+        if out is None:
+            path.unlink(missing_ok=True)
+    return 0
 
 
-def _greet(cluster: LocalCluster, path: Path) -> None:
+def _greet(cluster: LocalCluster, path: Path, wishes: Wishes) -> None:
     nodes = len(cluster.kubelets.names)
     click.echo(f"A cluster with {nodes:,} nodes is up at {cluster.server.url}")
+    if wishes.until_ready or wishes.command:
+        return
     click.echo("Ctrl-C ends it. In another shell:")
     click.echo("")
     click.echo(f"  export KUBECONFIG={path}")
@@ -171,15 +327,59 @@ def _greet(cluster: LocalCluster, path: Path) -> None:
     click.echo("")
 
 
-async def _print_output(cluster: LocalCluster, *, demo: bool, ended: asyncio.Event | None) -> None:
-    if demo:
+async def _work(cluster: LocalCluster, wishes: Wishes, path: Path) -> int:
+    """Do what is asked for, and end with an exit code; otherwise show the progress for ever."""
+    if wishes.until_ready:
+        code = await _wait_until_ready(cluster, wishes.timeout)
+        if code or not wishes.command:
+            return code
+    if wishes.command:
+        return await _run_command(wishes.command, path)
+    if wishes.demo:
         async for line in narrate(cluster):
             click.echo(line)
         click.echo("")
-        if ended is not None:
-            ended.set()
-            return
+        if wishes.until_done:
+            return 0
     await _show_progress(cluster)
+    return 0
+
+
+async def _wait_until_ready(cluster: LocalCluster, timeout: float) -> int:
+    """0 as soon as everything is ready; 1 if it is not in time, or if something could not be loaded."""
+    clock, store = cluster.clock, cluster.store
+    began, seen, waiting = clock.monotonic(), -1, [""]
+    while waiting and clock.monotonic() - began < timeout:
+        await asyncio.sleep(_OFTEN)
+        if store.version != seen:
+            seen, waiting = store.version, not_ready(store)
+    skipped = sum(map(len, cluster.load_report.skipped.values()))
+    if waiting:
+        click.echo(f"not ready after {timeout:g} s:", err=True)
+        for line in waiting:
+            click.echo(f"  {line}", err=True)
+    elif skipped:
+        click.echo(f"ready, but {skipped:,} of the objects to load were skipped", err=True)
+    else:
+        click.echo(f"ready after {clock.monotonic() - began:.1f} s")
+    return 1 if waiting or skipped else 0
+
+
+async def _run_command(command: Sequence[str], kubeconfig: Path) -> int:
+    """Run a command that finds the cluster by its environment; its exit code."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, env={**os.environ, "KUBECONFIG": str(kubeconfig)}
+        )
+    except OSError as error:
+        raise click.ClickException(f"{command[0]}: {error.strerror}") from None
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:
+        process.terminate()
+        await process.wait()
+        raise
+    return code if code >= 0 else 128 - code
 
 
 async def _show_progress(cluster: LocalCluster) -> None:

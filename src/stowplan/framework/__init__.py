@@ -29,6 +29,7 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
+from stowplan.framework.explanation import Remedy, RemedyPlugin, Shortfall, ShortfallPlugin
 from stowplan.framework.interface import (
     ALL_ROWS,
     FEW_ROWS,
@@ -151,6 +152,8 @@ __all__ = [
     "QueueSortPlugin",
     "Reads",
     "RejectionLogger",
+    "Remedy",
+    "RemedyPlugin",
     "ReservePlugin",
     "Resource",
     "ScoreExtensions",
@@ -159,6 +162,8 @@ __all__ = [
     "ScoreRowPlugin",
     "Scores",
     "Services",
+    "Shortfall",
+    "ShortfallPlugin",
     "SignaturePlugin",
     "SimulatedRow",
     "Simulation",

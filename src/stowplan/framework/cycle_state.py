@@ -29,7 +29,7 @@ class Cycle:
     PreScore. `memo` holds what it keeps for all pods of the class as long as the class is remembered: parsed
     terms, counters, never anything about one attempt.
 
-    `evaluation` is what an attempt that found no node came to, for PostFilter plugins. `as_if` says how the
+    `evaluation` is that of an attempt that found no node, for PostFilter plugins. `simulated` says how the
     row at hand differs from what it is, where it is tried with other pods on it than there are. Pods that a
     plugin adds to `pods_to_activate` are tried again once this pod has its node, or is bound.
 
@@ -42,7 +42,6 @@ class Cycle:
         "_rows",
         "_score_states",
         "_states",
-        "as_if",
         "evaluation",
         "feasible",
         "feasible_count",
@@ -50,6 +49,7 @@ class Cycle:
         "memos",
         "pod",
         "pods_to_activate",
+        "simulated",
         "skipped",
         "skipped_score",
         "table",
@@ -65,7 +65,7 @@ class Cycle:
         self.feasible_count = 0
         self.feasible_version = 0
         self.memos = memos
-        self.as_if: SimulatedRow | None = None
+        self.simulated: SimulatedRow | None = None
         self.evaluation: Evaluation | None = None
         self.pods_to_activate: list[Pod] = []
         self.watch: Probe | None = None

@@ -202,10 +202,10 @@ class Evaluation:
             return []
         return [column for column in self.pod_class.filters.columns if column.active]
 
-    def trials(self) -> Simulations:
+    def simulations(self) -> Simulations:
         """For trying the pod on rows as if other pods stood there; to be used in a `with` block."""
         memos = {} if self.pod_class.released else self.cycle.memos
-        return self._framework.trials(self.cycle, memos, self.nominations)
+        return self._framework.simulations(self.cycle, memos, self.nominations)
 
     def reason_counts(self) -> Counter[str]:
         """How many nodes each reason stands against."""

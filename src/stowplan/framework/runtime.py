@@ -359,7 +359,7 @@ class Framework:
                 mask[row] = True
         return mask
 
-    def trials(
+    def simulations(
         self, attempt: Cycle, memos: Mapping[str, Any], nominations: Nominations = NO_NOMINATIONS
     ) -> Simulations:
         """For trying the pod of an attempt on single rows. `memos` is what plugins keep for its class."""

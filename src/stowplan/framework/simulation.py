@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class SimulatedRow:
-    """One row as if some of its pods were gone and others stood there too.
+    """One row with some of its pods removed and others added.
 
     Inside the `with` block the table counts everything as it would if it were so. On leaving it every pod is
-    back in its old place and every count is what it was. `gone` and `guests` say how the row differs from
+    back in its old place and every count is what it was. `removed` and `added` say how the row differs from
     what it is.
     """
 
-    __slots__ = ("_home", "_table", "gone", "guests", "row")
+    __slots__ = ("_home", "_table", "added", "removed", "row")
 
     def __init__(self, table: ClusterTable, row: int) -> None:
         self._table = table
         self.row = row
-        self.gone: dict[str, PodInfo] = {}
-        self.guests: list[PodInfo] = []
+        self.removed: dict[str, PodInfo] = {}
+        self.added: list[PodInfo] = []
 
     def __enter__(self) -> Self:
         pods_on = self._table.pods_on
@@ -49,31 +49,31 @@ class SimulatedRow:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.dismiss()
-        for info in reversed(tuple(self.gone.values())):
-            self.put_back(info)
+        self.remove_added()
+        for info in reversed(tuple(self.removed.values())):
+            self.restore_pod(info)
         self._table.pods_on[self.row] = self._home
 
-    def take_away(self, info: PodInfo) -> None:
-        """As if a pod of the row were gone."""
+    def remove_pod(self, info: PodInfo) -> None:
+        """Simulate that a pod of the row is gone."""
         self._table.take_off(info)
-        self.gone[info.uid] = info
+        self.removed[info.uid] = info
 
-    def put_back(self, info: PodInfo) -> None:
-        """A pod taken away is there again."""
-        del self.gone[info.uid]
+    def restore_pod(self, info: PodInfo) -> None:
+        """Add a removed pod again."""
+        del self.removed[info.uid]
         self._table.put_on(info, self.row)
 
-    def invite(self, info: PodInfo) -> None:
-        """As if a pod that is on no node stood here; the pod itself is left alone."""
-        guest = PodInfo(info.pod, info.template)
-        self._table.put_on(guest, self.row)
-        self.guests.append(guest)
+    def add_pod(self, info: PodInfo) -> None:
+        """Simulate a pod on the row; the pod itself is not changed."""
+        added = PodInfo(info.pod, info.template)
+        self._table.put_on(added, self.row)
+        self.added.append(added)
 
-    def dismiss(self) -> None:
-        """All guests leave."""
-        while self.guests:
-            self._table.take_off(self.guests.pop())
+    def remove_added(self) -> None:
+        """Remove what was added."""
+        while self.added:
+            self._table.take_off(self.added.pop())
 
 
 Nominations = Mapping[int, Sequence[PodInfo]]
@@ -135,17 +135,17 @@ class Simulations:
                 self._plugins[name].release(memo)
 
     def row(self, row: int) -> "Simulation":
-        """A trial of one row, to be used in a `with` block."""
+        """A simulation of one row, to be used in a `with` block."""
         return Simulation(self, row)
 
-    def ask(self, as_if: SimulatedRow, passed: set[str]) -> Status | None:
+    def ask(self, simulated: SimulatedRow, passed: set[str]) -> Status | None:
         """The first rejection of a row as it looks now; None: it passes.
 
         `passed` names filters that need not be asked again about this row; those whose answer does not
         depend on pods are added to it.
         """
         cycle = Cycle(self.table, self.pod, self._memos)
-        cycle.as_if = as_if
+        cycle.simulated = simulated
         cycle.adopt(self._constant_states())
         for plugin in self._asking:
             answer = ask_pre_filter(plugin, cycle)
@@ -155,7 +155,7 @@ class Simulations:
             name = column.plugin.name
             if name in passed or name in cycle.skipped:
                 continue
-            code = column.ask_row(self.table, cycle, as_if.row)
+            code = column.ask_row(self.table, cycle, simulated.row)
             if code:
                 return column.status(cycle, self.pod, code)
             if not column.traits.watches:
@@ -174,34 +174,34 @@ class Simulations:
 class Simulation:
     """One row, and how it is imagined. Leaving the `with` block puts everything back as it was."""
 
-    __slots__ = ("_as_if", "_nominated", "_passed", "_trials")
+    __slots__ = ("_nominated", "_passed", "_simulated", "_simulations")
 
-    def __init__(self, trials: Simulations, row: int) -> None:
-        self._trials = trials
-        self._as_if = SimulatedRow(trials.table, row)
-        self._nominated = nominated_pods(trials.nominations, row, trials.pod)
+    def __init__(self, simulations: Simulations, row: int) -> None:
+        self._simulations = simulations
+        self._simulated = SimulatedRow(simulations.table, row)
+        self._nominated = nominated_pods(simulations.nominations, row, simulations.pod)
         self._passed: set[str] = set()
 
     def __enter__(self) -> Self:
-        self._as_if.__enter__()
+        self._simulated.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._as_if.__exit__(kind, error, trace)
+        self._simulated.__exit__(kind, error, trace)
 
-    def take_away(self, info: PodInfo) -> None:
-        """As if a pod of the row were gone."""
-        self._as_if.take_away(info)
+    def remove_pod(self, info: PodInfo) -> None:
+        """Simulate that a pod of the row is gone."""
+        self._simulated.remove_pod(info)
 
-    def put_back(self, info: PodInfo) -> None:
-        """A pod taken away is there again."""
-        self._as_if.put_back(info)
+    def restore_pod(self, info: PodInfo) -> None:
+        """Add a removed pod again."""
+        self._simulated.restore_pod(info)
 
     def verdict(self) -> Status | None:
         """The first rejection; None if the row can take the pod, beside pods nominated to it and without."""
-        return self.with_nominated_pods() or self._trials.ask(self._as_if, self._passed)
+        return self.with_nominated_pods() or self._simulations.ask(self._simulated, self._passed)
 
     def with_nominated_pods(self) -> Status | None:
         """The first rejection with the nominated pods of the row added; None also if there are none."""
@@ -209,10 +209,10 @@ class Simulation:
             return None
         try:
             for other in self._nominated:
-                self._as_if.invite(other)
-            return self._trials.ask(self._as_if, self._passed)
+                self._simulated.add_pod(other)
+            return self._simulations.ask(self._simulated, self._passed)
         finally:
-            self._as_if.dismiss()
+            self._simulated.remove_added()
 
 
 def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) -> Status | None:
@@ -227,8 +227,8 @@ def try_nominated(framework: "Framework", evaluation: "Evaluation", row: int) ->
     verdict = evaluation.overruled.get(row)
     if verdict is None:
         cycle = evaluation.cycle
-        with framework.trials(cycle, cycle.memos) as trials, trials.row(row) as trial:
-            verdict = trial.verdict()
+        with framework.simulations(cycle, cycle.memos) as simulations, simulations.row(row) as simulation:
+            verdict = simulation.verdict()
     if verdict is not None:
         evaluation.overrule(row, verdict)
     return verdict
@@ -272,8 +272,8 @@ def _tried(
 ) -> dict[int, Status | None]:
     """Put the nominated pods on each row in turn, and ask."""
     verdicts: dict[int, Status | None] = {}
-    with framework.trials(cycle, cycle.memos, nominations) as trials:
+    with framework.simulations(cycle, cycle.memos, nominations) as simulations:
         for row in rows:
-            with trials.row(row) as trial:
-                verdicts[row] = trial.with_nominated_pods()
+            with simulations.row(row) as simulation:
+                verdicts[row] = simulation.with_nominated_pods()
     return verdicts

@@ -1,6 +1,6 @@
 """NodeAffinity: nodeSelector and node affinity, required and preferred."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,10 @@ from stowplan.framework import (
     PreFilterResult,
     ProfileError,
     Reads,
+    Remedy,
     Resource,
     Scores,
+    Shortfall,
     Status,
     error,
     queue_if,
@@ -138,6 +140,34 @@ class NodeAffinity(Plugin):
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON_ENFORCED if code == _ENFORCED else REASON_POD)
 
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        node = cycle.table.nodes[row]
+        if node is None:
+            return None
+        labels = node.metadata.labels
+        if self._added is not None and not self._added.matches(labels, node.name):
+            return Shortfall("affinity", "addedAffinity of the scheduler's profile")
+        missing = _unmet_labels(pod, labels)
+        if missing:
+            wanted = ", ".join(f"{key}={value}" for key, value in missing.items())
+            return Shortfall("label", wanted, len(missing) / (len(missing) + 1))
+        return Shortfall("affinity", _terms_text(_required(pod)))
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        node = cycle.table.nodes[row]
+        if node is None:
+            return
+        missing = _unmet_labels(pod, node.metadata.labels)
+        if missing:
+            text = f"drop nodeSelector {', '.join(f'{key}={value}' for key, value in missing.items())}"
+            patch = {"spec": {"nodeSelector": dict.fromkeys(missing)}}
+            yield Remedy("nodeSelector", text, patch, len(missing))
+        required = _required(pod)
+        if required is not None:
+            field = "requiredDuringSchedulingIgnoredDuringExecution"
+            patch = {"spec": {"affinity": {"nodeAffinity": {field: None}}}}
+            yield Remedy("nodeAffinity", "drop the required node affinity", patch, 10)
+
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         own = _preferred(pod)
         try:
@@ -184,6 +214,25 @@ def _matches(affinity: RequiredNodeAffinity, node: Node) -> bool:
     if error_met is not None:
         raise HintError(error_met)
     return affinity.matches(labels, node.name)
+
+
+def _unmet_labels(pod: PodInfo, labels: Mapping[str, str]) -> dict[str, str]:
+    """What the pod's nodeSelector asks for that a node with these labels does not have."""
+    selector = pod.spec.node_selector or {}
+    return {key: value for key, value in selector.items() if labels.get(key) != value}
+
+
+def _terms_text(required: Any) -> str:
+    """Required terms as people write them: alternatives separated by `or`."""
+    terms = [] if required is None else required.node_selector_terms
+    texts = [
+        " and ".join(
+            f"{one.key} {one.operator}{f' [{chr(44).join(one.values)}]' if one.values else ''}"
+            for one in (*term.match_expressions, *term.match_fields)
+        )
+        for term in terms
+    ]
+    return " or ".join(text for text in texts if text) or "no term matches any node"
 
 
 def _required(pod: PodInfo) -> Any:

@@ -13,6 +13,7 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Shortfall,
     Status,
     unresolvable,
 )
@@ -41,6 +42,9 @@ class NodeName(Plugin):
             codes[row] = 0
         result: Codes = codes[nodes.rows]
         return result
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return Shortfall("another node", f"the pod names node {pod.spec.node_name}")
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)

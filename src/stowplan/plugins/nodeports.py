@@ -1,6 +1,6 @@
 """NodePorts: a host port can be taken once per node."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
+    Shortfall,
     Status,
     queue_if,
     unschedulable,
@@ -62,6 +64,39 @@ class NodePorts(Plugin):
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         return True
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        taken = self._taken(cycle, pod, row)
+        if not taken:
+            return None
+        return Shortfall("host port", ", ".join(f"{port} is used by {user}" for port, user in taken.items()))
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        taken = self._taken(cycle, pod, row)
+        containers = [
+            {"name": container.name, "ports": freed}
+            for container in pod.spec.containers
+            if (
+                freed := [
+                    {"containerPort": port.container_port, "hostPort": None}
+                    for port in container.ports
+                    if port.host_port in taken
+                ]
+            )
+        ]
+        if containers and not pod.spec.host_network:
+            text = f"do not ask for host port {', '.join(map(str, taken))}"
+            yield Remedy("hostPort", text, {"spec": {"containers": containers}}, len(taken))
+
+    @staticmethod
+    def _taken(cycle: Cycle, pod: PodInfo, row: int) -> dict[int, str]:
+        """The host ports that are not free, and who has them."""
+        users: dict[int, str] = {}
+        for other in cycle.table.pods_on[row].values():
+            for port in pod.template.ports:
+                if conflicts((port,), other.template.ports):
+                    users.setdefault(port.port, other.key)
+        return users
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unschedulable(REASON)

@@ -1,6 +1,6 @@
 """NodeUnschedulable: keeps pods off nodes marked unschedulable, unless they tolerate that."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
+    Shortfall,
     Status,
     queue_if,
     unresolvable,
@@ -61,6 +63,12 @@ class NodeUnschedulable(Plugin):
         if self.sign(pod):
             return None
         return nodes.table.unschedulable[nodes.rows].astype(np.int64)
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return Shortfall("cordoned", "spec.unschedulable is true")
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        yield Remedy("uncordon", "uncordon the node", {}, node_patch={"spec": {"unschedulable": None}})
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)

@@ -1,14 +1,15 @@
 """TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with fewer of
 the taints that only ask to be avoided."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from stowplan.api.node import Node, Taint
 from stowplan.api.pod import Pod, Toleration
-from stowplan.api.taints import Tolerations, untolerated
+from stowplan.api.taints import Tolerations, tolerated, untolerated
 from stowplan.cluster.columns import IntArray, Interned
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
@@ -23,8 +24,10 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
     Scores,
+    Shortfall,
     Status,
     queue_if,
     unresolvable,
@@ -122,6 +125,34 @@ class TaintToleration(Plugin):
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)
 
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        taints = self._not_tolerated(cycle, pod, row)
+        if not taints:
+            return None
+        return Shortfall("taint", ", ".join(map(_shown, taints)), len(taints) / (len(taints) + 1))
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        taints = self._not_tolerated(cycle, pod, row)
+        if not taints:
+            return
+        added = [
+            Toleration(taint.key, "Equal" if taint.value else "Exists", taint.value, taint.effect)
+            for taint in taints
+        ]
+        tolerations = [msgspec.to_builtins(one) for one in (*pod.spec.tolerations, *added)]
+        text = f"tolerate {', '.join(map(_shown, taints))}"
+        yield Remedy("toleration", text, {"spec": {"tolerations": tolerations}}, len(taints))
+
+    def _not_tolerated(self, cycle: Cycle, pod: PodInfo, row: int) -> list[Taint]:
+        node = cycle.table.nodes[row]
+        compare = self.handle.gates["TaintTolerationComparisonOperators"]
+        taints = () if node is None else node.spec.taints
+        return [
+            taint
+            for taint in taints
+            if taint.effect in HARD_EFFECTS and not tolerated(taint, pod.spec.tolerations, compare)
+        ]
+
     def log_rejection(self, logger: Logger, component: str, pod: PodInfo, node: Node) -> None:
         taints, tolerations = node.spec.taints, pod.spec.tolerations
         taint = untolerated(taints, tolerations, compare=True) or untolerated(taints, tolerations)
@@ -176,3 +207,8 @@ def has_hard_taint(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...
 
 def _soft_taints(taints: tuple[Taint, ...], tolerations: Tolerations) -> int:
     return sum(taint.effect == SOFT_EFFECT and not tolerations.tolerate(taint) for taint in taints)
+
+
+def _shown(taint: Taint) -> str:
+    """A taint as kubectl writes it: `key=value:Effect`."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -147,10 +147,10 @@ class VolumeRestrictions(Plugin):
         if not wanted.for_one:
             return False
         used = used_for_one(cycle, pod.namespace, wanted.for_one)
-        as_if = cycle.as_if
-        if as_if is not None:
-            used += sum(references(guest, wanted.for_one) for guest in as_if.guests)
-            used -= sum(references(gone, wanted.for_one) for gone in as_if.gone.values())
+        simulated = cycle.simulated
+        if simulated is not None:
+            used += sum(references(guest, wanted.for_one) for guest in simulated.added)
+            used -= sum(references(gone, wanted.for_one) for gone in simulated.removed.values())
         return used > 0
 
 
@@ -172,11 +172,11 @@ def used_for_one(cycle: Cycle, namespace: str, names: Collection[str]) -> int:
 
 def _imagined_away(cycle: Cycle, namespace: str, name: str) -> int:
     """How many uses of a claim the table lacks because pods are imagined to be gone; guests count against."""
-    as_if = cycle.as_if
-    if as_if is None:
+    simulated = cycle.simulated
+    if simulated is None:
         return 0
-    gone = sum(references(pod, (name,)) for pod in as_if.gone.values() if pod.namespace == namespace)
-    guests = sum(references(pod, (name,)) for pod in as_if.guests if pod.namespace == namespace)
+    gone = sum(references(pod, (name,)) for pod in simulated.removed.values() if pod.namespace == namespace)
+    guests = sum(references(pod, (name,)) for pod in simulated.added if pod.namespace == namespace)
     return gone - guests
 
 

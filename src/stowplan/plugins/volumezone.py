@@ -23,6 +23,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Resource,
+    Shortfall,
     Status,
     queue_if,
     unresolvable,
@@ -103,6 +104,21 @@ class VolumeZone(Plugin):
             elsewhere |= ~_in_place(place, nodes)
         codes: Codes = (zoned & elsewhere).astype(np.int64)
         return codes
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        storage = self.handle.table.storage
+        node = cycle.table.nodes[row]
+        labels = {} if node is None else node.metadata.labels
+        for name in named_claims(pod):
+            volume = _volume_behind(storage, pod.namespace, name)
+            if volume is None or isinstance(volume, Status):
+                continue
+            for place in places_of(volume):
+                found = labels.get(place.key, labels.get(_OF_TODAY.get(place.key, "")))
+                if found not in place.values:
+                    where = " or ".join(place.values)
+                    return Shortfall("volume zone", f"volume {volume.name} of claim {name} is in {where}")
+        return None
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)

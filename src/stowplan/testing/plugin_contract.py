@@ -179,15 +179,15 @@ class ContractCheck:
         plugin = self.plugin.instance
         pre_filters = [plugin] if self.plugin.has("pre_filter") else []
         pairs = [(plugin, self.traits)]
-        with Simulations(self.table, pre_filters, pairs, answers.cycle, answers.memos, {}) as trials:
+        with Simulations(self.table, pre_filters, pairs, answers.cycle, answers.memos, {}) as simulations:
             for row in answers.rows:
                 for beside in (others[:0], others):
                     code = self._whole("filter_row_with_pods", answers.cycle, answers.pod, row, beside)
                     said = answers.status(code).by("")
-                    with SimulatedRow(self.table, row) as as_if:
+                    with SimulatedRow(self.table, row) as simulated:
                         for other in beside:
-                            as_if.invite(other)
-                        asked = self.plugin.guard("filter", trials.ask, as_if, set())
+                            simulated.add_pod(other)
+                        asked = self.plugin.guard("filter", simulations.ask, simulated, set())
                     expected = SUCCESS if asked is None else asked.by("")
                     if said != expected:
                         names = ", ".join(builder_text(other.pod) for other in beside) or "no other pod"

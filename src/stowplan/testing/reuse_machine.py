@@ -189,16 +189,16 @@ def verdicts_as_pods_go(framework: Framework, evaluation: Evaluation, most: int 
     table = framework.table
     crowded = sorted((name, row) for row, name in rows_by_name(table) if table.pods_on[row])
     found = {}
-    with evaluation.trials() as trials:
+    with evaluation.simulations() as simulations:
         for name, row in crowded[:most]:
             pods = dict(table.pods_on[row])
-            with trials.row(row) as trial:
-                said = [trial.verdict()]
+            with simulations.row(row) as simulation:
+                said = [simulation.verdict()]
                 status = evaluation.status(row)
                 assert status == evaluation.left_out or status == (said[0] or SUCCESS)
                 for uid in sorted(pods):
-                    trial.take_away(pods[uid])
-                    said.append(trial.verdict())
+                    simulation.remove_pod(pods[uid])
+                    said.append(simulation.verdict())
             found[name] = said
     return found
 

@@ -5,16 +5,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
 from typing import Final
 
 from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
-from stowplan.embedded.admission import (
-    ClusterAdmission,
-    create_bootstrap_objects,
-    publish_server,
-)
+from stowplan.embedded.admission import ClusterAdmission, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
@@ -24,12 +19,14 @@ from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
+from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
 from stowplan.embedded.store import FieldManager, Store
-from stowplan.extenders.http import extenders_for
+from stowplan.embedded.usage import PretendUsage
 from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.up.manifests import Manifest, create_manifests
+from stowplan.up.loading import LoadReport, load_cluster
+from stowplan.up.manifests import Manifest
+from stowplan.up.schedulers import ReloadingScheduler, SchedulerSource
 
 THREE_NODES = (Shape(count=3, zones=("a", "b", "c")),)
 
@@ -41,15 +38,21 @@ _HTTPS: Final = 443
 class Plan:
     """What kind of cluster it shall be. `loaded` is what it begins with, beside the nodes of `shapes`.
 
-    With a `data_dir` it is restored from what is stored there, and stores every change there.
+    With a `data_dir` it is restored from what is stored there, and stores every change there. The scheduler
+    has `settings`, which are read again from `source` when its files change; `more_schedulers` run beside it.
+    `logger` gets the schedulers' log; without one only errors are reported.
     """
 
     shapes: Sequence[Shape] = THREE_NODES
     settings: Settings = field(default_factory=Settings.of)
+    source: SchedulerSource | None = None
+    more_schedulers: Sequence[SchedulerSource] = ()
+    logger: Logger | None = None
     kubelets: KubeletSettings = field(default_factory=KubeletSettings)
     listening: Listening = field(default_factory=Listening)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
+    usage: PretendUsage | None = field(default_factory=PretendUsage)
     seed: int | None = None
     data_dir: Path | None = None
 
@@ -70,8 +73,8 @@ class LocalCluster:
             fields=FieldManager(),
         )
         self._log = None if plan.data_dir is None else open_data_dir(self.store, plan.data_dir)
-        create_bootstrap_objects(self.store)
-        create_manifests(self.store, plan.loaded)
+        names = (node.name for node in named_nodes(plan.shapes))
+        self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
         self.server = ApiServer(
@@ -81,6 +84,7 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY,
+            usage=plan.usage,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -95,21 +99,32 @@ class LocalCluster:
             ControllerSettings(
                 provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
+                usage=plan.usage,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,
         )
-        self.scheduler = Scheduler(
-            InProcessClient(self.store, name="kube-scheduler"),
-            plan.settings,
-            clock=self.clock,
-            rng=random.Random(rng.getrandbits(64)),
-            timer=perf_counter,
-            extenders=extenders_for(plan.settings.config),
-            logger=Logger(_error_sink(report)),
-        )
+        self.logger = Logger(_error_sink(report)) if plan.logger is None else plan.logger
+        sources = [(plan.settings, plan.source), *((one.settings(), one) for one in plan.more_schedulers)]
+        self.schedulers = [
+            ReloadingScheduler(
+                InProcessClient(self.store, name="kube-scheduler"),
+                settings,
+                source,
+                clock=self.clock,
+                rng=random.Random(rng.getrandbits(64)),
+                logger=self.logger,
+                report=report,
+            )
+            for settings, source in sources
+        ]
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The first scheduler."""
+        return self.schedulers[0].scheduler
 
     @asynccontextmanager
     async def running(self, *, listen: bool = True) -> AsyncIterator["LocalCluster"]:
@@ -125,7 +140,8 @@ class LocalCluster:
             publish_server(self.store, self.server.address, self.server.port or _HTTPS)
             await stack.enter_async_context(self.kubelets.running())
             await stack.enter_async_context(self._controllers.running())
-            await stack.enter_async_context(self.scheduler.running())
+            for scheduler in self.schedulers:
+                await stack.enter_async_context(scheduler.running())
             yield self
 
     def _root_ca(self) -> str:

@@ -1,116 +1,110 @@
-"""Manifests to start from: as people write them, and as `kubectl get -o yaml` prints those of a cluster."""
+"""Reading manifests: as people write them, and as `kubectl get -o yaml` prints those of a cluster."""
 
+import json
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
-from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
-from stowplan.api.status import ApiError
-from stowplan.embedded.store import Store
 
-FIRST_KINDS: Final = (
-    "Namespace",
-    "PriorityClass",
-    "StorageClass",
-    "CSIDriver",
-    "Node",
-    "CSINode",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "ServiceAccount",
-    "ConfigMap",
-    "Secret",
-    "Service",
-)
-"""Kinds that others may need, in the order in which they are created; the rest follows, pods come last."""
-
-_LAST_KIND: Final = "Pod"
-_SERVER_FIELDS: Final = ("resourceVersion", "uid", "selfLink", "managedFields", "generation")
+STDIN: Final = Path("-")
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""Files of a directory that are read, as kubectl reads them."""
 
 
 class LoadError(ValueError):
-    """A file that cannot be loaded; the message is one line that names it and what was expected."""
+    """A file that cannot be read; the message is one line that names it and what was expected."""
 
 
 class Manifest(NamedTuple):
     """An object from a file, and where it stood."""
 
     place: str
-    resource: Resource
     body: Json
+
+    @property
+    def api_version(self) -> str:
+        return str(self.body.get("apiVersion") or "")
+
+    @property
+    def kind(self) -> str:
+        return str(self.body.get("kind") or "")
+
+    @property
+    def metadata(self) -> Json:
+        found = self.body.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def is_dumped(self) -> bool:
+        """Whether it was an object of a cluster, rather than one that somebody wrote."""
+        return bool(self.metadata.get("uid"))
 
 
 def read_manifests(paths: Sequence[Path]) -> list[Manifest]:
-    """Read manifests, in the order in which they are to be created. Raises LoadError."""
-    found = [loaded for path in paths for loaded in _read_file(path)]
-    return sorted(found, key=lambda loaded: _rank(loaded.resource.kind))
+    """The objects in files and directories; `-` is stdin. Raises LoadError if one cannot be read at all."""
+    return [manifest for path in paths for file in _files(path) for manifest in _read_file(file)]
 
 
-def _rank(kind: str) -> int:
-    if kind in FIRST_KINDS:
-        return FIRST_KINDS.index(kind)
-    return len(FIRST_KINDS) + (kind == _LAST_KIND)
+def _files(path: Path) -> list[Path]:
+    if path == STDIN or not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    if not found:
+        raise LoadError(f"{path}: expected files that end in {', '.join(SUFFIXES)}")
+    return found
 
 
 def _read_file(path: Path) -> Iterator[Manifest]:
+    name = "stdin" if path == STDIN else str(path)
     try:
-        documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_Loader))
+        text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
+        documents = _documents(text)
     except OSError as error:
-        raise LoadError(f"{path}: {error.strerror}") from None
+        raise LoadError(f"{name}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LoadError(f"{path}: not YAML or JSON: {' '.join(str(error).split())}") from None
-    catalogue = Catalogue()
+        raise LoadError(f"{name}: not YAML or JSON: {' '.join(str(error).split())}") from None
     for number, document in enumerate(documents, start=1):
         if document is not None:
-            yield from _objects(f"{path}: document {number}", document, catalogue)
+            yield from _objects(f"{name}: document {number}", document)
 
 
-def _objects(place: str, document: Any, catalogue: Catalogue) -> Iterator[Manifest]:
+def _documents(text: str) -> list[Any]:
+    """The documents of a text. JSON is read as such, which is much faster; there may be several."""
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError):  # then it is YAML in braces
+            return list(_json_documents(text))
+    return list(yaml.load_all(text, Loader=_Loader))
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    decoder, place = json.JSONDecoder(), 0
+    while (rest := len(text) - len(text[place:].lstrip())) < len(text):
+        document, place = decoder.raw_decode(text, rest)
+        yield document
+
+
+def _objects(place: str, document: Any) -> Iterator[Manifest]:
+    """The objects of a document: itself, or the items of a list."""
     if not isinstance(document, dict):
-        raise LoadError(f"{place}: expected an object, got {type(document).__name__}")
-    kind, version = document.get("kind"), document.get("apiVersion")
-    if isinstance(kind, str) and kind.endswith("List") and isinstance(document.get("items"), list):
-        for number, item in enumerate(document["items"]):
-            if isinstance(item, dict) and kind != "List":
-                item = {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
-            yield from _objects(f"{place}: items[{number}]", item, catalogue)
+        yield Manifest(place, {"": document})
         return
-    if not isinstance(kind, str) or not isinstance(version, str):
-        raise LoadError(f"{place}: expected apiVersion and kind")
-    resource = catalogue.of_kind(version, kind)
-    if resource is None:
-        raise LoadError(f"{place}: kind: {version} {kind} is not served here")
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict):
-        raise LoadError(f"{place}: metadata: expected a map")
-    if resource.namespaced and not metadata.get("namespace"):
-        metadata = {**metadata, "namespace": "default"}
-    yield Manifest(place, resource, {**document, "metadata": metadata})
+    kind, items = document.get("kind"), document.get("items")
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(items, list):
+        yield Manifest(place, document)
+        return
+    for number, item in enumerate(items):
+        if isinstance(item, dict) and kind != "List":
+            own = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
+            item = {**own, **item}
+        yield from _objects(f"{place}: items[{number}]", item)
 
 
-def create_manifests(store: Store, loaded: Sequence[Manifest]) -> None:
-    """Create objects with the status they came with. What exists already stays. Raises LoadError."""
-    for place, resource, body in loaded:
-        metadata = {field: value for field, value in body["metadata"].items() if field not in _SERVER_FIELDS}
-        if "deletionTimestamp" in metadata:
-            continue
-        try:
-            created = store.create(resource, {**body, "metadata": metadata})
-            _restore_status(store, resource, created, body.get("status"))
-        except ApiError as error:
-            if not error.is_already_exists:
-                raise LoadError(f"{place}: {error.message}") from None
-
-
-def _restore_status(store: Store, resource: Resource, created: Json, status: Any) -> None:
-    if resource.status and isinstance(status, dict) and status:
-        store.update(resource, {**created, "status": status}, subresource="status")
-
-
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML in which times stay the text that they are."""
 
 

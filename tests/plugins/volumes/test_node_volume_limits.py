@@ -270,9 +270,9 @@ def test_taking_away_who_shares_a_volume_can_take_its_place_away_too() -> None:
     evaluation = world.evaluate(wanting)
     row = world.table.row_of("a")
     assert row is not None
-    with evaluation.trials() as trials, trials.row(row) as trial:
-        trial.take_away(world.table.pods[pods[0].obj().metadata.uid])
-        assert trial.verdict() == TOO_MANY
+    with evaluation.simulations() as simulations, simulations.row(row) as simulation:
+        simulation.remove_pod(world.table.pods[pods[0].obj().metadata.uid])
+        assert simulation.verdict() == TOO_MANY
 
 
 def test_a_promised_pod_that_shares_a_volume_brings_it_along() -> None:

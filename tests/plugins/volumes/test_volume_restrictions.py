@@ -150,9 +150,9 @@ def tried_without(world: Cluster, wanting: PodBuilder, name: str) -> list[object
     evaluation = world.evaluate(wanting)
     row = world.table.row_of(name)
     assert row is not None
-    with evaluation.trials() as trials, trials.row(row) as trial:
-        said: list[object] = [trial.verdict()]
+    with evaluation.simulations() as simulations, simulations.row(row) as simulation:
+        said: list[object] = [simulation.verdict()]
         for info in list(world.table.pods_on[row].values()):
-            trial.take_away(info)
-            said.append(trial.verdict())
+            simulation.remove_pod(info)
+            said.append(simulation.verdict())
     return said

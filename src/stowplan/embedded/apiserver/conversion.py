@@ -18,7 +18,10 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import FieldTerm, Json, Selection
+from stowplan.api.status import ApiError
 from stowplan.embedded.customresources.versions import ServedVersion
+from stowplan.embedded.schema import the_schema
+from stowplan.embedded.schema.goform import as_written
 
 _OLD_NAMES: Final[Mapping[str, str]] = {
     "regarding": "involvedObject",
@@ -399,6 +402,28 @@ class Conversion:
         self.resource = resource
         self.stored = forms.stored
         self.is_converted = self.stored is not resource
-        self.to_served = forms.to_served
+        self.to_served = self._shown if self.is_converted else forms.to_served
+        self._forms = forms
+        self._type = the_schema().of_kind(resource.group, resource.version, resource.kind)
         self.to_stored = forms.to_stored
         self.selection = forms.selection
+
+    def _shown(self, obj: Json) -> Json:
+        return as_written(self._type, self._forms.to_served(obj))
+
+
+def served_error(resource: Resource, error: ApiError) -> ApiError:
+    """An error about an object, in the words of the version it was asked for in."""
+    forms = _CONVERTED.get(resource)
+    if forms is None or forms.stored.group == resource.group:
+        return error
+    text = error.message
+    for stored, served in ((forms.stored.kind, resource.kind), (forms.stored.plural, resource.plural)):
+        old = f"{stored}.{forms.stored.group}"
+        text = text.replace(f"{old} ", f"{served}.{resource.group} " if resource.group else f"{served} ")
+    if error.details.get("group") == forms.stored.group:
+        error.details["group"] = resource.group
+        if not resource.group:
+            del error.details["group"]
+    error.message = text
+    return error

@@ -23,6 +23,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver import discovery
+from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
@@ -37,6 +38,7 @@ from stowplan.embedded.apiserver.request import (
     not_acceptable,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
+from stowplan.embedded.apiserver.resourcemetrics import METRICS, ResourceMetricsApi
 from stowplan.embedded.apiserver.responses import (
     Views,
     error_response,
@@ -53,6 +55,8 @@ from stowplan.embedded.auth.rbac import AccessRules, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
+from stowplan.embedded.store.registry import is_part
+from stowplan.embedded.usage import PretendUsage
 
 _log: Final = logging.getLogger(__name__)
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
@@ -72,6 +76,7 @@ class Handler:
         rng: random.Random,
         watch_limit: int,
         stored_only: Collection[Resource] = (),
+        usage: PretendUsage | None = None,
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
@@ -80,8 +85,9 @@ class Handler:
         self._paths = PathResolver(store.catalogue)
         self._issuer = issuer
         self._access = AccessRules(store)
-        self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
+        self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
+        self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
@@ -136,7 +142,10 @@ class Handler:
         check_acceptable(request.headers.get("Accept", ""), is_list=is_list)
         if target.watch:
             query = {**query, "watch": "true"}
-        response = await self._verb(request, target, query, user)
+        try:
+            response = await self._verb(request, target, query, user)
+        except status.ApiError as error:
+            raise served_error(target.resource, error) from None
         if target.resource.deprecation and not response.prepared:
             response.headers.add("Warning", warning_header(target.resource.deprecation))
         return response
@@ -157,10 +166,12 @@ class Handler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
-        if target.subresource and (target.subresource != "status" or not target.resource.status):
+        if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
             raise status.method_not_allowed()
+        if self._metrics is not None and target.resource in METRICS:
+            return self._metrics.answer(target, query)
         if method == "GET":
             if not target.name or target.watch:
                 return await self.reads.list(request, target, query)

@@ -1,6 +1,6 @@
 """Responses: Status objects, warnings, and objects as JSON, as rows of a table or by their metadata alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -102,13 +102,24 @@ _EVENT_START: Final = {
 }
 
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
 class View:
     """One form of one resource's objects, as bytes. The same object shown twice in a row costs once."""
 
-    def __init__(self, conversion: Conversion, shape: Callable[[Json], Any], kind: str) -> None:
+    def __init__(
+        self,
+        conversion: Conversion,
+        shape: Callable[[Json], Any],
+        kind: str,
+        list_metadata: Mapping[str, Any] = _NOTHING,
+    ) -> None:
+        """`list_metadata` is what the metadata of a list has even if there is nothing to say."""
         self._conversion = conversion
         self._shape = shape
         self._kind = kind
+        self._list_metadata = list_metadata
         self._last: Json | None = None
         self._last_raw = b""
         resource = conversion.resource
@@ -129,6 +140,7 @@ class View:
         shown = [shape(obj) for obj in items]
         if self._is_typed:
             shown = [_without_type(obj) for obj in shown]
+        metadata = {**self._list_metadata, **metadata}
         return encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": shown})
 
     def line(self, change: Change) -> bytes:
@@ -233,7 +245,8 @@ class Views:
         if view is None:
             custom = self._definitions.version_of(resource)
             kind = f"{resource.kind}List" if custom is None else custom.list_kind
-            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}")
+            always = {"continue": ""} if resource.custom else _NOTHING
+            view = View(conversion, conversion.to_served, f"{resource.api_version}/{kind}", always)
             self._plain[resource] = view
         return view
 

@@ -270,7 +270,7 @@ class WriteVerbs:
         )
         resource, metadata = target.resource, obj["metadata"]
         stays = "deletionTimestamp" in metadata
-        if stays or resource.plural == "pods":
+        if stays or resource.returns_deleted:
             response = self._shown(request, target, obj, 200)
         else:
             details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}

@@ -3,16 +3,18 @@
 Or it is orphaned, if that is the deletion's propagation policy.
 """
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Coroutine, Iterable, Sequence, Set
 from enum import Enum, auto
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     CRON_JOBS,
     CSI_NODES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
@@ -34,6 +36,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.customkinds import kinds_of, resource_of, resources_of
 from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.informers import EventHandler, Informer
 from stowplan.embedded.controllers.objects import (
@@ -118,8 +121,56 @@ class GarbageCollector(Controller):
         self._informers: dict[str, Informer] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
         for resource in watched:
-            informer = self._informers[resource.dotted] = self.informer(resource)
-            informer.add_handler(self._listener(resource))
+            self._watch(resource)
+        self._custom_kinds: dict[tuple[str, str], Resource] = {}
+        self._definitions = self.informer(CUSTOM_RESOURCE_DEFINITIONS)
+        self._definitions.add_handler(self._definition_changed)
+        self._definitions_changed = asyncio.Event()
+
+    def _watch(self, resource: Resource) -> Informer:
+        informer = self._informers[resource.dotted] = self.informer(resource)
+        informer.add_handler(self._listener(resource))
+        return informer
+
+    def tasks(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._follow_custom_kinds(),)
+
+    # Custom kinds
+
+    def _definition_changed(self, old: Json | None, new: Json | None) -> None:
+        self._definitions_changed.set()
+
+    async def _follow_custom_kinds(self) -> None:
+        """Watch the objects of every CustomResourceDefinition for as long as it is served."""
+        watches: dict[Resource, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._definitions_changed.clear()
+                wanted = set(resources_of(self._definitions))
+                for resource in watches.keys() - wanted:
+                    watches.pop(resource).cancel()
+                    self._forget(resource)
+                for resource in wanted - watches.keys():
+                    watches[resource] = group.create_task(self._watch(resource).reflector.run())
+                self._custom_kinds = {
+                    kind: found
+                    for definition in self._definitions
+                    if (found := resource_of(definition)) is not None
+                    for kind in kinds_of(definition)
+                }
+                await self._definitions_changed.wait()
+
+    def _forget(self, resource: Resource) -> None:
+        """Whatever there was of a kind that is served no more is gone."""
+        informer = self._informers.pop(resource.dotted)
+        self.context.informers.drop(resource)
+        for obj in list(informer):
+            self._has_gone(obj)
+
+    def _kind(self, reference: Json) -> Resource | None:
+        """The resource that a reference to an owner means, None if it is not known."""
+        kind = (reference.get("apiVersion", ""), reference.get("kind", ""))
+        return self._catalogue.of_kind(*kind) or self._custom_kinds.get(kind)
 
     # News
 
@@ -136,9 +187,10 @@ class GarbageCollector(Controller):
     def _has_gone(self, obj: Json) -> None:
         """Whoever belonged to it has to be looked at, and whoever waited for it."""
         for resource, dependent in self._dependents(uid_of(obj)):
+            self._remember_gone(uid_of(obj))
             self._add(resource, dependent)
         for reference in owners_of(obj):
-            kind = self._catalogue.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+            kind = self._kind(reference)
             owner = None if kind is None else self._known(kind, obj, reference)
             if owner is not None and kind is not None and is_deleting(owner):
                 self._add(kind, owner)
@@ -147,7 +199,7 @@ class GarbageCollector(Controller):
         self.queue.add(f"{resource.dotted} {key_of(obj)}")
 
     def _dependents(self, uid: str) -> Iterable[tuple[Resource, Json]]:
-        for informer in self._informers.values():
+        for informer in list(self._informers.values()):
             for obj in list(informer.by_owner[uid].values()):
                 yield informer.resource, obj
 
@@ -155,9 +207,9 @@ class GarbageCollector(Controller):
 
     async def sync(self, key: str) -> None:
         dotted, _, rest = key.partition(" ")
-        informer = self._informers[dotted]
-        obj = informer.get(rest)
-        if obj is None:
+        informer = self._informers.get(dotted)
+        obj = None if informer is None else informer.get(rest)
+        if obj is None or informer is None:
             return
         if is_deleting(obj) and ORPHAN in finalizers_of(obj):
             await self._orphan(informer.resource, obj)
@@ -214,7 +266,7 @@ class GarbageCollector(Controller):
         uid = reference.get("uid", "")
         if uid in self._gone:
             return None
-        resource = self._catalogue.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+        resource = self._kind(reference)
         if resource is None:
             return {"metadata": {"name": reference.get("name", ""), "uid": uid}}
         known = self._known(resource, obj, reference)
@@ -229,12 +281,15 @@ class GarbageCollector(Controller):
             found = None
         if found is not None and uid_of(found) == uid:
             return found
-        self._gone[uid] = None
-        if len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
+        self._remember_gone(uid)
         if self._is_elsewhere(resource, uid):
             await self._tell_invalid(obj, reference)
         return None
+
+    def _remember_gone(self, uid: str) -> None:
+        self._gone[uid] = None
+        if len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
 
     def _is_elsewhere(self, resource: Resource, uid: str) -> bool:
         """Whether there is an object with this uid after all, but not where an owner has to be."""

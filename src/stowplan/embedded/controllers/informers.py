@@ -193,7 +193,10 @@ class Informers:
         self._informers: dict[Resource, Informer] = {}
 
     def of(self, resource: Resource, selection: Selection = EVERY_OBJECT) -> Informer:
-        """The informer of a kind. The first to ask says which of its objects are of interest."""
+        """The informer of a kind. The first to ask says which of its objects are of interest.
+
+        That a custom kind cannot be watched is not told: its definition may go at any time.
+        """
         found = self._informers.get(resource)
         if found is None:
             found = self._informers[resource] = Informer(
@@ -201,10 +204,14 @@ class Informers:
                 resource,
                 clock=self._clock,
                 rng=Random(self._rng.getrandbits(64)),
-                report=self._report,
+                report=_tell_nobody if resource.custom else self._report,
                 selection=selection,
             )
         return found
+
+    def drop(self, resource: Resource) -> None:
+        """Forget a kind that is served no more."""
+        self._informers.pop(resource, None)
 
     def known(self, resource: Resource) -> Informer | None:
         return self._informers.get(resource)
@@ -216,6 +223,10 @@ class Informers:
         """Wait until all caches have synced, but for resources that are refused."""
         for informer in self:
             await informer.reflector.wait_settled()
+
+
+def _tell_nobody(problem: str) -> None:
+    """For what is no problem."""
 
 
 def _node_of(pod: Json) -> Sequence[str]:

@@ -5,11 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, EVENTS, NAMESPACES, PODS, Resource
+from stowplan.api.catalogue import (
+    BUILT_IN,
+    CORE_EVENTS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    Resource,
+)
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.customkinds import resources_of
 from stowplan.embedded.controllers.objects import (
     finalizers_of,
     is_deleting,
@@ -86,6 +95,7 @@ class NamespaceController(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.namespaces = self.informer(NAMESPACES)
+        self._definitions = self.informer(CUSTOM_RESOURCE_DEFINITIONS)
         self.namespaces.add_handler(self._namespace_changed)
 
     def _namespace_changed(self, old: Json | None, new: Json | None) -> None:
@@ -102,7 +112,8 @@ class NamespaceController(Controller):
             left = Remaining()
             waits = True
         else:
-            left = await self._empty(contents(), key)
+            custom = [one for one in resources_of(self._definitions) if one.namespaced]
+            left = await self._empty([*custom, *contents()], key)
             waits = bool(left.kinds)
         if namespace is not None:
             conditions = deletion_conditions(namespace, left, self.stamp())

@@ -5,5 +5,16 @@ One `Kubelets` object stands for all nodes of a cluster, thousands if need be.
 
 from stowplan.embedded.kubelets.config import KubeletSettings, Shape, ShapeError, named_nodes, read_shapes
 from stowplan.embedded.kubelets.kubelets import Kubelets
+from stowplan.embedded.kubelets.pretend import Pretend, PretendError, read_pretend
 
-__all__ = ["KubeletSettings", "Kubelets", "Shape", "ShapeError", "named_nodes", "read_shapes"]
+__all__ = [
+    "KubeletSettings",
+    "Kubelets",
+    "Pretend",
+    "PretendError",
+    "Shape",
+    "ShapeError",
+    "named_nodes",
+    "read_pretend",
+    "read_shapes",
+]

@@ -1,7 +1,7 @@
 """Settings of simulated kubelets: how they behave, and the YAML file of node shapes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +10,7 @@ import yaml
 
 from stowplan.api.names import is_extended_resource, label_key_problems, label_value_problems
 from stowplan.api.quantity import QuantityError, quantity_of
+from stowplan.embedded.kubelets.pretend import PodBehaviour, Pretend, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,9 @@ class KubeletSettings:
     `start_delay`: from being bound to running, `start_jitter`: up to so much more. `stop_delay`: how long a
     deleted pod takes to end, within its grace period. `run_seconds`: how long pods run that end by
     themselves. `heartbeat`: how often a lease is renewed, `status_every`: a node's status. `adopt`: also be
-    the kubelet of nodes that others created. `version` is what nodes say of themselves.
+    the kubelet of nodes that others created. `as_found`: nodes and pods that are there at the start stay as
+    they are, nodes that do not report silent and pods that are not ready so, until something is changed.
+    `pretend` has the rules of a file. `version` is what nodes say of themselves.
     """
 
     start_delay: float = 0.5
@@ -30,7 +33,16 @@ class KubeletSettings:
     lease_seconds: int = 40
     status_every: float = 300.0
     adopt: bool = False
+    as_found: bool = False
+    pretend: Pretend = field(default_factory=Pretend)
     version: str = "v1.36.4"
+
+    @property
+    def pod_behaviour(self) -> PodBehaviour:
+        """How pods behave of which nothing else is said."""
+        start = Span(self.start_delay, self.start_delay + self.start_jitter)
+        run, stop = Span(self.run_seconds, self.run_seconds), Span(self.stop_delay, self.stop_delay)
+        return PodBehaviour(start, Span(0.0, 0.0), run, stop)
 
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -186,12 +198,12 @@ def _amount_problems(shape: Shape) -> Iterable[str]:
     fields = {"cpu": shape.cpu, "memory": shape.memory, "ephemeralStorage": shape.ephemeral_storage}
     named = {f"resources.{name}": amount for name, amount in shape.resources.items()}
     offered = {f"allocatable.{name}": amount for name, amount in shape.allocatable.items()}
-    for field, amount in {**fields, **named, **offered}.items():
+    for place, amount in {**fields, **named, **offered}.items():
         try:
             if quantity_of(amount).sign < 0:
-                yield f"{field}: expected a quantity of at least 0, got {amount!r}"
+                yield f"{place}: expected a quantity of at least 0, got {amount!r}"
         except QuantityError:
-            yield f"{field}: expected a quantity such as 4, 500m or 16Gi, got {amount!r}"
+            yield f"{place}: expected a quantity such as 4, 500m or 16Gi, got {amount!r}"
     for name in shape.resources:
         if not is_extended_resource(name) and not name.startswith(HUGE_PAGES):
             yield f"resources.{name}: expected the name of an extended resource such as example.com/gpu"

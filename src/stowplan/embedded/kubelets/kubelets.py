@@ -1,5 +1,6 @@
 """All simulated kubelets of a cluster as one object."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -8,8 +9,9 @@ from stowplan.client import Client
 from stowplan.clock import Clock
 from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.kubelets.config import KubeletSettings, Shape, named_nodes
-from stowplan.embedded.kubelets.nodes import CONDITIONS, NodeController, NodeState
+from stowplan.embedded.kubelets.nodes import NodeController, NodeState
 from stowplan.embedded.kubelets.pods import PodController
+from stowplan.embedded.kubelets.pretend import CONDITIONS
 
 
 class Kubelets:
@@ -31,7 +33,7 @@ class Kubelets:
     ) -> None:
         settings = KubeletSettings() if settings is None else settings
         self.context = Context.of(client, clock, rng, report)
-        self._nodes = NodeController(self.context, settings, named_nodes(shapes))
+        self._nodes = NodeController(self.context, settings, named_nodes(shapes), self._wake)
         self._pods = PodController(self.context, settings, self._nodes.is_up)
         self._manager = ControllerManager(self.context, [self._nodes, self._pods])
 
@@ -42,15 +44,19 @@ class Kubelets:
 
     async def run(self) -> None:
         """Register all nodes and be their kubelets until cancelled."""
-        self._nodes.start()
-        await self._manager.run()
+        async with self.running():
+            await asyncio.Event().wait()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Kubelets"]:
         """Be the kubelets for as long as the block takes."""
         async with self._manager.running():
+            self._pods.has_begun = True
             self._nodes.start()
             yield self
+
+    def _wake(self, name: str) -> None:
+        self._pods.wake(name)
 
     # What can happen to nodes
 
@@ -62,16 +68,13 @@ class Kubelets:
         """The node reports that something is wrong: it is not ready, or it is short of something."""
         if condition not in CONDITIONS:
             raise ValueError(f"condition: expected one of {', '.join(CONDITIONS)}, got {condition!r}")
-        self._state(name).unwell[condition] = self.context.clock.now()
+        self._state(name).unwell.add(condition)
         self._report_soon(name)
 
     def recover(self, name: str) -> None:
         """The node is well again; it goes on with its pods as they are now."""
-        state = self._state(name)
-        state.silent = False
-        state.unwell.clear()
-        state.well_since = self.context.clock.now()
-        self._report_soon(name)
+        self._state(name).recover()
+        self._nodes.queue.add(name)
         self._pods.wake(name)
 
     def vanish(self, name: str) -> None:

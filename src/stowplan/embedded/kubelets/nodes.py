@@ -3,8 +3,9 @@
 Nodes renew their leases, and may fall silent, become unhealthy, recover or be deleted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import count
 from typing import ClassVar, Final
 
 from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, Resource
@@ -12,8 +13,17 @@ from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.objects import name_of
-from stowplan.embedded.kubelets.config import KubeletSettings, NamedNode
+from stowplan.embedded.controllers.objects import annotations_of, condition_of, labels_of, name_of
+from stowplan.embedded.kubelets.config import KubeletSettings, NamedNode, Shape
+from stowplan.embedded.kubelets.pretend import (
+    CONDITIONS,
+    FAIL,
+    LONGEST,
+    SILENT,
+    NodeBehaviour,
+    node_behaviour,
+    unwell_in,
+)
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -31,29 +41,32 @@ _UNWELL: Final[Mapping[str, tuple[str, str, str]]] = {
     "PIDPressure": ("True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     "Ready": ("False", "KubeletNotReady", "container runtime is down"),
 }
-CONDITIONS: Final = tuple(_HEALTHY)
 
 
-def conditions(unwell: Mapping[str, float], since: float, now: float) -> list[Json]:
-    """What a node reports: `unwell` says since when what is wrong, `since` since when the rest is well."""
-    return [
-        _condition(kind, _UNWELL[kind], unwell[kind], now)
-        if kind in unwell
-        else _condition(kind, _HEALTHY[kind], since, now)
-        for kind in CONDITIONS
-    ]
+def conditions(unwell: Set[str], now: float, node: Json | None = None) -> list[Json]:
+    """What a node reports, with some conditions bad. One that is as it was stays, but for its heartbeat."""
+    stamp = timestamp(now)
+    found: list[Json] = []
+    for kind in CONDITIONS:
+        status, reason, message = (_UNWELL if kind in unwell else _HEALTHY)[kind]
+        before = None if node is None else condition_of(node, kind)
+        if before is not None and before.get("status") == status:
+            found.append({**before, "lastHeartbeatTime": stamp})
+            continue
+        one = {"type": kind, "status": status, "reason": reason, "message": message}
+        found.append({**one, "lastHeartbeatTime": stamp, "lastTransitionTime": stamp})
+    return found
 
 
-def _condition(kind: str, said: tuple[str, str, str], since: float, now: float) -> Json:
-    status, reason, message = said
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastHeartbeatTime": timestamp(now),
-        "lastTransitionTime": timestamp(since),
-    }
+def unwell_conditions(node: Json) -> set[str]:
+    """The conditions that a node says are bad."""
+    statuses = {kind: (condition_of(node, kind) or {}).get("status") for kind in CONDITIONS}
+    return {kind for kind, status in statuses.items() if status == _UNWELL[kind][0]}
+
+
+def is_silent(node: Json) -> bool:
+    """Whether a node has been found not to report any more."""
+    return (condition_of(node, "Ready") or {}).get("status") == "Unknown"
 
 
 def unoffered(node: Json, own: NamedNode) -> Json:
@@ -111,7 +124,7 @@ def node_object(node: NamedNode, version: str, now: float) -> Json:
                 **shape.capacity,
                 **{name: str(amount) for name, amount in shape.allocatable.items()},
             },
-            "conditions": conditions({}, now, now),
+            "conditions": conditions(frozenset(), now),
             "addresses": [
                 {"type": "InternalIP", "address": address(node.number)},
                 {"type": "Hostname", "address": node.name},
@@ -141,6 +154,19 @@ def _info(node: NamedNode, version: str) -> Json:
         "osImage": "Pretend Linux",
         "systemUUID": f"system-{node.number}",
     }
+
+
+def missing_parts(node: Json, registered: Json) -> tuple[Json, Json]:
+    """The labels and the parts of the status that a node lacks of one that its kubelet registered."""
+    labels = labels_of(node)
+    status: Json = node.get("status") or {}
+    added: Json = {}
+    for part in ("capacity", "addresses", "nodeInfo", "daemonEndpoints"):
+        if not any((status.get(part) or {}).values() if part == "nodeInfo" else status.get(part) or ()):
+            added[part] = registered["status"][part]
+    if not status.get("allocatable"):
+        added["allocatable"] = status.get("capacity") or added["capacity"]
+    return {key: value for key, value in registered["metadata"]["labels"].items() if key not in labels}, added
 
 
 def csi_node(node: NamedNode, owner: Json) -> Json | None:
@@ -188,77 +214,162 @@ def _owned_by(node: Json) -> Json:
 
 @dataclass(slots=True)
 class NodeState:
-    """One node as its kubelet knows it. `node` is None for one that somebody else created."""
+    """One node as its kubelet knows it. `node` is None for one that somebody else created.
+
+    `silent` and `unwell` are how it fails because it was told so here, or was found so. `behaviour` is what
+    its annotations and the rules say, and `failure` how it fails because of that at the moment.
+    """
 
     node: NamedNode | None
+    came: float = 0.0
     registered: bool = False
+    complete: bool = False
     silent: bool = False
     vanished: bool = False
-    well_since: float = 0.0
-    unwell: dict[str, float] = field(default_factory=dict)
+    unwell: set[str] = field(default_factory=set)
+    behaviour: NodeBehaviour = field(default_factory=NodeBehaviour)
+    failure: str = ""
+    was_silent: bool = False
     next_lease: float = 0.0
     next_status: float = 0.0
 
+    @property
+    def is_silent(self) -> bool:
+        return self.silent or self.failure == SILENT
+
+    @property
+    def bad_conditions(self) -> Set[str]:
+        return self.unwell | unwell_in(self.failure)
+
+    def recover(self) -> None:
+        """Whatever was wrong is over; it reports as soon as it can."""
+        self.silent = False
+        self.unwell.clear()
+        self.next_lease = self.next_status = 0.0
+
 
 class NodeController(Controller):
-    """Keeps all nodes' objects, leases and statuses up to date."""
+    """Keeps all nodes' objects, leases and statuses up to date. `wake` is told which node is up again."""
 
     name: ClassVar[str] = "kubelet-nodes"
     workers: ClassVar[int] = 8
 
-    def __init__(self, context: Context, settings: KubeletSettings, nodes: list[NamedNode]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        settings: KubeletSettings,
+        nodes: list[NamedNode],
+        wake: Callable[[str], None],
+    ) -> None:
         super().__init__(context)
         self.settings = settings
+        self.has_begun = False
+        """Whether everything that was there at the start has been seen."""
         self.states: dict[str, NodeState] = {node.name: NodeState(node) for node in nodes}
+        self._wake = wake
+        self._numbers = count(len(nodes))
         self.nodes = self.informer(NODES)
         self.nodes.add_handler(self._on_change)
 
     def start(self) -> None:
         """Look at every node once; from then on each is looked at when it is due."""
+        self.has_begun = True
         for name in self.states:
             self.queue.add(name)
 
     def is_up(self, name: str) -> bool:
         state = self.states.get(name)
-        return state is not None and not (state.silent or state.vanished)
+        return state is not None and not (state.is_silent or state.vanished)
+
+    # What others do to nodes
 
     def _on_change(self, old: Json | None, new: Json | None) -> None:
-        if old is None and new is not None and self.settings.adopt and name_of(new) not in self.states:
-            self.states[name_of(new)] = NodeState(None, registered=True, well_since=self.now())
-            self.queue.add(name_of(new))
-        elif new is None and old is not None:
-            state = self.states.get(name_of(old))
-            if state is not None and state.registered:
-                state.vanished = True
-        elif new is not None:
-            self._see_capacity(new)
-
-    def _see_capacity(self, node: Json) -> None:
-        """Report at once if somebody added a resource to a node of ours, or took one away."""
-        state = self.states.get(name_of(node))
-        if state is not None and state.node is not None and unoffered(node, state.node):
+        if new is None:
+            self._has_gone(old)
+            return
+        name = name_of(new)
+        if old is None:
+            self._has_come(name, new)
+        state = self.states.get(name)
+        if state is None:
+            return
+        if old is None or annotations_of(old) != annotations_of(new) or labels_of(old) != labels_of(new):
+            self._behave(name, state, old, new)
+        if state.node is not None and unoffered(new, state.node):
             state.next_status = self.monotonic()
-            self.queue.add(name_of(node))
+            self.queue.add(name)
+
+    def _has_gone(self, node: Json | None) -> None:
+        state = None if node is None else self.states.get(name_of(node))
+        if state is not None and state.registered:
+            state.vanished = True
+
+    def _has_come(self, name: str, node: Json) -> None:
+        """A node exists: one of ours, one that was there at the start, or one that somebody has created."""
+        state = self.states.get(name)
+        if state is not None and state.vanished:
+            state = NodeState(state.node, registered=True)
+        elif state is None and self.settings.adopt:
+            state = NodeState(None, registered=True)
+        if state is None:
+            return
+        self.states[name] = state
+        state.came = self.monotonic()
+        if self.settings.as_found and not self.has_begun:
+            state.complete, state.silent = True, is_silent(node)
+            state.unwell = unwell_conditions(node)
+            state.next_status = self._status_due()
+        if state.registered:
+            self.queue.add(name)
+
+    def _behave(self, name: str, state: NodeState, old: Json | None, new: Json) -> None:
+        """Do as the annotations say from now on. Taking a failure back also ends one that was found."""
+        state.behaviour, problems = node_behaviour(new, self.settings.pretend, self.settings.heartbeat)
+        failed_before = old is not None and bool(annotations_of(old).get(FAIL))
+        if old is not None and not state.behaviour.failure and (failed_before or FAIL in annotations_of(new)):
+            state.recover()
+        for problem in problems:
+            self.context.report(f"node {name}: {problem.annotation}: {problem.message}")
+        self.queue.add(name)
+
+    # What kubelets do
 
     async def sync(self, key: str) -> None:
         state = self.states.get(key)
-        if state is None or (state.silent and not state.vanished):
+        if state is None:
             return
         if state.vanished:
             await self._vanish(key)
             return
         if not state.registered:
             await self._register(key, state)
+        self._see_failure(key, state)
         node = self.nodes.get(key)
-        if node is None:
+        if node is None or state.is_silent:
             return
+        if not state.complete:
+            await self._complete(node, state)
         now = self.monotonic()
         if now >= state.next_status:
             await self._report(node, state)
         if now >= state.next_lease:
             await self._renew(node)
-            state.next_lease = now + self.settings.heartbeat
+            state.next_lease = now + state.behaviour.heartbeat
         self.queue.add_after(key, min(state.next_lease, state.next_status) - now)
+
+    def _see_failure(self, name: str, state: NodeState) -> None:
+        """Begin or end a failure that is due, and look again when the next one is."""
+        age = self.monotonic() - state.came
+        failure = state.behaviour.failure_at(age)
+        if failure != state.failure:
+            state.failure = failure
+            state.next_lease = state.next_status = 0.0
+        if state.was_silent and not state.is_silent:
+            self._wake(name)
+        state.was_silent = state.is_silent
+        change = state.behaviour.next_change(age)
+        if change < LONGEST:
+            self.queue.add_after(name, change)
 
     async def _vanish(self, name: str) -> None:
         node = self.nodes.get(name)
@@ -276,11 +387,13 @@ class NodeController(Controller):
             await self._create_once(CSI_NODES, drivers)
         await self._create_once(LEASES, lease(node, self.settings.lease_seconds, now), LEASE_NAMESPACE)
         await self.informer(NODES).reached(int(node["metadata"]["resourceVersion"]))
-        state.registered, state.well_since = True, now
-        spread = self.context.rng.random()
-        moment = self.monotonic()
-        state.next_lease = moment + self.settings.heartbeat * spread
-        state.next_status = moment + self.settings.status_every * (0.5 + spread / 2)
+        state.registered = state.complete = True
+        state.next_lease = self.monotonic() + state.behaviour.heartbeat * self.context.rng.random()
+        state.next_status = self._status_due()
+
+    def _status_due(self) -> float:
+        """When a node that has just reported, or need not, reports again: not all of them at once."""
+        return self.monotonic() + self.settings.status_every * (0.5 + self.context.rng.random() / 2)
 
     async def _create_once(self, resource: Resource, body: Json, namespace: str = "") -> Json:
         """Create an object, or take the one of that name that is there already."""
@@ -291,9 +404,25 @@ class NodeController(Controller):
                 raise
         return await self.client.get(resource, namespace, body["metadata"]["name"])
 
+    async def _complete(self, node: Json, state: NodeState) -> None:
+        """Give a node that somebody created what a kubelet says when it registers, where it is missing."""
+        name = name_of(node)
+        own = state.node or NamedNode(name, next(self._numbers), 0, Shape())
+        labels, status = missing_parts(node, node_object(own, self.settings.version, self.now()))
+        if labels:
+            self.note(
+                NODES,
+                await self.client.patch(NODES, "", name, {"metadata": {"labels": labels}}, PatchType.MERGE),
+            )
+        if status:
+            patch = {"status": status}
+            self.note(
+                NODES, await self.client.patch(NODES, "", name, patch, PatchType.MERGE, subresource="status")
+            )
+        state.complete = True
+
     async def _report(self, node: Json, state: NodeState) -> None:
-        now = self.now()
-        patch: Json = {"status": {"conditions": conditions(state.unwell, state.well_since, now)}}
+        patch: Json = {"status": {"conditions": conditions(state.bad_conditions, self.now(), node)}}
         changed = {} if state.node is None else unoffered(node, state.node)
         if changed:
             patch["status"]["allocatable"] = changed

@@ -1,17 +1,18 @@
-"""Simulated pods: what a kubelet does with a pod next and writes then, and the controller that does it."""
+"""Simulated pods: what a kubelet does with a pod next, and the controller that does it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from random import Random
 from typing import ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.api.meta import timestamp
 from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
+from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
+from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.objects import (
     annotations_of,
-    condition_of,
     finalizers_of,
     is_deleting,
     is_finished,
@@ -22,28 +23,31 @@ from stowplan.embedded.controllers.objects import (
     phase_of,
     spec_of,
     status_of,
-    time_of,
     uid_of,
 )
 from stowplan.embedded.kubelets.config import KubeletSettings
 from stowplan.embedded.kubelets.nodes import pod_address
+from stowplan.embedded.kubelets.podstatus import (
+    containers_of,
+    crashed,
+    ended,
+    made_ready,
+    restarted,
+    started,
+    statuses_of,
+)
+from stowplan.embedded.kubelets.pretend import PodBehaviour, Problem, pod_behaviour
 
-RUN_SECONDS: Final = "pretend.stowplan.io/run-seconds"
-"""How long the pod runs before it ends by itself."""
-
-START_SECONDS: Final = "pretend.stowplan.io/start-seconds"
-"""How long the pod takes to start."""
-
-OUTCOME: Final = "pretend.stowplan.io/outcome"
-"""How a pod that ends by itself ends: Succeeded or Failed."""
+CRASHES_FORGOTTEN_AFTER: Final = 600.0
+"""Seconds of running after which a container is restarted without delay again."""
 
 
 class Action(Enum):
     """What happens to a pod."""
 
     START = auto()
-    SUCCEED = auto()
-    FAIL = auto()
+    READY = auto()
+    END = auto()
     RESTART = auto()
     STOP = auto()
     REMOVE = auto()
@@ -58,157 +62,102 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Memory:
-    """What a kubelet remembers of a pod: when it first saw it, when it first saw that it is to go."""
+    """What a kubelet remembers of a pod.
+
+    `first` is when it first saw it, `ending` when it first saw that it is to go. `running` is when the
+    containers last started; `ready`, `run` and `exit_code` were drawn for that run. `found`: it was there
+    before the kubelet and stays as it is. After `crashes` in a row the containers are restarted at `restart`.
+    """
 
     uid: str
     first: float
-    jitter: float
+    behaviour: PodBehaviour
+    annotations: dict[str, str]
+    start: float = 0.0
+    stop: float = 0.0
+    found: bool = False
     ending: float | None = None
     running: float | None = None
+    ready: float = 0.0
+    run: float = 0.0
+    exit_code: int = 0
+    crashes: int = 0
+    restart: float | None = None
+
+    def behave(self, behaviour: PodBehaviour, rng: Random) -> None:
+        """Behave so from now on."""
+        self.behaviour = behaviour
+        self.start, self.stop = behaviour.start.draw(rng), behaviour.stop.draw(rng)
+        if self.running is not None:
+            self.begin_run(self.running, rng)
+
+    @property
+    def begun(self) -> float:
+        """When the containers last started."""
+        return self.first if self.running is None else self.running
+
+    def begin_run(self, now: float, rng: Random) -> None:
+        """The containers run from now on."""
+        behaviour = self.behaviour
+        self.running, self.restart = now, None
+        self.ready, self.run = behaviour.ready.draw(rng), behaviour.run.draw(rng)
+        self.exit_code = behaviour.draw_exit_code(rng)
 
 
-def next_step(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | None:
+def next_step(pod: Json, memory: Memory) -> Step | None:
     """What happens to a pod next, None if nothing does by itself."""
     if is_deleting(pod):
-        begun = memory.first if memory.ending is None else memory.ending
-        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
-        at = begun + min(_stop_sleep(pod) + settings.stop_delay, grace)
-        stopped = is_finished(pod) or not finalizers_of(pod)
-        return Step(Action.REMOVE if stopped else Action.STOP, at)
+        return _leave(pod, memory)
     if is_finished(pod):
         return None
     if phase_of(pod) != "Running":
-        delay = _seconds(pod, START_SECONDS)
-        return Step(
-            Action.START, memory.first + (settings.start_delay + memory.jitter if delay is None else delay)
-        )
-    if not is_ready(pod):
-        return Step(Action.START, memory.first)
-    return _end(pod, memory, settings)
+        return Step(Action.START, memory.first + memory.start)
+    if not is_ready(pod) and _has_ready_containers(pod):
+        return Step(Action.READY, memory.first)
+    if memory.found and not memory.behaviour.ends:
+        return None
+    if memory.restart is not None:
+        return Step(Action.RESTART, memory.restart)
+    end = _end(pod, memory)
+    if is_ready(pod):
+        return end
+    ready = memory.begun + memory.ready
+    return end if end is not None and end.at < ready else Step(Action.READY, ready)
+
+
+def _leave(pod: Json, memory: Memory) -> Step:
+    begun = memory.first if memory.ending is None else memory.ending
+    grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+    at = begun + min(_stop_sleep(pod) + memory.stop, grace)
+    stopped = is_finished(pod) or not finalizers_of(pod)
+    return Step(Action.REMOVE if stopped else Action.STOP, at)
 
 
 def _stop_sleep(pod: Json) -> float:
     """How long the containers want to sleep before they stop; they do so side by side."""
-    hooks = ((one.get("lifecycle") or {}).get("preStop") or {} for one in _containers(pod))
+    hooks = ((one.get("lifecycle") or {}).get("preStop") or {} for one in containers_of(pod))
     return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 
 
-def _end(pod: Json, memory: Memory, settings: KubeletSettings) -> Step | None:
-    """How a running pod ends by itself: one that is to be restarted always, never."""
-    policy = spec_of(pod).get("restartPolicy") or "Always"
-    asked = _seconds(pod, RUN_SECONDS)
-    if policy == "Always":
+def _end(pod: Json, memory: Memory) -> Step | None:
+    """How a running pod ends by itself: one that is always restarted only if it is told to."""
+    if restart_policy(pod) == "Always" and not memory.behaviour.ends:
         return None
-    begun = time_of(status_of(pod).get("startTime")) if memory.running is None else memory.running
-    at = begun + (settings.run_seconds if asked is None else asked)
-    if annotations_of(pod).get(OUTCOME) != "Failed":
-        return Step(Action.SUCCEED, at)
-    return Step(Action.FAIL if policy == "Never" else Action.RESTART, at)
+    return Step(Action.END, memory.begun + memory.run)
 
 
-def _seconds(pod: Json, annotation: str) -> float | None:
-    try:
-        seconds = float(annotations_of(pod)[annotation])
-    except (KeyError, ValueError):
-        return None
-    return seconds if 0 <= seconds < 1e9 else None
+def _has_ready_containers(pod: Json) -> bool:
+    """Whether its containers are ready: then it is not ready only because its node has been away."""
+    statuses = list(statuses_of(pod))
+    return (
+        bool(statuses)
+        and all(one.get("ready") for one in statuses)
+        and not spec_of(pod).get("readinessGates")
+    )
 
 
-# What is written
-
-
-def started(pod: Json, host: str, ip: str, now: float) -> Json:
-    """The status of a pod that runs: it has begun to, or its node has come back."""
-    stamp = timestamp(now)
-    return {
-        "phase": "Running",
-        "hostIP": host,
-        "hostIPs": [{"ip": host}],
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
-        "startTime": status_of(pod).get("startTime") or stamp,
-        "observedGeneration": pod["metadata"].get("generation", 1),
-        "conditions": _conditions(pod, dict.fromkeys(_STARTED, "True"), "", stamp),
-        "initContainerStatuses": [
-            _init_status(container, pod, stamp) for container in spec_of(pod).get("initContainers") or ()
-        ],
-        "containerStatuses": [
-            _container(one, pod, {"running": {"startedAt": stamp}}, ready=True) for one in _containers(pod)
-        ],
-    }
-
-
-def ended(pod: Json, phase: str, now: float, exit_code: int) -> Json:
-    """The status of a pod that has ended."""
-    stamp = timestamp(now)
-    reason = "Completed" if exit_code == 0 else "Error"
-    over = {
-        "terminated": {
-            "exitCode": exit_code,
-            "reason": reason,
-            "startedAt": status_of(pod).get("startTime") or stamp,
-            "finishedAt": stamp,
-        }
-    }
-    why = "PodCompleted" if phase == "Succeeded" else "PodFailed"
-    values = {**dict.fromkeys(_STARTED, "False"), "Initialized": "True"}
-    return {
-        "phase": phase,
-        "conditions": _conditions(pod, values, why, stamp),
-        "containerStatuses": [_container(one, pod, over, ready=False) for one in _containers(pod)],
-    }
-
-
-def restarted(pod: Json, now: float) -> Json:
-    """The status of a pod whose containers have failed and run again."""
-    stamp = timestamp(now)
-    running = {"running": {"startedAt": stamp}}
-    return {
-        "containerStatuses": [
-            _container(one, pod, running, ready=True, restarts=1) for one in _containers(pod)
-        ]
-    }
-
-
-_STARTED: Final = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
-
-
-def _conditions(pod: Json, values: dict[str, str], reason: str, stamp: str) -> list[Json]:
-    found: list[Json] = []
-    for kind, value in values.items():
-        old = condition_of(pod, kind) or {}
-        since = old.get("lastTransitionTime", stamp) if old.get("status") == value else stamp
-        one: Json = {"type": kind, "status": value, "lastProbeTime": None, "lastTransitionTime": since}
-        found.append({**one, "reason": reason} if reason else one)
-    return found
-
-
-def _containers(pod: Json) -> Iterable[Json]:
-    return spec_of(pod).get("containers") or ()
-
-
-def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
-    name, image = container.get("name", ""), container.get("image", "")
-    statuses = status_of(pod).get("containerStatuses") or ()
-    before: Json = next((one for one in statuses if one.get("name") == name), {})
-    return {
-        "name": name,
-        "image": image,
-        "imageID": f"pretend://{image}",
-        "containerID": f"pretend://{uid_of(pod)}/{name}",
-        "lastState": {},
-        "ready": ready,
-        "started": ready,
-        "restartCount": int(before.get("restartCount") or 0) + restarts,
-        "state": state,
-    }
-
-
-def _init_status(container: Json, pod: Json, stamp: str) -> Json:
-    if container.get("restartPolicy") == "Always":
-        return _container(container, pod, {"running": {"startedAt": stamp}}, ready=True)
-    over = {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}
-    return {**_container(container, pod, {"terminated": over}, ready=True), "started": False}
+def restart_policy(pod: Json) -> str:
+    return str(spec_of(pod).get("restartPolicy") or "Always")
 
 
 def host_of(node: Json) -> str:
@@ -224,19 +173,31 @@ class PodAddresses:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._slots: dict[str, dict[str, int]] = {}
+        self._taken: dict[str, dict[str, str]] = {}
 
-    def of(self, node: str, key: str) -> str:
-        number = self._numbers.setdefault(node, len(self._numbers))
-        slots = self._slots.setdefault(node, {})
-        slot = slots.get(key)
-        if slot is None:
-            taken = set(slots.values())
-            slot = slots[key] = next(free for free in range(len(slots) + 1) if free not in taken)
-        return pod_address(number, slot)
+    def of(self, node: str, key: str, block: str = "") -> str:
+        """The address of a pod, from its node's `block` of addresses if it has one (`spec.podCIDR`)."""
+        taken = self._taken.setdefault(node, {})
+        found = taken.get(key)
+        if found is None:
+            used = set(taken.values())
+            candidates = (self._address(node, block, slot) for slot in range(len(taken) + 1))
+            found = next((one for one in candidates if one not in used), "")
+            found = taken[key] = found or self._address(node, block, len(taken))
+        return found
+
+    def keep(self, node: str, key: str, address: str) -> None:
+        """A pod has its address already."""
+        self._taken.setdefault(node, {})[key] = address
 
     def release(self, node: str, key: str) -> None:
-        self._slots.get(node, {}).pop(key, None)
+        self._taken.get(node, {}).pop(key, None)
+
+    def _address(self, node: str, block: str, slot: int) -> str:
+        first, _, bits = block.partition("/")
+        if bits == "24" and first.endswith(".0"):
+            return f"{first.removesuffix('.0')}.{slot % 253 + 2}"
+        return pod_address(self._numbers.setdefault(node, len(self._numbers)), slot)
 
 
 BOUND = Selection.parse(fields="spec.nodeName!=")
@@ -251,8 +212,12 @@ class PodController(Controller):
     def __init__(self, context: Context, settings: KubeletSettings, is_up: Callable[[str], bool]) -> None:
         super().__init__(context)
         self.settings = settings
+        self.has_begun = False
+        """Whether everything that was there at the start has been seen."""
+        self._default = settings.pod_behaviour
         self._is_up = is_up
         self._memories: dict[str, Memory] = {}
+        self._problems: dict[str, list[Problem]] = {}
         self._addresses = PodAddresses()
         self.pods = context.informers.of(PODS, BOUND)
         self.nodes = self.informer(NODES)
@@ -271,17 +236,37 @@ class PodController(Controller):
         key = key_of(new)
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid_of(new):
-            jitter = self.context.rng.random() * self.settings.start_jitter
-            memory = self._memories[key] = Memory(uid_of(new), self.monotonic(), jitter)
+            memory = self._memories[key] = self._first_seen(key, new)
+        elif annotations_of(new) != memory.annotations:
+            memory.annotations = annotations_of(new)
+            memory.behave(self._behaviour(key, new), self.context.rng)
         if is_deleting(new) and memory.ending is None:
             memory.ending = self.monotonic()
         if phase_of(new) == "Running" and memory.running is None:
-            memory.running = self.monotonic()
-        if next_step(new, memory, self.settings) is not None:
+            memory.begin_run(self.monotonic(), self.context.rng)
+            if any("waiting" in (one.get("state") or {}) for one in statuses_of(new)):
+                memory.restart = self.monotonic() + self.settings.pretend.backoff.initial
+        if key in self._problems or next_step(new, memory) is not None:
             self.queue.add(key)
+
+    def _first_seen(self, key: str, pod: Json) -> Memory:
+        if status_of(pod).get("podIP"):
+            self._addresses.keep(node_of(pod), key, status_of(pod)["podIP"])
+        behaviour = self._behaviour(key, pod)
+        memory = Memory(uid_of(pod), self.monotonic(), behaviour, annotations_of(pod))
+        memory.found = self.settings.as_found and not self.has_begun and phase_of(pod) == "Running"
+        memory.behave(behaviour, self.context.rng)
+        return memory
+
+    def _behaviour(self, key: str, pod: Json) -> PodBehaviour:
+        behaviour, problems = pod_behaviour(pod, self.settings.pretend, self._default)
+        if problems:
+            self._problems[key] = problems
+        return behaviour
 
     def _forget(self, key: str, node: str) -> None:
         self._memories.pop(key, None)
+        self._problems.pop(key, None)
         self._addresses.release(node, key)
         self.queue.forget(key)
 
@@ -289,7 +274,10 @@ class PodController(Controller):
         pod, memory = self.pods.get(key), self._memories.get(key)
         if pod is None or memory is None or not self._is_up(node_of(pod)):
             return
-        step = next_step(pod, memory, self.settings)
+        for problem in self._problems.pop(key, ()):
+            note = f"{problem.annotation}: {problem.message}"
+            await self.record_event(pod, "InvalidAnnotation", note, WARNING)
+        step = next_step(pod, memory)
         if step is None:
             return
         left = step.at - self.monotonic()
@@ -301,27 +289,55 @@ class PodController(Controller):
     async def _do(self, action: Action, pod: Json, memory: Memory) -> None:
         now = self.now()
         if action is Action.START:
-            await self._write(pod, self._started(pod, now))
-        elif action is Action.SUCCEED:
-            await self._write(pod, ended(pod, "Succeeded", now, 0))
-        elif action is Action.FAIL:
-            await self._write(pod, ended(pod, "Failed", now, 1))
+            memory.begin_run(self.monotonic(), self.context.rng)
+            await self._write(pod, self._started(pod, now, ready=memory.ready == 0))
+        elif action is Action.READY:
+            await self._write(pod, made_ready(pod, now))
+        elif action is Action.END:
+            await self._end(pod, memory, now)
         elif action is Action.RESTART:
-            await self._write(pod, restarted(pod, now))
-            memory.running = self.monotonic()
-            self.queue.add(key_of(pod))
+            await self._restart(pod, memory, now)
         elif action is Action.STOP:
             await self._write(pod, ended(pod, "Failed", now, 143))
         else:
             await self.delete(PODS, pod, DeleteOptions(grace_period_seconds=0))
 
-    def _started(self, pod: Json, now: float) -> Json:
+    async def _end(self, pod: Json, memory: Memory, now: float) -> None:
+        """The containers of a pod end by themselves: so does the pod, or they are restarted."""
+        code, policy = memory.exit_code, restart_policy(pod)
+        if policy == "Never" or (policy == "OnFailure" and code == 0):
+            await self._write(pod, ended(pod, "Failed" if code else "Succeeded", now, code))
+            return
+        ran = self.monotonic() - memory.begun
+        memory.crashes = 1 if ran >= CRASHES_FORGOTTEN_AFTER else memory.crashes + 1
+        wait = self.settings.pretend.backoff.after(memory.crashes)
+        memory.restart = self.monotonic() + wait
+        if not wait:
+            await self._restart(pod, memory, now)
+            return
+        await self._write(pod, crashed(pod, now, code, wait))
+        name = f"{name_of(pod)}_{pod['metadata'].get('namespace', '')}({uid_of(pod)})"
+        for one in containers_of(pod):
+            note = f"Back-off restarting failed container {one.get('name')} in pod {name}"
+            await self.record_event(pod, "BackOff", note, WARNING)
+
+    async def _restart(self, pod: Json, memory: Memory, now: float) -> None:
+        code, due = memory.exit_code, memory.restart
+        memory.begin_run(self.monotonic(), self.context.rng)
+        try:
+            await self._write(pod, restarted(pod, now, code, ready=memory.ready == 0))
+        except ApiError:
+            memory.restart = due
+            raise
+
+    def _started(self, pod: Json, now: float, *, ready: bool) -> Json:
         name = node_of(pod)
         node = self.nodes.get(name)
         host = name if node is None else host_of(node)
         if spec_of(pod).get("hostNetwork"):
-            return started(pod, host, host, now)
-        return started(pod, host, self._addresses.of(name, key_of(pod)), now)
+            return started(pod, host, host, now, ready=ready)
+        block = "" if node is None else str(spec_of(node).get("podCIDR") or "")
+        return started(pod, host, self._addresses.of(name, key_of(pod), block), now, ready=ready)
 
     async def _write(self, pod: Json, status: Json) -> None:
         """Write a status for exactly this pod; conditions of others stay."""

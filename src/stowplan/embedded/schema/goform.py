@@ -1,7 +1,7 @@
 """Objects as kube-apiserver writes them: which empty values are there and which are not.
 
 The API's types are Go structs. A field that is a struct, or whose tag lacks `omitempty`, is written even if
-nobody set it (`resources: {}`, `lastProbeTime: null`, `rules: null`: the table of types knows which); any
+nobody set it (`resources: {}`, `lastProbeTime: null`, `rules: null`: the fields marked + in the table); any
 other one that is zero is left out, unless it is a pointer and so can be set to zero. Quantities and times
 have one way to be written.
 """
@@ -48,8 +48,9 @@ class _Writer:
 
     def __init__(self, type_: TypeDef) -> None:
         self.fields = type_.fields
-        always = (field for field in self.fields.values() if field.always_written)
-        self._written = [(field.name, _zero_of(field)) for field in always]
+        self._written = [
+            (name, _zero_of(field)) for name, field in self.fields.items() if field.always_written
+        ]
         self._is_written = {name for name, _ in self._written}
         self._pointers = {field.name for field in self.fields.values() if field.zero_counts}
         found = {field.name: _rule(field.form) for field in self.fields.values()}

@@ -49,7 +49,7 @@ def _field_predicates(resource: Resource, terms: list[FieldTerm]) -> list[Predic
 def _check_field(resource: Resource, path: str) -> None:
     if path in _OWN or path in resource.fields:
         return
-    if resource.fields:
+    if resource.fields or resource.custom:
         raise status.bad_request(f"field label not supported: {path}")
     raise status.bad_request(
         f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

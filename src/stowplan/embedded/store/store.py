@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import status
 from stowplan.api.catalogue import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, Catalogue, Resource
-from stowplan.api.fielderrors import invalid, required
+from stowplan.api.fielderrors import required
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.clock import Clock
 from stowplan.embedded.apply import Applier, ManagedFields
 from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.store.fieldmanager import FieldManager, with_managed_fields
-from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object
+from stowplan.embedded.store.objects import Body, Key, checked, key_of, owned, owned_object, with_metadata
 from stowplan.embedded.store.patches import patched
 from stowplan.embedded.store.pods import (
     bound_pod,
@@ -33,6 +33,8 @@ from stowplan.embedded.store.registry import (
     check_version,
     deletion_of,
     ends_with_update,
+    has_scale,
+    is_part,
     no_such_uid,
     other_uid,
     prepared_update,
@@ -201,11 +203,31 @@ class Store(Storage):
         if not by.dry_run:
             if commit is not None:
                 commit()
-            self._change(collection, key, ADDED, obj, None)
-            if resource.lifetime is not None:
-                now, limit = self._metadata.latest, self._event_limit
-                if collection.schedule_expiry(key, created["uid"], now, limit):
-                    self._remove_expired(collection, collection.expired(now, limit))
+            self._add(collection, key, obj, self._metadata.latest)
+        return obj
+
+    def _add(self, collection: Collection, key: Key, obj: Json, now: float) -> None:
+        self._change(collection, key, ADDED, obj, None)
+        if collection.resource.lifetime is not None:
+            limit = self._event_limit
+            if collection.schedule_expiry(key, obj["metadata"]["uid"], now, limit):
+                self._remove_expired(collection, collection.expired(now, limit))
+
+    def load(self, resource: Resource, body: Body) -> Json:
+        """Take in an object of another cluster as it was there: uid, times, status, managed fields and all.
+
+        It has to be valid, but nothing that depends on other objects is asked. Only its version is ours.
+        """
+        obj = owned_object(resource, body)
+        collection, key = self._collection(resource), key_of(resource, obj["metadata"])
+        if key in collection.objects:
+            raise status.already_exists(resource, key[1])
+        if self._admission is not None:
+            self._admission.set_defaults(resource, obj)
+            self._admission.admit_loaded(resource, obj)
+        if self._fields is not None:
+            obj = with_metadata(self._fields.written(resource, obj))
+        self._add(collection, key, obj, self._metadata.now())
         return obj
 
     def update(
@@ -215,12 +237,13 @@ class Store(Storage):
         *,
         subresource: str = "",
         uid_precondition: bool = True,
+        tracked: bool = True,
         by: WriteContext = API_SERVER,
     ) -> Json:
         """Replace an object, or a part of it only: its `status`, or what holds a namespace (`finalize`).
 
         A uid in the body is a precondition (409); without `uid_precondition`, as for the result of a patch,
-        it is a field that must not change (422).
+        it is a field that must not change (422). What is not `tracked` leaves managed fields as they are.
         """
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
@@ -236,10 +259,9 @@ class Store(Storage):
             check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
         if not version and not resource.blind_update:
-            wrong = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise status.invalid(resource, key[1], [wrong])
+            raise status.no_version(resource, key[1])
         check_version(resource, old, version)
-        return self._update(resource, collection, key, old, obj, subresource, by)
+        return self._update(resource, collection, key, old, obj, subresource, by, tracked=tracked)
 
     def patch(
         self,
@@ -258,7 +280,7 @@ class Store(Storage):
         old = _in_version(resource, collection.get(key)) or {}
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        if self._admission is not None and (not subresource or resource.defined):
+        if self._admission is not None and (subresource != "status" or resource.defined):
             new = owned(new)
         return self._update(resource, collection, key, old, new, subresource, by)
 
@@ -266,7 +288,7 @@ class Store(Storage):
         """Fill in what does not depend on other objects; of custom objects, what is not specified goes."""
         if self._admission is None:
             return
-        if not subresource:
+        if subresource not in ("status", "finalize"):
             self._admission.set_defaults(resource, obj)
         custom = self.definitions.version_of(resource) if resource.defined else None
         if custom is not None:
@@ -281,6 +303,8 @@ class Store(Storage):
         new: Json,
         subresource: str,
         by: WriteContext,
+        *,
+        tracked: bool = True,
     ) -> Json:
         """Admit and write what is asked for in place of an object."""
         fields = self._fields
@@ -289,7 +313,8 @@ class Store(Storage):
         if fields is not None:
             given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
             new = fields.written(resource, new, old)
-            managed = fields.changed(resource, old, new, by, stamp, subresource, given)
+            if tracked:
+                managed = fields.changed(resource, old, new, by, stamp, subresource, given)
         commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
         if managed is not None and managed is not old["metadata"].get("managedFields"):
@@ -391,9 +416,9 @@ class Store(Storage):
         """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
         pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
-        check_deletion(PODS, pod, options)
         if not needs_no_budget(pod):
             self._charge_budget(pod, stamp, by)
+        check_deletion(PODS, pod, options)
         marked = self._rewrite(pods, key, evicted_pod(pod, stamp), pod, by)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
@@ -472,7 +497,7 @@ def _in_version(resource: Resource, obj: Json | None) -> Json | None:
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:
-    if subresource == "finalize" and resource == NAMESPACES:
+    if not subresource or (subresource == "finalize" and resource == NAMESPACES):
         return
-    if subresource and (subresource != "status" or not resource.status):
+    if not is_part(resource, subresource) and not (subresource == "scale" and has_scale(resource)):
         raise status.unknown_resource()

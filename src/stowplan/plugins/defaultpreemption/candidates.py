@@ -81,25 +81,27 @@ class NodeVictims(NamedTuple):
     violations: int
 
 
-def select_victims(trials: Simulations, row: int, budgets: DisruptionBudgets) -> NodeVictims | Status:
+def select_victims(simulations: Simulations, row: int, budgets: DisruptionBudgets) -> NodeVictims | Status:
     """The victims on a row that make the pod fit; or why preemption does not help there.
 
     All pods of lower priority are removed. If the pod fits then, they are reprieved one by one as long as it
     still fits: first those whose eviction would violate a budget, among these and among the others the most
     important first. The pods that cannot be reprieved are the victims.
     """
-    table, pod = trials.table, trials.pod
+    table, pod = simulations.table, simulations.pod
     lower = by_importance(info for info in table.pods_on[row].values() if info.priority < pod.priority)
     if not lower:
         return unresolvable(REASON_NO_VICTIMS)
-    with trials.row(row) as trial:
+    with simulations.row(row) as simulation:
         for info in lower:
-            trial.take_away(info)
-        status = _verdict(trial)
+            simulation.remove_pod(info)
+        status = _verdict(simulation)
         if status is not None:
             return status
         protected = over_budget(lower, budgets)
-        spared = {position for position in reprieve_order(protected) if _reprieved(trial, lower[position])}
+        spared = {
+            position for position in reprieve_order(protected) if _reprieved(simulation, lower[position])
+        }
     victims = [position for position in range(len(lower)) if position not in spared]
     if not victims:
         return error(f"expected at least one victim pod on node {quote(table.name_of(row))}")
@@ -127,19 +129,19 @@ def reprieve_order(protected: Sequence[bool]) -> list[int]:
     return sorted(range(len(protected)), key=lambda position: not protected[position])
 
 
-def _reprieved(trial: Simulation, info: PodInfo) -> bool:
+def _reprieved(simulation: Simulation, info: PodInfo) -> bool:
     """Put a pod back if the preemptor still fits."""
-    trial.put_back(info)
-    if _verdict(trial) is None:
+    simulation.restore_pod(info)
+    if _verdict(simulation) is None:
         return True
-    trial.take_away(info)
+    simulation.remove_pod(info)
     return False
 
 
-def _verdict(trial: Simulation) -> Status | None:
+def _verdict(simulation: Simulation) -> Status | None:
     """The result of the filters. The error of a plugin rejects this node, not the others."""
     try:
-        return trial.verdict()
+        return simulation.verdict()
     except NotBuiltError:
         raise
     except PluginError as failure:

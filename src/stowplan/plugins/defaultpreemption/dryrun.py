@@ -26,9 +26,9 @@ class DryRun:
     and `explained` these nodes, as long as there is no candidate; `errors` has the errors of plugins.
     """
 
-    def __init__(self, trials: Simulations, limit: int, batch: BatchDryRun | None) -> None:
-        self._trials = trials
-        self._budgets = trials.table.budgets
+    def __init__(self, simulations: Simulations, limit: int, batch: BatchDryRun | None) -> None:
+        self._simulations = simulations
+        self._budgets = simulations.table.budgets
         self._limit = limit
         self._batch = batch
         self._parts: list[Candidates] = []
@@ -89,7 +89,7 @@ class DryRun:
             ):
                 break
             yield
-            outcome = select_victims(self._trials, row, self._budgets)
+            outcome = select_victims(self._simulations, row, self._budgets)
             if isinstance(outcome, NodeVictims):
                 found.append((turn, row, outcome))
                 self._victims_by_row[row] = outcome.victims

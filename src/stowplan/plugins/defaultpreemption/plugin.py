@@ -159,8 +159,8 @@ class DefaultPreemption(Plugin):
         table = evaluation.cycle.table
         batch = None if self.one_by_one else batch_dry_run(evaluation, self._sorted_pods, self._results)
         start = self.handle.rng.randrange(len(rows))
-        with evaluation.trials() as trials:
-            dry_run = DryRun(trials, self.candidates_wanted(len(rows)), batch)
+        with evaluation.simulations() as simulations:
+            dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
         if len(candidates):
             return self.chosen(table, candidates, dry_run.victims)

@@ -1,9 +1,10 @@
 """InterPodAffinity: required terms filter, preferred ones score; terms count from both sides."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+import msgspec
 import numpy as np
 
 from stowplan.api.feature_gates import DEFAULT_GATES
@@ -12,6 +13,7 @@ from stowplan.api.labels import SelectorError
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.changes import NO_ROWS
+from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.terms import Term, TermGroup, TermRole, terms_of
 from stowplan.framework import (
     ALL_ROWS,
@@ -30,8 +32,10 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
     Scores,
+    Shortfall,
     StaleRows,
     Status,
     queue_if,
@@ -53,6 +57,7 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _AFFINITY, _ANTI_AFFINITY, _EXISTING = 1, 2, 3
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRING = (TermRole.REQUIRED_AFFINITY, TermRole.PREFERRED_AFFINITY, TermRole.PREFERRED_ANTI_AFFINITY)
 
 
@@ -193,6 +198,34 @@ class InterPodAffinity(Plugin):
             return unresolvable(REASON_AFFINITY)
         return unschedulable(REASON_ANTI_AFFINITY if code == _ANTI_AFFINITY else REASON_EXISTING)
 
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        code = 0 if cycle.read(self) is None else self.filter_row(cycle, pod, row)
+        if code == _AFFINITY:
+            keys = [term.topology_key for term in pod.template.terms.of(TermRole.REQUIRED_AFFINITY)]
+            return Shortfall("affinity", f"no pod that it wants to be near in the same {' and '.join(keys)}")
+        if code == _ANTI_AFFINITY:
+            there = next(_pods_kept_from(cycle, pod, row), None)
+            return Shortfall("anti-affinity", f"{there or 'a pod it keeps away from'} is there")
+        if code == _EXISTING:
+            there = next(_pods_keeping_away(cycle, pod, row), None)
+            return Shortfall("anti-affinity", f"{there or 'a pod there'} keeps it away")
+        return None
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        affinity = pod.spec.affinity
+        code = 0 if cycle.read(self) is None else self.filter_row(cycle, pod, row)
+        if affinity is None or code not in (_AFFINITY, _ANTI_AFFINITY):
+            return
+        field = "podAffinity" if code == _AFFINITY else "podAntiAffinity"
+        rules = affinity.pod_affinity if code == _AFFINITY else affinity.pod_anti_affinity
+        terms = () if rules is None else rules.required_during_scheduling_ignored_during_execution
+        for place, term in enumerate(terms):
+            left = [msgspec.to_builtins(other) for other in (*terms[:place], *terms[place + 1 :])]
+            kind = "affinity" if code == _AFFINITY else "anti-affinity"
+            text = f"drop the required pod {kind} over {term.topology_key}"
+            patch = {"spec": {"affinity": {field: {_REQUIRED: left or None}}}}
+            yield Remedy(field, text, patch)
+
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo = self._memo(cycle, pod)
         own = memo.own
@@ -325,6 +358,41 @@ def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
         return Hint.QUEUE
     away = _required(pod, TermRole.REQUIRED_ANTI_AFFINITY)
     return queue_if(any(_left(term.topology_key, before, now) for term in away))
+
+
+def _pods_kept_from(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[str]:
+    """Pods in the domains of a row that an anti-affinity term of the pod names."""
+    for term in pod.template.terms.of(TermRole.REQUIRED_ANTI_AFFINITY):
+        for other in _pods_in_domain(cycle.table, row, term.topology_key):
+            labels = cycle.table.lookups.namespace_labels(other.namespace)
+            if term.selects(other.namespace, other.labels, labels):
+                yield other.key
+
+
+def _pods_keeping_away(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[str]:
+    """Pods in the domains of a row whose own anti-affinity names the pod."""
+    labels = cycle.table.lookups.namespace_labels(pod.namespace)
+    keys = {
+        group.term.topology_key
+        for group in groups_of(pod.template.label_set, TermRole.REQUIRED_ANTI_AFFINITY)
+    }
+    for key in keys:
+        for other in _pods_in_domain(cycle.table, row, key):
+            terms = other.template.terms.of(TermRole.REQUIRED_ANTI_AFFINITY)
+            if any(
+                term.topology_key == key and term.selects(pod.namespace, pod.labels, labels) for term in terms
+            ):
+                yield other.key
+
+
+def _pods_in_domain(table: ClusterTable, row: int, key: str) -> Iterator[PodInfo]:
+    node = table.nodes[row]
+    domain = None if node is None else node.metadata.labels.get(key)
+    if domain is None:
+        return
+    for place, other in enumerate(table.nodes):
+        if other is not None and other.metadata.labels.get(key) == domain:
+            yield from table.pods_on[place].values()
 
 
 def _required(pod: PodInfo, role: TermRole) -> Terms:

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.amounts import shown_amount, smaller_requests
 from stowplan.api.devices import DeviceClass
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path, invalid
@@ -31,8 +32,10 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
     Scores,
+    Shortfall,
     Status,
     queue_if,
 )
@@ -239,24 +242,15 @@ class NodeResourcesFit(Plugin):
         if not request.wanted:
             return codes
         allocatable = request.lines.of(table.allocatable, rows)
-        # No amount is negative, so the difference cannot overflow; `_row_code` has the same rule for one row.
+        # No amount is negative, so the difference cannot overflow; `filter_row` has the same rule.
         lacking = request.amounts[:, None] > allocatable - request.lines.of(table.requested, rows)
         request.add_lacking(codes, lacking, allocatable)
         return codes
 
-    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
-        return self._row_code(cycle, row, 0, _NOTHING)
-
-    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
-        """What `filter_row` would say with the nominated pods `others` on the row."""
-        taken = Counter[int]()
-        for other in others:
-            for line, amount in cycle.table.taken_by(other.template):
-                taken[line] += amount
-        return self._row_code(cycle, row, len(others), taken)
-
-    def _row_code(self, cycle: Cycle, row: int, more_pods: int, more: Mapping[int, int]) -> int:
-        """The code of a row that has more pods than the table says, which request `more` by line."""
+    def filter_row(
+        self, cycle: Cycle, pod: PodInfo, row: int, more_pods: int = 0, more: Mapping[int, int] = _NOTHING
+    ) -> int:
+        """The code of a row, with `more_pods` on it than the table says that request `more` by line."""
         request: _Request = cycle.read(self)
         table = cycle.table
         if request.version != table.resources.version:
@@ -273,6 +267,14 @@ class NodeResourcesFit(Plugin):
                 if wanted > allocatable:
                     code |= _TOO_LARGE
         return code | (request.code_with_missing(failing) if failing else request.elsewhere)
+
+    def filter_row_with_pods(self, cycle: Cycle, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> int:
+        """What `filter_row` would say with the nominated pods `others` on the row."""
+        taken = Counter[int]()
+        for other in others:
+            for line, amount in cycle.table.taken_by(other.template):
+                taken[line] += amount
+        return self.filter_row(cycle, pod, row, len(others), taken)
 
     def left_over(self, cycle: Cycle, rows: Rows) -> IntArray:
         """What rows would have left with the pod on them: of the number of pods, then of each limited line.
@@ -320,6 +322,45 @@ class NodeResourcesFit(Plugin):
         kind = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & _TOO_LARGE else Code.UNSCHEDULABLE
         return Status(kind, tuple(reasons))
 
+    # What is missing, and what a smaller pod would be
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        table = cycle.table
+        if table.pod_count.item(row) >= table.allowed_pods.item(row):
+            return Shortfall("pods", f"all {table.allowed_pods.item(row)} pods of the node are taken")
+        lacking = self._lacking(cycle, pod, row)
+        if not lacking:
+            return None
+        about = ", ".join(
+            f"{shown_amount(one.name, one.wanted - one.free)} {one.name} short" for one in lacking
+        )
+        return Shortfall(about, "; ".join(map(_free_text, lacking)), max(one.share for one in lacking))
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        lacking = self._lacking(cycle, pod, row)
+        if not lacking or any(one.free <= 0 for one in lacking):
+            return
+        patch = smaller_requests(pod.pod, {one.name: one.wanted - one.free for one in lacking})
+        if patch is not None:
+            wishes = ", ".join(
+                f"{shown_amount(one.name, one.free)} {one.name} (now {shown_amount(one.name, one.wanted)})"
+                for one in lacking
+            )
+            yield Remedy("requests", f"request {wishes}", patch, sum(one.share for one in lacking))
+
+    def _lacking(self, cycle: Cycle, pod: PodInfo, row: int) -> "list[_Lacking]":
+        """The requests that the free part of a node does not cover."""
+        table = cycle.table
+        request = self._request(cycle, pod)
+        found = []
+        for name, wanted in request.wanted:
+            line = table.resources.find(name)
+            allocatable = 0 if line is None else table.allocatable.item(line, row)
+            free = 0 if line is None else allocatable - table.exactly_requested(line, row)
+            if wanted > free:
+                found.append(_Lacking(name, wanted, max(free, 0), allocatable))
+        return found
+
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
         cycle.write_score(self, ScoredResources(cycle.table, self._resources, self._for_scoring(pod)))
 
@@ -358,6 +399,28 @@ class NodeResourcesFit(Plugin):
         if not is_extended(name):
             return False
         return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+
+class _Lacking(NamedTuple):
+    """A request that a node has too little free of."""
+
+    name: str
+    wanted: int
+    free: int
+    allocatable: int
+
+    @property
+    def share(self) -> float:
+        """How much of the request is missing: 0 nearly nothing, 1 all of it."""
+        return (self.wanted - self.free) / self.wanted
+
+
+def _free_text(lacking: _Lacking) -> str:
+    name = lacking.name
+    wanted, free = shown_amount(name, lacking.wanted), shown_amount(name, lacking.free)
+    if not lacking.allocatable:
+        return f"wants {wanted}, the node has none"
+    return f"wants {wanted}, {free} of {shown_amount(name, lacking.allocatable)} free"
 
 
 Amounts = Mapping[str, int]

@@ -236,3 +236,47 @@ def _with_keys(table: ClusterTable, keys: Sequence[str]) -> BoolColumn:
         assert node is not None
         mask[row] = all(map(node.metadata.labels.__contains__, common))
     return mask
+
+
+class Skews:
+    """The skew there would be with a pod on a row, for explanations: pods are counted one by one."""
+
+    def __init__(self, table: ClusterTable, pod: PodInfo, hard: Sequence[Constraint], compare: bool) -> None:
+        self._table = table
+        self._pod = pod
+        self._regarded = RegardedRows(table, pod, [constraint.key for constraint in hard], compare)
+        self._counts: dict[Constraint, dict[str, int]] = {}
+
+    def on_row(self, constraint: Constraint, row: int) -> int | None:
+        """The skew over a constraint's domains with the pod on a row; None if its node is in none of them."""
+        node = self._table.nodes[row]
+        own = None if node is None else node.metadata.labels.get(constraint.key)
+        if own is None:
+            return None
+        counts = self._counts.get(constraint)
+        if counts is None:
+            counts = self._counts[constraint] = self._count(constraint)
+        lowest = 0 if len(counts) < constraint.min_domains else min(counts.values(), default=0)
+        return counts.get(own, 0) + int(constraint.self_match) - lowest
+
+    def _count(self, constraint: Constraint) -> dict[str, int]:
+        rows = self._regarded.of(constraint)
+        rows.refresh()
+        counts: dict[str, int] = {}
+        for row in np.flatnonzero(rows.mask).tolist():
+            node = self._table.nodes[row]
+            if node is None or constraint.key not in node.metadata.labels:
+                continue
+            domain = node.metadata.labels[constraint.key]
+            matching = sum(self._counts_for(constraint, other) for other in self._table.pods_on[row].values())
+            counts[domain] = counts.get(domain, 0) + matching
+        return counts
+
+    def _counts_for(self, constraint: Constraint, other: PodInfo) -> bool:
+        selector = constraint.selector
+        return (
+            not other.dying
+            and other.namespace == self._pod.namespace
+            and not selector.is_empty
+            and selector.matches(other.labels)
+        )

@@ -72,15 +72,15 @@ class _FewNodes:
         matcher = self._matchers[selector]
         return 0 if matcher is None else matcher.rows.get(row)
 
-    def _pods(self, constraint: Constraint, as_if: SimulatedRow | None = None) -> Pods:
+    def _pods(self, constraint: Constraint, simulated: SimulatedRow | None = None) -> Pods:
         """The nodes that a constraint regards, as if the pods on one of them were others."""
         rows = self._rows.of(constraint)
         rows.refresh()
         found = []
         for row in rows.rows.tolist():
             pods = self._pods_on(row, constraint.selector)
-            if as_if is not None and as_if.row == row:
-                pods += uncounted_pods(constraint, as_if, self._namespace)
+            if simulated is not None and simulated.row == row:
+                pods += uncounted_pods(constraint, simulated, self._namespace)
             found.append((self._labels(row), pods))
         return found
 
@@ -88,11 +88,11 @@ class _FewNodes:
 class _KnownPods:
     """The nodes that constraints regard, looked up once for all that regard and select alike."""
 
-    __slots__ = ("_as_if", "_few", "_known")
+    __slots__ = ("_few", "_known", "_simulated")
 
-    def __init__(self, few: _FewNodes, as_if: SimulatedRow | None = None) -> None:
+    def __init__(self, few: _FewNodes, simulated: SimulatedRow | None = None) -> None:
         self._few = few
-        self._as_if = as_if
+        self._simulated = simulated
         self._known: dict[tuple[Selector, bool, bool], Pods] = {}
 
     def by_domain(self, constraint: Constraint) -> dict[str, int]:
@@ -100,7 +100,7 @@ class _KnownPods:
         alike = (constraint.selector, constraint.honors_affinity, constraint.honors_taints)
         nodes = self._known.get(alike)
         if nodes is None:
-            nodes = self._known[alike] = self._few._pods(constraint, self._as_if)
+            nodes = self._known[alike] = self._few._pods(constraint, self._simulated)
         key = constraint.key
         found: dict[str, int] = {}
         for labels, pods in nodes:
@@ -114,13 +114,13 @@ class HardConstraints(_FewNodes):
 
     __slots__ = ("_codes",)
 
-    def codes(self, as_if: SimulatedRow | None) -> dict[int, int]:
+    def codes(self, simulated: SimulatedRow | None) -> dict[int, int]:
         """By row, what the first constraint says that rejects it; rows that are not named lack the first key.
 
         The same dict is returned as long as the verdicts are the same.
         """
-        if as_if is not None:
-            return self._decide(as_if)
+        if simulated is not None:
+            return self._decide(simulated)
         versions = self._versions()
         if self._basis != versions:
             codes = self._decide(None)
@@ -129,10 +129,10 @@ class HardConstraints(_FewNodes):
             self._basis = versions
         return self._codes
 
-    def _decide(self, as_if: SimulatedRow | None) -> dict[int, int]:
+    def _decide(self, simulated: SimulatedRow | None) -> dict[int, int]:
         candidates = self._table.labels.few_with(self._constraints[0].key) or ()
         undecided = {row: self._labels(row) for row in candidates}
-        known = _KnownPods(self, as_if)
+        known = _KnownPods(self, simulated)
         codes: dict[int, int] = {}
         for constraint in self._constraints:
             if not undecided:

@@ -34,20 +34,20 @@ class Shift(NamedTuple):
 _NO_SHIFT = Shift(0, 0)
 
 
-def shift_of(counted: ConstraintCounter, as_if: SimulatedRow, namespace: str) -> Shift | None:
+def shift_of(counted: ConstraintCounter, simulated: SimulatedRow, namespace: str) -> Shift | None:
     """What a row's imagined pods add to or take from its domain beyond what the counter makes of them.
 
     kube-scheduler counts a domain's pods without those being deleted, and none at all for a selector that
     demands nothing. When it imagines pods gone or come, though, every pod that the selector allows moves the
     count, these too.
     """
-    by = uncounted_pods(counted.constraint, as_if, namespace)
-    if not by or not counted.counter.regards(as_if.row):
+    by = uncounted_pods(counted.constraint, simulated, namespace)
+    if not by or not counted.counter.regards(simulated.row):
         return None
-    return Shift(counted.column.ids.item(as_if.row), by)
+    return Shift(counted.column.ids.item(simulated.row), by)
 
 
-def uncounted_pods(constraint: Constraint, as_if: SimulatedRow, namespace: str) -> int:
+def uncounted_pods(constraint: Constraint, simulated: SimulatedRow, namespace: str) -> int:
     """How many more pods than are counted a row is taken to have, for a constraint of a pod."""
 
     def uncounted(pods: Iterable[PodInfo]) -> int:
@@ -58,7 +58,7 @@ def uncounted_pods(constraint: Constraint, as_if: SimulatedRow, namespace: str) 
             for info in pods
         )
 
-    return uncounted(as_if.guests) - uncounted(as_if.gone.values())
+    return uncounted(simulated.added) - uncounted(simulated.removed.values())
 
 
 def full_domains(

@@ -1,6 +1,6 @@
 """PodTopologySpread: finds a pod's constraints, keeps counters for its class, filters and scores by them."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -30,8 +30,10 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Reads,
+    Remedy,
     Resource,
     Scores,
+    Shortfall,
     StaleRows,
     Status,
     error,
@@ -51,6 +53,7 @@ from stowplan.plugins.podtopologyspread.common import (
     ConstraintCounter,
     Constraints,
     RegardedRows,
+    Skews,
     constraint_counters,
     parse,
     with_selector,
@@ -146,6 +149,7 @@ class PodTopologySpread(Plugin):
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
         self._compare = handle.gates["TaintTolerationComparisonOperators"]
         self._label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
+        self._explained: tuple[Cycle, Skews] | None = None
 
     def needed_objects(self) -> frozenset[str]:
         """Who groups pods matters only to constraints by default."""
@@ -185,12 +189,12 @@ class PodTopologySpread(Plugin):
                 full = filtering.full_domains(counted, memo.full[position][1])
                 memo.full[position] = ((topology, counted.counter.counts.version), full)
         found = [full for _, full in memo.full]
-        if cycle.as_if is not None:
+        if cycle.simulated is not None:
             for position, counted in enumerate(memo.hard):
-                shift = filtering.shift_of(counted, cycle.as_if, pod.namespace)
+                shift = filtering.shift_of(counted, cycle.simulated, pod.namespace)
                 if shift is not None:
                     found[position] = filtering.full_domains(counted, shift=shift)
-        few = None if memo.many_hard is None else memo.many_hard.codes(cycle.as_if)
+        few = None if memo.many_hard is None else memo.many_hard.codes(cycle.simulated)
         cycle.write(self, filtering.FilterState(memo.hard, tuple(found), few))
         return None
 
@@ -212,6 +216,43 @@ class PodTopologySpread(Plugin):
         if code == filtering.NO_LABEL:
             return unresolvable(REASON_NO_LABEL)
         return unschedulable(REASON_SKEW)
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        for constraint in self._hard_constraints(pod):
+            skew = self._skews(cycle, pod).on_row(constraint, row)
+            if skew is None:
+                return Shortfall("label", f"the node has no label {constraint.key}")
+            if skew > constraint.max_skew:
+                node = cycle.table.nodes[row]
+                domain = "" if node is None else node.metadata.labels[constraint.key]
+                text = f"{domain}: skew would be {skew}, allowed {constraint.max_skew}"
+                return Shortfall(f"spread over {constraint.key}", text, 1 - constraint.max_skew / skew)
+        return None
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        own = [one for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == HARD]
+        keys = [one.topology_key for one in pod.spec.topology_spread_constraints]
+        for wanted, constraint in zip(own, self._hard_constraints(pod), strict=False):
+            if keys.count(wanted.topology_key) > 1:
+                continue
+            change: dict[str, Any] = {"topologyKey": wanted.topology_key}
+            skew = self._skews(cycle, pod).on_row(constraint, row)
+            if skew is not None and skew <= constraint.max_skew:
+                continue
+            if skew is not None:
+                text = f"allow maxSkew {skew} instead of {constraint.max_skew} over {constraint.key}"
+                patch = {"spec": {"topologySpreadConstraints": [{**change, "maxSkew": skew}]}}
+                yield Remedy("topologySpread", text, patch, skew - constraint.max_skew)
+            text = f"spread over {constraint.key} only where possible (ScheduleAnyway)"
+            patch = {"spec": {"topologySpreadConstraints": [{**change, "whenUnsatisfiable": SOFT}]}}
+            yield Remedy("topologySpread", text, patch, 1000)
+
+    def _skews(self, cycle: Cycle, pod: PodInfo) -> Skews:
+        """Counted once for all rows that are asked about in a cycle."""
+        if self._explained is None or self._explained[0] is not cycle:
+            skews = Skews(cycle.table, pod, self._hard_constraints(pod), self._compare)
+            self._explained = (cycle, skews)
+        return self._explained[1]
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo = self._memo(cycle)

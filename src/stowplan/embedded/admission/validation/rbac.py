@@ -41,8 +41,12 @@ def cluster_role_binding_errors(obj: Json) -> list[FieldError]:
 
 def binding_update_errors(old: Json, new: Json) -> list[FieldError]:
     """Whoever may bind one role must not get at another by changing the binding."""
-    after = new.get("roleRef")
-    return [] if old.get("roleRef") == after else [invalid("roleRef", after, "cannot change roleRef")]
+    after = new.get("roleRef") or {}
+    if old.get("roleRef") == after:
+        return []
+    shown = {name[:1].upper() + name[1:]: after.get(name, "") for name in ("kind", "name")}
+    shown = {"APIGroup": after.get("apiGroup", ""), **shown}
+    return [invalid("roleRef", shown, "cannot change roleRef")]
 
 
 def _rules_errors(obj: Json, *, namespaced: bool) -> Iterator[FieldError]:

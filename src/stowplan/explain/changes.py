@@ -1,0 +1,295 @@
+"""What would have to change for a pending pod to be placed: single changes, each verified by the engine.
+
+Proposals come from the plugins (a smaller request, a toleration, a relaxed constraint) and from here (a pod
+that goes, one more node, a higher priority). A proposal counts only if the filters, run again on the changed
+pod or the changed cluster, let the pod pass. The table is changed for that, asked, and put back.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.node import Node
+from stowplan.api.pod import Pod
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.explain.rejections import NearMiss
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.explanation import Remedy, RemedyPlugin
+from stowplan.framework.extension_points import post_filter_steps
+from stowplan.framework.interface import Point
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import Nominations
+from stowplan.framework.status import PluginError
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+NEAREST: Final = 64
+"""How many near misses are asked for remedies."""
+TRIES: Final = 6
+"""How many proposals of one kind are tried before the kind is given up."""
+SHAPES: Final = 6
+"""How many different shapes of nodes are tried."""
+FREED_FROM: Final = 16
+"""From how many of the nearest nodes a pod is taken away to see whether that is enough."""
+
+_MERGE_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "ports": "containerPort",
+    "topologySpreadConstraints": "topologyKey",
+}
+"""Lists that a strategic merge patch of a pod merges, and the field it goes by."""
+
+
+class Change(NamedTuple):
+    """A change after which the pod is placed.
+
+    `patch` changes the pod; `action` changes the cluster: `{"delete": "ns/pod"}`, `{"addNode": "like-this"}`,
+    `{"uncordon": "node"}`. `node` is where the pod would go and `nodes` how many nodes would take it;
+    `victims` are pods that preemption would remove.
+    """
+
+    kind: str
+    text: str
+    node: str
+    nodes: int
+    patch: Mapping[str, Any] | None = None
+    action: Mapping[str, str] | None = None
+    victims: tuple[str, ...] = ()
+
+
+class Changes:
+    """Looks for changes that would place one pod, on the table of a framework."""
+
+    def __init__(self, framework: Framework, evaluation: Evaluation, nominations: Nominations) -> None:
+        self._framework = framework
+        self._table = framework.table
+        self._evaluation = evaluation
+        self._nominations = nominations
+        self._info = evaluation.cycle.pod
+
+    def steps(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+        """One change of every kind that helps, in the order in which people would try them.
+
+        Between two steps others may run: every proposal is tried on the state there is then. None is a step
+        that found nothing.
+        """
+        yield from self._remedies(near_misses)
+        yield self._freed_pod(near_misses)
+        yield from self._new_node(near_misses)
+        yield from self._priority()
+
+    # Changes of the pod, proposed by plugins
+
+    def _remedies(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+        by_kind: dict[str, dict[str, tuple[Remedy, str]]] = {}
+        for remedy, node in self._proposals(near_misses[:NEAREST]):
+            by_kind.setdefault(remedy.kind, {}).setdefault(remedy.text, (remedy, node))
+        for proposals in by_kind.values():
+            smallest = sorted(proposals.values(), key=lambda proposal: proposal[0].size)
+            for remedy, node in smallest[:TRIES]:
+                change = self._tried(remedy, node)
+                yield change
+                if change is not None:
+                    break
+
+    def _proposals(self, near_misses: Iterable[NearMiss]) -> Iterator[tuple[Remedy, str]]:
+        cycle = self._evaluation.cycle
+        for miss in near_misses:
+            plugin = self._framework.plugins[miss.plugin]
+            if isinstance(plugin, RemedyPlugin):
+                for remedy in plugin.remedies(cycle, self._info, miss.row):
+                    yield remedy, miss.node
+
+    def _tried(self, remedy: Remedy, node: str) -> Change | None:
+        if remedy.node_patch is not None:
+            return self._with_node(remedy, node)
+        placed = self._place(patched_pod(self._info.pod, remedy.patch))
+        return None if placed is None else Change(remedy.kind, remedy.text, *placed, patch=remedy.patch)
+
+    def _with_node(self, remedy: Remedy, name: str) -> Change | None:
+        row = self._table.row_of(name)
+        node = None if row is None else self._table.nodes[row]
+        if node is None or remedy.node_patch is None:
+            return None
+        changed = msgspec.convert(merged(msgspec.to_builtins(node), remedy.node_patch), Node)
+        with changed_node(self._table, node, changed):
+            placed = self._place(self._info.pod)
+        if placed is None:
+            return None
+        return Change(remedy.kind, f"{remedy.kind} {name}", *placed, action={remedy.kind: name})
+
+    def _place(self, pod: Pod) -> tuple[str, int] | None:
+        """Where a pod would go as things are, and how many nodes would take it; None: nowhere."""
+        try:
+            evaluation = self._framework.evaluate(self._table.info(pod), self._nominations)
+        except PluginError:
+            return None
+        if not evaluation.feasible_count:
+            return None
+        row, _ = evaluation.choose(lambda ties: 0)
+        return self._table.name_of(row), evaluation.feasible_count
+
+    # Changes of the cluster
+
+    def _freed_pod(self, near_misses: Sequence[NearMiss]) -> Change | None:
+        """The least important pod whose end alone would make room."""
+        best: tuple[int, int, str, str] | None = None
+        cycle = self._framework.evaluate(self._info, self._nominations).cycle
+        with self._framework.simulations(cycle, cycle.memos, self._nominations) as simulations:
+            for miss in near_misses[:FREED_FROM]:
+                pods = sorted(self._table.pods_on[miss.row].values(), key=_importance)
+                for other in pods:
+                    place = (*_importance(other), miss.node, other.key)
+                    if best is not None and place >= best:
+                        break
+                    with simulations.row(miss.row) as simulation:
+                        simulation.remove_pod(other)
+                        if simulation.verdict() is None:
+                            best = place
+                            break
+        if best is None:
+            return None
+        _, _, node, key = best
+        return Change("freePod", f"{key} ends", node, 1, action={"delete": key})
+
+    def _new_node(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+        """One more node of a shape there is; shapes of near misses first, then the most frequent."""
+        for node in shapes(self._table, [miss.row for miss in near_misses])[:SHAPES]:
+            added = like(node, self._table)
+            with added_node(self._table, added):
+                placed = self._place(self._info.pod)
+            if placed is not None:
+                text = f"one more node like {node.name}"
+                yield Change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
+                return
+            yield None
+
+    def _priority(self) -> Iterator[Change | None]:
+        """The lowest priority at which preemption would make room, and who would go."""
+        post_filters = self._framework.at(Point.POST_FILTER)
+        levels = sorted({info.priority for info in self._table.pods.values() if info.row >= 0})
+        levels = [level for level in levels if level >= self._info.priority]
+        if not post_filters or not levels:
+            return
+        found = yield from self._preempts(levels[-1])
+        low, high = 0, len(levels) - 1
+        while found is not None and low < high:
+            middle = (low + high) // 2
+            lower = yield from self._preempts(levels[middle])
+            if lower is None:
+                low = middle + 1
+            else:
+                found, high = lower, middle
+        if found is None:
+            return
+        node, victims = found
+        text = f"priority above {levels[low]} (now {self._info.priority})"
+        patch = {"spec": {"priority": levels[low] + 1}}
+        yield Change("priority", text, node, 1, patch=patch, victims=victims)
+
+    def _preempts(self, level: int) -> Generator[None, None, tuple[str, tuple[str, ...]] | None]:
+        """Where preemption would make room at a priority, and who would go; in steps."""
+        pod = self._info.pod
+        spec = replace(pod.spec, priority=level + 1, preemption_policy="PreemptLowerPriority")
+        status = replace(pod.status, nominated_node_name="")
+        info = self._table.info(replace(pod, spec=spec, status=status))
+        try:
+            evaluation = self._framework.evaluate(info, self._nominations)
+            if evaluation.feasible_count:
+                return None
+            found = yield from post_filter_steps(
+                self._framework.at(Point.POST_FILTER), evaluation.cycle, info
+            )
+        except PluginError:
+            return None
+        if not found.status.is_success or not found.nominated_node:
+            return None
+        return found.nominated_node, tuple(victim.key for victim in found.victims)
+
+
+def _importance(info: PodInfo) -> tuple[int, int]:
+    """Pods of lower priority come first, and of these the smaller ones."""
+    return info.priority, info.requests.milli_cpu
+
+
+# A pod or a cluster with a change
+
+
+def patched_pod(pod: Pod, patch: Mapping[str, Any]) -> Pod:
+    """A pod after a strategic merge patch."""
+    return msgspec.convert(merged(msgspec.to_builtins(pod), patch), Pod)
+
+
+def merged(value: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A map after a strategic merge patch: null removes, lists without a merge key are replaced."""
+    result = dict(value)
+    for field, change in patch.items():
+        if change is None:
+            result.pop(field, None)
+        elif isinstance(change, Mapping):
+            result[field] = merged(result.get(field) or {}, change)
+        elif field in _MERGE_KEYS and isinstance(change, list):
+            result[field] = _merged_list(result.get(field) or [], change, _MERGE_KEYS[field])
+        else:
+            result[field] = change
+    return result
+
+
+def _merged_list(items: Sequence[Any], changes: Sequence[Any], key: str) -> list[Any]:
+    by_key = {change[key]: change for change in changes}
+    found = [merged(item, by_key.pop(item.get(key), {})) for item in items]
+    return [*found, *by_key.values()]
+
+
+@contextmanager
+def changed_node(table: ClusterTable, node: Node, changed: Node) -> Iterator[None]:
+    """A node as it would be, for as long as the block takes."""
+    table.put_node(changed)
+    try:
+        yield
+    finally:
+        table.put_node(node)
+
+
+@contextmanager
+def added_node(table: ClusterTable, node: Node) -> Iterator[None]:
+    """One more node for as long as the block takes."""
+    table.put_node(node)
+    try:
+        yield
+    finally:
+        table.remove_node(node.name)
+
+
+def shapes(table: ClusterTable, preferred: Sequence[int]) -> list[Node]:
+    """One node of every shape: same allocatable, labels (but for its name) and taints."""
+    counts: Counter[Any] = Counter()
+    examples: dict[Any, Node] = {}
+    rows = [*preferred, *range(table.rows_in_use)]
+    for place, row in enumerate(rows):
+        node = table.nodes[row]
+        if node is not None:
+            shape = _shape(node)
+            examples.setdefault(shape, node)
+            counts[shape] += len(rows) if place < len(preferred) else 1
+    return [examples[shape] for shape, _ in counts.most_common()]
+
+
+def _shape(node: Node) -> Any:
+    labels = frozenset(item for item in node.metadata.labels.items() if item[1] != node.name)
+    return (frozenset(node.status.allocatable.items()), labels, node.spec.taints)
+
+
+def like(node: Node, table: ClusterTable) -> Node:
+    """A new node of the same shape, ready for pods."""
+    name = f"{node.name}-more"
+    while table.row_of(name) is not None:
+        name += "-more"
+    labels = {key: name if value == node.name else value for key, value in node.metadata.labels.items()}
+    metadata = replace(node.metadata, name=name, uid="", labels=labels)
+    return replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False))

@@ -1,0 +1,303 @@
+"""Everything about one pod on one cluster: why it is pending or why it is where it is, and what would help.
+
+It works on a table and a profile, wherever they come from: a running scheduler, the lists of any API server,
+a file. It never writes: what it changes in the table to try something is put back before it returns.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from stowplan.api.meta import timestamp
+from stowplan.api.pod import Pod
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.explain.changes import Change, Changes
+from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
+from stowplan.explain.state import Attempted, PodState, Waker
+from stowplan.framework.decision import Candidate, Decision, decide
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.extension_points import post_filter_steps
+from stowplan.framework.interface import Point
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
+from stowplan.framework.status import PluginError
+
+PENDING: Final = "pending"
+PLACED: Final = "placed"
+FITS: Final = "fits"
+"""The pod is not on a node, but one would take it: it is new, or about to be scheduled."""
+
+TOP: Final = 5
+"""How many of the best nodes are shown with their scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionFinding:
+    """What preemption would do for the pod now: the node and who would have to go, or why nothing."""
+
+    node: str
+    victims: tuple[str, ...]
+    message: str
+    candidates: int = 0
+
+
+@dataclass(slots=True)
+class PodExplanation:
+    """What can be said about a pod. `state` is pending, placed or fits; `source` says what it is based on."""
+
+    pod: str
+    state: str
+    source: str
+    nodes: int
+    message: str = ""
+    node: str = ""
+    funnel: Sequence[FunnelLine] = ()
+    near_misses: Sequence[NearMiss] = ()
+    changes: Sequence[Change] = ()
+    preemption: PreemptionFinding | None = None
+    decision: Decision | None = None
+    now: PodState | None = None
+    attempt: Attempted | None = None
+    wakes: Sequence[Waker] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    """More that a source knows: who evicted the pod, for whom others went."""
+
+    @property
+    def feasible(self) -> int:
+        return self.nodes - sum(line.nodes for line in self.funnel)
+
+    def document(self) -> dict[str, Any]:
+        """The explanation as plain data, ready for JSON."""
+        document: dict[str, Any] = {
+            "pod": self.pod,
+            "state": self.state,
+            "source": self.source,
+            "message": self.message,
+            "node": self.node or None,
+            "nodes": self.nodes,
+            "feasible": self.feasible,
+            "funnel": [_funnel_line(line) for line in self.funnel],
+            "nearMisses": [_near_miss(miss) for miss in self.near_misses],
+            "changes": [_change(change) for change in self.changes],
+            "preemption": None if self.preemption is None else _preemption(self.preemption),
+            "wakes": [
+                {"resource": one.resource, "actions": list(one.actions), "plugin": one.plugin}
+                for one in self.wakes
+            ],
+            "attempts": _attempts(self.attempt),
+            "queue": None if self.now is None else self.now.document(),
+            **self.facts,
+        }
+        decision = self.decision
+        if decision is not None and decision.scheduled:
+            document |= {
+                "scores": [_scores(candidate) for candidate in decision.best],
+                "weights": decision.weights,
+                "margin": decision.margin,
+                "ties": decision.ties,
+                "decidedBy": decided_by(decision),
+                "wouldGoTo": decision.node,
+            }
+        return document
+
+
+class Explainer:
+    """Explains pods on one table with one profile. `source` is what it tells people it looked at."""
+
+    def __init__(self, framework: Framework, source: str, nominations: Nominations = NO_NOMINATIONS) -> None:
+        self._framework = framework
+        self._table = framework.table
+        self._source = source
+        self._nominations = nominations
+
+    def explain(self, info: PodInfo, *, changes: bool = True) -> PodExplanation:
+        """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now."""
+        return run_steps(self.steps(info, changes=changes))
+
+    def steps(self, info: PodInfo, *, changes: bool = True) -> Generator[None, None, PodExplanation]:
+        """The same in steps, so that a scheduler that is asked can go on with its work in between."""
+        if info.row >= 0:
+            return self._placed(info)
+        try:
+            evaluation = self._framework.evaluate(info, self._nominations)
+        except PluginError as error:
+            return self._failed(info, str(error))
+        if evaluation.feasible_count:
+            return self._fitting(evaluation)
+        rejections = Rejections(evaluation)
+        message = decide(evaluation, lambda ties: 0, 0).message
+        found = PodExplanation(info.key, PENDING, self._source, self._table.node_count, message)
+        found.funnel = rejections.funnel
+        found.near_misses = yield from rejections.near_miss_steps()
+        if changes:
+            yield from self._search(info, found)
+        return found
+
+    def _search(self, info: PodInfo, found: PodExplanation) -> Generator[None, None, None]:
+        """Add what preemption would do, and what would place the pod."""
+        found.preemption = yield from self._preemption(info)
+        try:
+            evaluation = self._framework.evaluate(info, self._nominations)
+        except PluginError:
+            return
+        changes: list[Change] = []
+        for change in Changes(self._framework, evaluation, self._nominations).steps(found.near_misses):
+            if change is not None:
+                changes.append(change)
+            yield
+        found.changes = changes
+
+    def _fitting(self, evaluation: Evaluation) -> PodExplanation:
+        decision = decide(evaluation, lambda ties: 0, TOP)
+        return PodExplanation(
+            evaluation.cycle.pod.key,
+            FITS,
+            self._source,
+            self._table.node_count,
+            decision.message,
+            funnel=Rejections(evaluation).funnel,
+            decision=decision,
+        )
+
+    def _placed(self, info: PodInfo) -> PodExplanation:
+        node = self._table.name_of(info.row)
+        with away(self._table, info):
+            try:
+                evaluation = self._framework.evaluate(self._table.info(unplaced(info.pod)), self._nominations)
+            except PluginError as error:
+                return self._failed(info, str(error))
+            funnel = Rejections(evaluation).funnel
+            row = self._table.row_of(node)
+            fits = row is not None and evaluation.status(row).is_success
+            decision = decide(evaluation, _preferring(evaluation, row), TOP)
+        return PodExplanation(
+            info.key,
+            PLACED,
+            self._source,
+            self._table.node_count,
+            "" if fits else f"{node} would not take it now",
+            node,
+            funnel=funnel,
+            decision=decision,
+        )
+
+    def _failed(self, info: PodInfo, message: str) -> PodExplanation:
+        node = self._table.name_of(info.row) if info.row >= 0 else ""
+        state = PLACED if node else PENDING
+        return PodExplanation(info.key, state, self._source, self._table.node_count, message, node)
+
+    def _preemption(self, info: PodInfo) -> Generator[None, None, PreemptionFinding | None]:
+        """What preemption would do now with the pod as it is."""
+        plugins = self._framework.at(Point.POST_FILTER)
+        if not plugins:
+            return None
+        try:
+            evaluation = self._framework.evaluate(info, self._nominations)
+            found = yield from post_filter_steps(plugins, evaluation.cycle, info)
+        except PluginError as error:
+            return PreemptionFinding("", (), str(error))
+        victims = tuple(victim.key for victim in found.victims)
+        node = found.nominated_node or ""
+        return PreemptionFinding(node, victims, found.status.message, len(found.candidates))
+
+
+def _preferring(evaluation: Evaluation, row: int | None) -> Callable[[int], int]:
+    """A choice among equals: the given row if it is one of the best, else the first."""
+    best = evaluation.best_rows().tolist() if evaluation.scored else []
+    place = best.index(row) if row in best else 0
+    return lambda ties: place
+
+
+def unplaced(pod: Pod) -> Pod:
+    """A pod as it was before it had a node."""
+    return replace(pod, spec=replace(pod.spec, node_name=""))
+
+
+@contextmanager
+def away(table: ClusterTable, info: PodInfo) -> Iterator[None]:
+    """The table without a pod for as long as the block takes."""
+    node = table.name_of(info.row)
+    table.remove_pod(info.uid)
+    try:
+        yield
+    finally:
+        table.place(info, node)
+
+
+def decided_by(decision: Decision) -> str | None:
+    """The plugin that gave the winner most over the runner-up; None without one."""
+    if len(decision.best) < 2 or not decision.margin:
+        return None
+    first, second = decision.best[:2]
+    lead = {plugin: points - second.scores.get(plugin, 0) for plugin, points in first.scores.items()}
+    return max(lead, key=lambda plugin: lead[plugin])
+
+
+# Plain data
+
+
+def _funnel_line(line: FunnelLine) -> dict[str, Any]:
+    return {
+        "plugin": line.plugin,
+        "reason": line.reason,
+        "nodes": line.nodes,
+        "examples": list(line.examples),
+    }
+
+
+def _near_miss(miss: NearMiss) -> dict[str, Any]:
+    return {
+        "node": miss.node,
+        "plugin": miss.plugin,
+        "reason": miss.reason,
+        "missing": miss.missing,
+        "detail": miss.detail,
+        "size": round(miss.size, 4),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "kind": change.kind,
+        "text": change.text,
+        "node": change.node,
+        "nodes": change.nodes,
+    }
+    if change.patch is not None:
+        shown["patch"] = change.patch
+    if change.action is not None:
+        shown["action"] = change.action
+    if change.victims:
+        shown["victims"] = list(change.victims)
+    return shown
+
+
+def _preemption(found: PreemptionFinding) -> dict[str, Any]:
+    return {
+        "node": found.node or None,
+        "victims": list(found.victims),
+        "candidates": found.candidates,
+        "message": found.message,
+    }
+
+
+def _scores(candidate: Candidate) -> dict[str, Any]:
+    return {"node": candidate.node, "total": candidate.total, "plugins": dict(candidate.scores)}
+
+
+def _attempts(attempt: Attempted | None) -> list[Mapping[str, Any]]:
+    if attempt is None:
+        return []
+    return [
+        {
+            "number": attempt.number,
+            "time": timestamp(attempt.time),
+            "outcome": attempt.outcome,
+            "message": attempt.message,
+            "preemption": attempt.preemption,
+        }
+    ]

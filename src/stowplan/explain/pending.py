@@ -1,0 +1,111 @@
+"""All waiting pods of a cluster by cause, biggest cause first, with the change that would help most of them.
+
+Pods of one template are alike to the scheduler, so each template is explained once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.api.pod import Pod
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.explain.explainer import FITS, PodExplanation
+
+SHOWN = 2
+"""How many reasons and changes a cause is told by."""
+
+
+@dataclass(slots=True)
+class Cause:
+    """Pods that wait for the same reason, and what would help them."""
+
+    namespace: str
+    reason: str
+    help: str
+    pods: list[str] = field(default_factory=list)
+    explanation: PodExplanation | None = None
+
+    @property
+    def name(self) -> str:
+        """The pods by one name: `ml/train-*`."""
+        names = [key.partition("/")[2] for key in self.pods]
+        if len(names) == 1:
+            return f"{self.namespace}/{names[0]}"
+        return f"{self.namespace}/{_common_prefix(names)}*"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "pods": self.pods,
+            "count": len(self.pods),
+            "name": self.name,
+            "reason": self.reason,
+            "help": self.help,
+            "explanation": None if self.explanation is None else self.explanation.document(),
+        }
+
+
+def causes(
+    waiting: Iterable[Pod], info: Callable[[Pod], PodInfo], explain: Callable[[PodInfo], PodExplanation]
+) -> list[Cause]:
+    """The causes that pods wait for. `explain` is asked once for every template."""
+    by_template: dict[Any, PodExplanation] = {}
+    found: dict[tuple[str, str, str], Cause] = {}
+    for pod in waiting:
+        if pod.spec.scheduling_gates:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            known, reason, helped = None, f"scheduling gate {gates}", "whoever owns the gate"
+        else:
+            looked = info(pod)
+            known = by_template.get(looked.template)
+            if known is None:
+                known = by_template[looked.template] = explain(looked)
+            reason, helped = _reason(known), _help(known)
+        key = (pod.namespace, reason, helped)
+        cause = found.get(key)
+        if cause is None:
+            cause = found[key] = Cause(pod.namespace, reason, helped, explanation=known)
+        cause.pods.append(pod.key)
+    return sorted(found.values(), key=lambda cause: (-len(cause.pods), cause.name))
+
+
+def _reason(explanation: PodExplanation) -> str:
+    if explanation.state == FITS:
+        return "about to be scheduled: a node fits"
+    if not explanation.funnel:
+        return explanation.message
+    lines = [f"{line.reason} on {line.nodes}" for line in explanation.funnel[:SHOWN]]
+    return f"{', '.join(lines)} of {explanation.nodes} nodes"
+
+
+def _help(explanation: PodExplanation) -> str:
+    if explanation.state == FITS:
+        return "nothing: wait"
+    texts = [change.text for change in explanation.changes[:SHOWN]]
+    return ", or ".join(texts) or "no single change was found"
+
+
+def render(found: Sequence[Cause]) -> str:
+    """The causes as text."""
+    if not found:
+        return "No pod waits.\n"
+    total = sum(len(cause.pods) for cause in found)
+    heading = f"{total} {'pod waits' if total == 1 else 'pods wait'} on {len(found)} "
+    heading += "cause" if len(found) == 1 else "causes"
+    lines = [heading, ""]
+    names = [_short(cause.name, 32) for cause in found]
+    width, figure = max(map(len, names)), len(str(len(found[0].pods)))
+    for name, cause in zip(names, found, strict=True):
+        lines.append(f"{len(cause.pods):>{figure + 1}}  {name:<{width}}  {cause.reason}")
+        lines.append(f"{'':>{figure + 1}}  {'':<{width}}  helped by: {cause.help}")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _common_prefix(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    alike = zip(first, last, strict=False)
+    return first[: next((place for place, (one, other) in enumerate(alike) if one != other), len(first))]
+
+
+def _short(name: str, width: int) -> str:
+    half = (width - 1) // 2
+    return name if len(name) <= width else f"{name[: width - 1 - half]}…{name[-half:]}"

@@ -1,0 +1,137 @@
+"""Which filters reject which nodes: the funnel, and the near misses.
+
+The scheduler stops at the first filter that rejects a node. To see how far a node is from taking a pod every
+filter has to be asked. Those that answer for all nodes at once were asked already, the others are asked now.
+"""
+
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from stowplan.cluster.view import NodeRow
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.explanation import Shortfall, ShortfallPlugin
+from stowplan.framework.filter_results import FilterColumn
+from stowplan.framework.interface import Codes
+
+T = TypeVar("T")
+
+_STEP: Final = 200
+"""How many near misses are put into words in one step."""
+
+EXAMPLES: Final = 3
+"""How many nodes are named for each reason."""
+
+
+class FunnelLine(NamedTuple):
+    """Nodes that one plugin is the first to reject, for the same reasons."""
+
+    plugin: str
+    reason: str
+    nodes: int
+    examples: tuple[str, ...]
+
+
+class NearMiss(NamedTuple):
+    """A node that only one plugin rejects. `missing` says briefly what it lacks, `detail` precisely.
+
+    `size` is how much is missing: 0 is nearly nothing, 1 all there is.
+    """
+
+    node: str
+    row: int
+    plugin: str
+    reason: str
+    missing: str
+    detail: str
+    size: float
+
+
+class Rejections:
+    """What all filters of a profile say about all nodes, for a pod that was evaluated."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
+        self._columns = {
+            column.plugin.name: (column, codes)
+            for column in evaluation.pod_class.filters.columns
+            if column.active and (codes := _all_codes(evaluation, column)) is not None
+        }
+
+    @property
+    def funnel(self) -> list[FunnelLine]:
+        """All rejected nodes by the first plugin to reject them, largest group first."""
+        evaluation = self._evaluation
+        table = evaluation.cycle.table
+        outright = evaluation.rejected_outright
+        if outright is not None:
+            return [FunnelLine(outright.plugin, outright.message, table.node_count, ())]
+        lines = [
+            FunnelLine(
+                status.plugin,
+                ", ".join(status.reasons) or status.code.label,
+                len(rows),
+                tuple(table.name_of(row) for row in rows[:EXAMPLES].tolist()),
+            )
+            for status, rows in evaluation.rejections().items()
+        ]
+        return sorted(lines, key=lambda line: -line.nodes)
+
+    def near_misses(self) -> list[NearMiss]:
+        """The nodes that exactly one plugin rejects, those first that lack least."""
+        return run_steps(self.near_miss_steps())
+
+    def near_miss_steps(self) -> Generator[None, None, list[NearMiss]]:
+        """The same in steps of so many nodes."""
+        found = []
+        for row in self._rows_rejected_once():
+            found.append(self._near_miss(row))
+            if not len(found) % _STEP:
+                yield
+        return sorted(found, key=lambda miss: (miss.size, miss.node))
+
+    def plugins_against(self, row: int) -> list[str]:
+        """The filters that reject a row."""
+        return [name for name, (_, codes) in self._columns.items() if codes[row]]
+
+    def _rows_rejected_once(self) -> Iterator[int]:
+        evaluation = self._evaluation
+        if evaluation.rejected_outright is not None:
+            return
+        table = evaluation.cycle.table
+        against = np.zeros(table.capacity, dtype=np.int32)
+        for _, codes in self._columns.values():
+            against += codes != 0
+        yield from np.flatnonzero((against == 1) & table.valid).tolist()
+
+    def _near_miss(self, row: int) -> NearMiss:
+        cycle = self._evaluation.cycle
+        name = next(name for name, (_, codes) in self._columns.items() if codes.item(row))
+        column, codes = self._columns[name]
+        reason = ", ".join(column.status(cycle, cycle.pod, int(codes[row])).reasons)
+        plugin = column.plugin
+        lacking = plugin.shortfall(cycle, cycle.pod, row) if isinstance(plugin, ShortfallPlugin) else None
+        lacking = lacking or Shortfall(reason)
+        return NearMiss(cycle.table.name_of(row), row, name, reason, *lacking)
+
+
+def run_steps(steps: Generator[None, None, T]) -> T:
+    """The result of steps that nobody interrupts."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _all_codes(evaluation: Evaluation, column: FilterColumn) -> Codes | None:
+    """What a filter says of all rows, also of those that another one had rejected before."""
+    if not column.traits.by_node_filter or column.codes is None or column.known is None:
+        return column.codes
+    cycle = evaluation.cycle
+    codes = column.codes.copy()
+    for row in np.flatnonzero(cycle.table.valid & ~column.known).tolist():
+        codes[row] = column.ask_node(cycle, NodeRow(cycle.table, row))
+    return codes

@@ -1,0 +1,52 @@
+"""What a plugin can add to explanations: what exactly a node lacks for a pod, and what would help.
+
+Both are optional and never asked while pods are scheduled: only when somebody wants to know why. A remedy is
+a proposal. Whether the pod really fits with it is found out by running the filters again on the changed pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from stowplan.cluster.podinfo import PodInfo
+
+if TYPE_CHECKING:
+    from stowplan.framework.cycle_state import Cycle
+
+
+class Shortfall(NamedTuple):
+    """What a node lacks for a pod, in words, and how much that is: 0 is nearly nothing, 1 all there is.
+
+    `about` names it in a word or two for a table: `1 nvidia.com/gpu short`, `taint`; `text` has the details.
+    """
+
+    about: str
+    text: str = ""
+    size: float = 1.0
+
+
+class Remedy(NamedTuple):
+    """A change that may make a node acceptable to the plugin that rejected it.
+
+    `patch` is a strategic merge patch of the pod, `node_patch` one of the node for the rare thing that is
+    wrong with the node itself. `size` orders remedies of one kind: smaller changes less.
+    """
+
+    kind: str
+    text: str
+    patch: Mapping[str, Any]
+    size: float = 1.0
+    node_patch: Mapping[str, Any] | None = None
+
+
+@runtime_checkable
+class ShortfallPlugin(Protocol):
+    """A Filter plugin that can say what a node it rejected lacks. Provisional."""
+
+    def shortfall(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Shortfall | None: ...
+
+
+@runtime_checkable
+class RemedyPlugin(Protocol):
+    """A Filter plugin that can propose changes of the pod for a node it rejected. Provisional."""
+
+    def remedies(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Iterable[Remedy]: ...

@@ -1,0 +1,68 @@
+"""The scheduler's engine over a snapshot: one table, every profile, and the pods that wait."""
+
+from stowplan.api.pod import Pod
+from stowplan.api.workloads import ReplicaSet
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable, load
+from stowplan.explain.explainer import Explainer
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import Nominations
+from stowplan.scheduler.settings import Settings
+from stowplan.snapshot.sources import Snapshot
+
+
+class Engine:
+    """Answers for the profiles of `settings` on the cluster of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
+        self.snapshot = snapshot
+        self.table = ClusterTable()
+        self.pods: dict[str, Pod] = {
+            obj.key: obj for obj in snapshot.objects if isinstance(obj, Pod) and not obj.is_finished
+        }
+        load(self.table, (obj for obj in snapshot.objects if not isinstance(obj, Pod)))
+        for pod in self.pods.values():
+            if pod.spec.node_name:
+                self.table.put_pod(pod)
+        self.frameworks = {
+            profile.scheduler_name: Framework(profile, self.table, settings.registry, settings.gates)
+            for profile in settings.config.profiles
+        }
+
+    @property
+    def waiting(self) -> list[Pod]:
+        """Pods without a node."""
+        return [pod for pod in self.pods.values() if not pod.spec.node_name]
+
+    def info(self, pod: Pod) -> PodInfo:
+        """A pod as the table has it, or as it would be."""
+        return self.table.pods.get(pod.metadata.uid) or self.table.info(pod)
+
+    def framework_of(self, pod: Pod) -> Framework:
+        """The profile that schedules a pod; the first one if it names none of them."""
+        first = next(iter(self.frameworks.values()))
+        return self.frameworks.get(pod.spec.scheduler_name, first)
+
+    def explainer_for(self, pod: Pod) -> Explainer:
+        return Explainer(self.framework_of(pod), self.snapshot.source, self.nominations())
+
+    def nominations(self) -> Nominations:
+        """Pods that wait for their nominated node, by row."""
+        found: dict[int, list[PodInfo]] = {}
+        for pod in self.waiting:
+            row = self.table.row_of(pod.status.nominated_node_name)
+            if row is not None:
+                found.setdefault(row, []).append(self.table.info(pod))
+        return found
+
+    def replica_sets_of(self, namespace: str, deployment: str) -> set[str]:
+        """The names of a deployment's ReplicaSets."""
+        return {
+            obj.name
+            for obj in self.snapshot.objects
+            if isinstance(obj, ReplicaSet)
+            and obj.namespace == namespace
+            and any(
+                one.kind == "Deployment" and one.name == deployment for one in obj.metadata.owner_references
+            )
+        }

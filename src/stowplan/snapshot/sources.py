@@ -1,0 +1,129 @@
+"""Where a snapshot comes from: the lists of an API server, or what `kubectl get -o yaml` wrote to files."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from stowplan.api.decode import DecodeError, convert_any
+from stowplan.api.meta import Object
+from stowplan.api.status import ApiError
+from stowplan.client import Reader
+from stowplan.scheduler.informers import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
+
+_KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
+_REQUIRED: Final = (NODES, PODS)
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+Progress = Callable[[str, int], None]
+"""Told which resource was read, and how many objects there were."""
+
+
+def _silent(resource: str, count: int) -> None:
+    """Nobody wants to know."""
+
+
+class SnapshotError(ValueError):
+    """A snapshot that cannot be read; the message is one line that names the place and what was expected."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The objects of a cluster. `source` says where they come from, `notes` what is missing and why."""
+
+    objects: list[Object]
+    source: str
+    notes: list[str] = field(default_factory=list)
+
+
+async def read_cluster(client: Reader, source: str, progress: Progress = _silent) -> Snapshot:
+    """List everything that decisions depend on. What the server lacks or forbids is noted.
+
+    Raises SnapshotError if nodes or pods cannot be read.
+    """
+    found = Snapshot([], source)
+    for kind in _KINDS:
+        try:
+            listing = await client.list(kind.served, kind.cls, not_older_than="0")
+        except ApiError as error:
+            if kind in _REQUIRED or error.code not in (403, 404):
+                raise SnapshotError(f"list {kind.served.plural}: {error.message}") from None
+            found.notes.append(f"{kind.served.plural} could not be read: {kind.without or error.message}")
+            continue
+        found.objects += listing.items
+        found.notes += [f"{kind.served.plural} {one.key}: {one.problem}" for one in listing.unreadable]
+        progress(kind.served.plural, len(listing.items))
+    return found
+
+
+def read_files(paths: Sequence[Path]) -> Snapshot:
+    """Read files, directories of files, or standard input (`-`). Raises SnapshotError."""
+    files = [file for path in paths for file in _files(path)]
+    names = ", ".join(map(str, paths))
+    found = Snapshot([], names)
+    skipped: dict[str, int] = {}
+    for file in files:
+        for place, document in documents(file):
+            try:
+                obj = convert_any(document)
+            except DecodeError as error:
+                raise SnapshotError(f"{place}: {error}") from None
+            if obj is None:
+                skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
+            else:
+                found.objects.append(obj)
+    if skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        found.notes.append(f"not needed for scheduling: {kinds}")
+    return found
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
+    else:
+        yield path
+
+
+def documents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file, lists taken apart, each with its place."""
+    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    try:
+        parsed = [msgspec.json.decode(text)] if text.lstrip().startswith("{") else _parse_yaml(text)
+    except (yaml.YAMLError, msgspec.DecodeError) as error:
+        raise SnapshotError(f"{path}: not YAML or JSON: {' '.join(str(error).split())}") from None
+    for number, document in enumerate(parsed, start=1):
+        if document is not None:
+            yield from _objects(f"{path}: document {number}" if len(parsed) > 1 else str(path), document)
+
+
+def _objects(place: str, document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        raise SnapshotError(f"{place}: expected an object with apiVersion and kind")
+    items = document.get("items")
+    if not document["kind"].endswith("List") or not isinstance(items, list):
+        yield place, document
+        return
+    kind = document["kind"].removesuffix("List")
+    for number, item in enumerate(items):
+        if isinstance(item, dict) and kind:
+            item = {"kind": kind, **item}
+        yield from _objects(f"{place}: items[{number}]", item)
+
+
+def _parse_yaml(text: str) -> list[Any]:
+    return list(yaml.load_all(text, Loader=_Loader))
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML in which times stay the text that they are."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}

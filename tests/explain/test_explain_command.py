@@ -1,0 +1,200 @@
+"""`stowplan explain` and `stowplan pending` on a dump, as kubectl writes it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from stowplan.cli.main import stowplan
+
+NODES = [
+    {"name": "a-1", "cpu": "4", "zone": "a"},
+    {"name": "a-2", "cpu": "4", "zone": "a"},
+    {"name": "b-1", "cpu": "8", "zone": "b", "taint": "dedicated=infer:NoSchedule"},
+]
+
+
+def node(name: str, cpu: str, zone: str, taint: str = "") -> dict[str, Any]:
+    spec = {}
+    if taint:
+        pair, _, effect = taint.partition(":")
+        key, _, value = pair.partition("=")
+        spec = {"taints": [{"key": key, "value": value, "effect": effect}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone},
+        },
+        "spec": spec,
+        "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"}},
+    }
+
+
+def pod(name: str, cpu: str, on: str = "", **spec: Any) -> dict[str, Any]:
+    main = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}}
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": "shop",
+        "uid": f"uid-{name}",
+        "labels": {"app": name[:3]},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {
+            "containers": [main],
+            "schedulerName": "default-scheduler",
+            **({"nodeName": on} if on else {}),
+            **spec,
+        },
+    }
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    items = [
+        *(node(**one) for one in NODES),
+        pod("low-1", "3", "a-1", priority=5),
+        pod("low-2", "2", "a-2"),
+        pod("web-1", "3"),
+        pod("web-2", "3"),
+        pod("new-1", "1", schedulingGates=[{"name": "example.com/quota"}]),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}},
+    ]
+    path = tmp_path / "dump.yaml"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(stowplan, list(arguments))
+
+
+def test_a_pending_pod_is_explained_from_the_answer_to_what_would_help(dump: Path) -> None:
+    result = run("explain", "--from", str(dump), "-n", "shop", "pod/web-1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "shop/web-1 is pending: no node fits (0 of 3)",
+        f"source: {dump}",
+        "",
+        " 3 nodes",
+        "-2  NodeResourcesFit  Insufficient cpu",
+        "-1  TaintToleration   node(s) had untolerated taint(s)",
+        "= 0",
+        "",
+        "Closest: only one thing in the way",
+        "  a-2  1 cpu short  wants 3, 2 of 4 free",
+        "  b-1  taint        dedicated=infer:NoSchedule",
+        "  a-1  2 cpu short  wants 3, 1 of 4 free",
+        "",
+        "Any one of these would place it (each tried on this state)",
+        "  request 2 cpu (now 3)                → a-2",
+        "  tolerate dedicated=infer:NoSchedule  → b-1",
+        "  shop/low-2 ends                      → a-2",
+        "  one more node like a-2               → the new node",
+        "  priority above 0 (now 0)             → a-2; shop/low-2 would go",
+    ]
+    assert result.stderr == "note: not needed for scheduling: 1 ConfigMap\n"
+
+
+def test_the_json_form_has_the_documented_fields(dump: Path) -> None:
+    result = run("explain", "--from", str(dump), "-n", "shop", "web-1", "-o", "json")
+    found = json.loads(result.stdout)
+    assert found["pod"] == "shop/web-1"
+    assert (found["state"], found["nodes"], found["feasible"]) == ("pending", 3, 0)
+    assert [(line["plugin"], line["nodes"]) for line in found["funnel"]] == [
+        ("NodeResourcesFit", 2),
+        ("TaintToleration", 1),
+    ]
+    assert [miss["node"] for miss in found["nearMisses"]] == ["a-2", "b-1", "a-1"]
+    smaller = found["changes"][0]
+    assert (smaller["kind"], smaller["node"]) == ("requests", "a-2")
+    assert smaller["patch"] == {
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+    }
+    assert found["wakes"] == found["attempts"] == []
+
+
+def test_a_placed_pod_is_explained_by_scores_and_by_what_would_happen_now(dump: Path) -> None:
+    result = run("explain", "--from", str(dump), "-n", "shop", "low-1", "-o", "json")
+    found = json.loads(result.stdout)
+    assert (found["state"], found["node"], found["wouldGoTo"]) == ("placed", "a-1", "a-1")
+    result = run("explain", "--from", str(dump), "-n", "shop", "-l", "app=low")
+    assert result.stdout.startswith("shop/low-1 is on a-1\n")
+    assert "It would be placed there again now." in result.stdout
+    assert "shop/low-2 is on a-2" in result.stdout
+
+
+def test_something_that_does_not_exist_yet_is_explained(dump: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "app.yaml"
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": pod("x", "2")["spec"]}
+    manifest.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "app"},
+                "spec": {"template": template},
+            }
+        )
+    )
+    result = run("explain", "--from", str(dump), "-f", str(manifest))
+    assert result.stdout.startswith("default/app would go to a-2: 1 node of 3 fit\n")
+
+
+def test_waiting_pods_are_grouped_by_cause(dump: Path) -> None:
+    result = run("pending", "--from", str(dump))
+    assert result.stdout.splitlines() == [
+        "3 pods wait on 2 causes",
+        "",
+        " 2  shop/web-*  Insufficient cpu on 2, node(s) had untolerated taint(s) on 1 of 3 nodes",
+        "                helped by: request 2 cpu (now 3), or tolerate dedicated=infer:NoSchedule",
+        " 1  shop/new-1  scheduling gate example.com/quota",
+        "                helped by: whoever owns the gate",
+    ]
+    found = json.loads(run("pending", "--from", str(dump), "-o", "json").stdout)
+    assert [cause["count"] for cause in found["causes"]] == [2, 1]
+    assert run("pending", "--from", str(dump), "-n", "other").stdout == "No pod waits.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pod/nobody"], 'Error: pods "nobody" not found in namespace shop'),
+        (
+            ["service/x"],
+            "Error: service/x: expected a pod, deployment, replicaset, statefulset, daemonset or job",
+        ),
+        (["job/x"], "Error: job/x: no pods found in namespace shop"),
+        (["-l", "a in (b"], "Error: --selector: "),
+    ],
+)
+def test_what_cannot_be_explained_is_one_line(dump: Path, arguments: list[str], message: str) -> None:
+    result = run("explain", "--from", str(dump), "-n", "shop", *arguments)
+    assert result.exit_code != 0
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{", "not YAML or JSON"),
+        ("- 1", "expected an object with apiVersion and kind"),
+        ("kind: Pod\nspec: 3", "Pod: Expected `object`, got `int` - at `$.spec`"),
+        ("kind: List\nitems: [3]", "items[0]: expected an object with apiVersion and kind"),
+    ],
+)
+def test_a_bad_dump_is_one_line_that_names_the_place(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    result = run("explain", "--from", str(path), "pod/x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {path}")
+    assert expected in result.stderr
