@@ -11,6 +11,7 @@
 Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 with a line in the log.
 """
 
+import asyncio
 import logging
 import random
 from collections.abc import Collection, Mapping
@@ -22,6 +23,7 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
+from stowplan.embedded.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.embedded.apiserver import discovery
 from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
@@ -59,6 +61,9 @@ from stowplan.embedded.store.registry import is_part
 from stowplan.embedded.usage import PretendUsage
 
 _log: Final = logging.getLogger(__name__)
+_ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
+"""How long to wait for the default account of a namespace: a second in all, as kube-apiserver does."""
+
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
 _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -177,7 +182,7 @@ class Handler:
                 return await self.reads.list(request, target, query)
             return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
-            return await self._writes.create(request, target, query, user)
+            return await self._create(request, target, query, user)
         if method == "PUT" and target.name:
             return await self._writes.update(request, target, query, user)
         if method == "PATCH" and target.name:
@@ -187,6 +192,17 @@ class Handler:
                 return await self._writes.delete(request, target, query, user)
             return await self._writes.delete_collection(request, target, query, user)
         raise status.method_not_allowed()
+
+    async def _create(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
+    ) -> web.Response:
+        """Create an object; a pod in a new namespace waits a little for the account that it runs as."""
+        for seconds in _ACCOUNT_WAITS:
+            try:
+                return await self._writes.create(request, target, query, user)
+            except NoDefaultAccountError:
+                await asyncio.sleep(seconds)
+        return await self._writes.create(request, target, query, user)
 
     async def _answer_other(
         self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User
