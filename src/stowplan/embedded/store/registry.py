@@ -17,6 +17,7 @@ from stowplan.api.catalogue import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
+    JOBS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -387,6 +388,9 @@ def check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
         raise status.invalid(resource, before["name"], errors * 2)
 
 
+_DEFAULT_PROPAGATION: Final = {JOBS: "Orphan", REPLICATION_CONTROLLERS: "Orphan"}
+"""Kinds whose dependents stay if a request to delete does not say what becomes of them."""
+
 _PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -401,7 +405,8 @@ class Deletion(NamedTuple):
 def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: float) -> Deletion:
     """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
-    obj = _with_propagation_finalizer(obj, options.propagation)
+    propagation = options.propagation or _DEFAULT_PROPAGATION.get(resource, "")
+    obj = _with_propagation_finalizer(obj, propagation)
     held = bool(obj["metadata"].get("finalizers"))
     if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
         return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
