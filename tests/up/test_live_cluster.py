@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes import client
@@ -38,13 +39,13 @@ def test_kubectl_and_the_official_client_use_it(cluster: LiveCluster) -> None:
     subprocess.run([kubectl, "apply", "-f", "-"], input=WEB, text=True, env=cluster.env, check=True)
     cluster.wait_until_ready()
     with cluster.api_client() as api:
-        pods = client.CoreV1Api(api).list_namespaced_pod("default", label_selector="app=web").items
+        pods: Any = client.CoreV1Api(api).list_namespaced_pod("default", label_selector="app=web").items
     assert [pod.status.phase for pod in pods] == ["Running"] * 3
     assert {pod.spec.node_name for pod in pods} == {"node-0", "node-1"}
 
 
 def test_what_is_not_ready_is_told_with_the_reason(cluster: LiveCluster) -> None:
-    huge = {
+    huge: Any = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "huge"},
@@ -79,7 +80,7 @@ def test_manifests_shapes_plugins_and_behaviour_are_given_as_arguments(tmp_path:
         cluster.wait_until_ready()
         assert time.monotonic() - began > 0.5
         with cluster.api_client() as api:
-            pods = client.CoreV1Api(api).list_namespaced_pod("default").items
+            pods: Any = client.CoreV1Api(api).list_namespaced_pod("default").items
         assert {pod.spec.node_name for pod in pods} == {"pool-1"}
     assert not Path(cluster.kubeconfig).exists()
 
