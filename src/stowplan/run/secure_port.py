@@ -15,7 +15,6 @@ from stowplan.run.clients import Clients
 from stowplan.run.version import KUBERNETES, MINOR
 from stowplan.scheduler import Scheduler
 from stowplan.serving import Pages, SecureServer
-from stowplan.serving.clientcertificates import User
 from stowplan.serving.filters import USER
 from stowplan.serving.pages import PING, Component, Sources, all_pages, checks
 
@@ -73,7 +72,7 @@ class SecurePort:
         routes = Routes(inspection, lambda: dump(process.resolved.built.config))
 
         async def page(request: web.Request) -> web.StreamResponse:
-            user: User = request[USER]
+            user = request[USER]
             viewer = Viewer(lambda plural, namespace: server().may_read(user, plural, namespace))
             return await respond(routes, request, viewer)
 

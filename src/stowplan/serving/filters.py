@@ -10,7 +10,7 @@ from stowplan.clock import Clock
 from stowplan.logs import Logger
 from stowplan.serving.authentication import Authenticator
 from stowplan.serving.authorization import Authorizer
-from stowplan.serving.clientcertificates import CredentialsError
+from stowplan.serving.clientcertificates import CredentialsError, User
 from stowplan.serving.responses import (
     forbidden,
     internal_error,
@@ -26,7 +26,7 @@ Page: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Pages: TypeAlias = Mapping[str, Page]
 """Pages by path. A path that ends in "/" is also a prefix."""
 
-USER: Final = "user"
+USER: Final = web.RequestKey("user", User)
 """Under which a request has the user it was authenticated as."""
 
 CACHE_CONTROL: Final = "no-cache, private"
