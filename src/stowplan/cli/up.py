@@ -29,6 +29,7 @@ from stowplan.embedded.kubelets import (
     read_pretend,
     read_shapes,
 )
+from stowplan.embedded.usage import PretendUsage
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector
@@ -119,6 +120,14 @@ class Wishes:
     help="How long a node may be silent before it is marked unhealthy.",
 )
 @click.option(
+    "--usage-factor",
+    type=click.FloatRange(0, 1000),
+    default=0.5,
+    show_default=True,
+    help="Part of their requests that pods pretend to use, for kubectl top and autoscalers.",
+)
+@click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
+@click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Persist all objects in this directory and load them at the start.",
@@ -152,6 +161,8 @@ def up(
     seed: int | None,
     node_monitor_period: float,
     node_monitor_grace_period: float,
+    usage_factor: float,
+    metrics: bool,
     data_dir: Path | None,
     until: str | None,
     timeout: float,
@@ -205,6 +216,7 @@ def up(
                 pretend=Pretend() if pretend is None else read_pretend(pretend),
             ),
             listening=Listening(bind, port),
+            usage=PretendUsage(usage_factor) if metrics else None,
             lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
             loaded=loaded,
             seed=seed,

@@ -21,6 +21,7 @@ from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
 from stowplan.embedded.store import FieldManager, Store
+from stowplan.embedded.usage import PretendUsage
 from stowplan.logs import Logger
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import LoadReport, load_cluster
@@ -51,6 +52,7 @@ class Plan:
     listening: Listening = field(default_factory=Listening)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
+    usage: PretendUsage | None = field(default_factory=PretendUsage)
     seed: int | None = None
     data_dir: Path | None = None
 
@@ -82,6 +84,7 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY,
+            usage=plan.usage,
         )
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
@@ -96,6 +99,7 @@ class LocalCluster:
             ControllerSettings(
                 provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
+                usage=plan.usage,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,

@@ -216,10 +216,11 @@ class Controller(ABC):
                 self.queue.retry(key)
             else:
                 self.queue.forget(key)
-            await self._wait_for_own_writes()
+            await self.wait_for_own_writes()
             self.queue.done(key)
 
-    async def _wait_for_own_writes(self) -> None:
+    async def wait_for_own_writes(self) -> None:
+        """Wait until the caches show what was written."""
         for resource, version in list(self._written.items()):
             informer = self.context.informers.known(resource)
             if informer is not None:

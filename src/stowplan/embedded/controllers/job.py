@@ -35,6 +35,7 @@ from stowplan.embedded.controllers.jobpods import (
     is_indexed,
     is_job_finished,
     is_suspended,
+    is_tracked,
     limits_each_index,
     missing_indexes,
     replaces_only_failed,
@@ -46,7 +47,6 @@ from stowplan.embedded.controllers.jobpods import (
 from stowplan.embedded.controllers.objects import (
     condition_of,
     controller_of,
-    finalizers_of,
     is_controlled_by,
     is_deleting,
     is_ready,
@@ -108,10 +108,11 @@ class JobController(Controller):
         self.pods = self.follow_owned(PODS, JOBS.kind, self.jobs)
         self.pods.add_handler(self._pod_changed)
         self._backoffs: dict[str, Backoff] = {}
+        self._freed: dict[str, set[str]] = {}
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
         """Nobody counts a pod that has lost its Job: it must not be held."""
-        if new is not None and TRACKING in finalizers_of(new) and controller_of(new) is None:
+        if new is not None and is_tracked(new) and controller_of(new) is None:
             self.queue.add(ORPHAN + key_of(new))
 
     async def sync(self, key: str) -> None:
@@ -120,18 +121,23 @@ class JobController(Controller):
             return
         job = self.jobs.get(key)
         if job is None:
-            self._backoffs.pop(key, None)
+            self._forget(key)
             await self._free_pods_of_missing(key)
             return
         if is_managed_elsewhere(job):
             return
         if is_job_finished(job):
-            self._backoffs.pop(key, None)
-            held = [pod for pod in self._owned(job) if TRACKING in finalizers_of(pod)]
-            await self._free(held)
+            self._forget(key)
+            await self._free(list(filter(is_tracked, self._owned(job))))
             await self._expire(key, job)
             return
-        await self._run(key, job, JobPods(job, await self._claimed(job)))
+        pods = await self._claimed(job)
+        self._freed[key] = self._freed.get(key, set()) & {uid_of(pod) for pod in pods if is_tracked(pod)}
+        await self._run(key, job, JobPods(job, pods, self._freed[key]))
+
+    def _forget(self, key: str) -> None:
+        self._backoffs.pop(key, None)
+        self._freed.pop(key, None)
 
     def _owned(self, job: Json) -> list[Json]:
         return [pod for pod in self.pods.by_owner[uid_of(job)].values() if is_controlled_by(pod, job)]
@@ -217,7 +223,7 @@ class JobController(Controller):
         await gather_writes(self._unhold(pod) for pod in pods)
 
     async def _unhold(self, pod: Json) -> None:
-        if TRACKING not in finalizers_of(pod):
+        if not is_tracked(pod):
             return
         patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING], "uid": uid_of(pod)}}
         where = namespace_of(pod), name_of(pod)
@@ -238,7 +244,7 @@ class JobController(Controller):
         held = [
             pod
             for pod in self.pods.in_namespace[namespace].values()
-            if TRACKING in finalizers_of(pod) and (controller_of(pod) or {}).get("name") == name
+            if is_tracked(pod) and (controller_of(pod) or {}).get("name") == name
         ]
         if not held:
             return
@@ -303,6 +309,7 @@ class JobController(Controller):
         self._backoffs[key] = backoff
         await self._free(freed)
         counted = {uid_of(pod) for pod in freed}
+        self._freed[key] |= counted
         left = {kind: [uid for uid in uids if uid not in counted] for kind, uids in written.items()}
         if not is_indexed(job):
             status["succeeded"] += len(written["succeeded"]) - len(left["succeeded"])

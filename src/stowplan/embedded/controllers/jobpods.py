@@ -53,6 +53,10 @@ def replaces_only_failed(job: Json) -> bool:
     return spec_of(job).get("podReplacementPolicy") == "Failed"
 
 
+def is_tracked(pod: Json) -> bool:
+    return TRACKING in finalizers_of(pod)
+
+
 def is_job_finished(job: Json) -> bool:
     return any((condition_of(job, kind) or {}).get("status") == "True" for kind in ("Complete", "Failed"))
 
@@ -160,17 +164,19 @@ class JobPods:
     """The pods of a Job, and how many have ended how.
 
     Each counts once, also if it is deleted meanwhile: a pod that has ended is first written down by its uid,
-    then loses its finalizer, then becomes a number.
+    then loses its finalizer, then becomes a number. `freed` are the uids of those that have lost it, though
+    the pods may not show that yet.
     """
 
-    def __init__(self, job: Json, pods: Sequence[Json]) -> None:
+    def __init__(self, job: Json, pods: Sequence[Json], freed: Collection[str] = ()) -> None:
         status = status_of(job)
         self.job = job
         self.pods = pods
         self.completions: int | None = spec_of(job).get("completions")
         self.active = [pod for pod in pods if is_active(pod)]
         self.terminating = [pod for pod in pods if is_deleting(pod) and not is_finished(pod)]
-        self.tracked = sorted((pod for pod in pods if TRACKING in finalizers_of(pod)), key=_by_index)
+        tracked = (pod for pod in pods if is_tracked(pod) and uid_of(pod) not in freed)
+        self.tracked = sorted(tracked, key=_by_index)
         held = {uid_of(pod) for pod in self.tracked}
         known = status.get("uncountedTerminatedPods") or {}
         succeeded, failed = known.get("succeeded") or (), known.get("failed") or ()

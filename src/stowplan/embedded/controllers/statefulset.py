@@ -196,8 +196,8 @@ def status_for(view: View, collisions: int) -> Json:
     return omit_empty(counts, "replicas", "availableReplicas", "collisionCount")
 
 
-def claims_for(obj: Json, ordinal: int, owner: Json | None) -> list[Json]:
-    """The claims of a replica; `owner` says with whom they go."""
+def claims_for(obj: Json, ordinal: int) -> list[Json]:
+    """The claims of a replica."""
     labels = (spec_of(obj).get("selector") or {}).get("matchLabels") or {}
     found: list[Json] = []
     for template in spec_of(obj).get("volumeClaimTemplates") or ():
@@ -211,8 +211,6 @@ def claims_for(obj: Json, ordinal: int, owner: Json | None) -> list[Json]:
             },
             "spec": dict(template.get("spec") or {}),
         }
-        if owner is not None:
-            claim["metadata"]["ownerReferences"] = [owner]
         found.append(claim)
     return found
 
@@ -296,7 +294,7 @@ class StatefulSetController(Controller):
                 await self._keep_up(view)
                 revisions = {name_of(one): one for one in (*held, update)}
                 for step in next_steps(view):
-                    await self._take(obj, step, revisions)
+                    await self._take(view, step, revisions)
         finally:
             await self.set_status(STATEFUL_SETS, obj, status_for(view, collisions))
         self._look_again(key, view)
@@ -326,7 +324,7 @@ class StatefulSetController(Controller):
     async def _own_claims(self, view: View, ordinal: int, pod: Json) -> bool:
         """Let the claims of a pod go with the set or with the pod; whether there was something to change."""
         changed = False
-        for claim in claims_for(view.obj, ordinal, None):
+        for claim in claims_for(view.obj, ordinal):
             held = self.claims.get(f"{namespace_of(view.obj)}/{name_of(claim)}")
             if held is None:
                 continue
@@ -337,12 +335,12 @@ class StatefulSetController(Controller):
                 changed = True
         return changed
 
-    async def _take(self, obj: Json, step: Step, revisions: dict[str, Json]) -> None:
+    async def _take(self, view: View, step: Step, revisions: dict[str, Json]) -> None:
         if isinstance(step, Delete):
             await self.delete(PODS, step.pod)
-            await self._told(obj, "Delete", name_of(step.pod))
-        elif not self._has_stale_claim(obj, step.ordinal):
-            await self._create(obj, step, revisions[step.revision])
+            await self._told(view.obj, "Delete", name_of(step.pod))
+        elif not self._has_stale_claim(view.obj, step.ordinal):
+            await self._create(view, step, revisions[step.revision])
 
     def _has_stale_claim(self, obj: Json, ordinal: int) -> bool:
         """Whether a claim still goes with an earlier pod of the name: it has to go first."""
@@ -351,11 +349,12 @@ class StatefulSetController(Controller):
         pod = {"metadata": {"name": f"{name_of(obj)}-{ordinal}"}}
         return any(
             _is_reference_to(owner, PODS, pod)
-            for claim in claims_for(obj, ordinal, None)
+            for claim in claims_for(obj, ordinal)
             for owner in owners_of(self.claims.get(f"{namespace_of(obj)}/{name_of(claim)}") or claim)
         )
 
-    async def _create(self, obj: Json, step: Create, revision: Json) -> None:
+    async def _create(self, view: View, step: Create, revision: Json) -> None:
+        obj = view.obj
         template, name = template_of(revision), f"{name_of(obj)}-{step.ordinal}"
         spec: Json = {"hostname": name, "volumes": volumes_for(obj, template, step.ordinal)}
         if spec_of(obj).get("serviceName"):
@@ -363,17 +362,21 @@ class StatefulSetController(Controller):
         labels = {POD_NAME: name, POD_INDEX: str(step.ordinal), HASH: name_of(revision)}
         pod = pod_from(template, STATEFUL_SETS, obj, name=name, labels=labels, spec=spec)
         try:
-            await self._create_claims(obj, step.ordinal)
-            await self.create(PODS, pod)
+            if await self._create_claims(obj, step.ordinal):
+                # Whoever hears of the pod is to know its claims, the scheduler for one.
+                await self.wait_for_own_writes()
+            made = await self.create(PODS, pod)
         except ApiError as error:
             if not error.is_already_exists:
                 await self._told(obj, "Create", name, error)
             raise
+        await self._own_claims(view, step.ordinal, made)
         await self._told(obj, "Create", name)
 
-    async def _create_claims(self, obj: Json, ordinal: int) -> None:
-        owner = controller_reference(STATEFUL_SETS, obj) if retention(obj, "whenDeleted") else None
-        for claim in claims_for(obj, ordinal, owner):
+    async def _create_claims(self, obj: Json, ordinal: int) -> bool:
+        """Create the claims of a replica that are missing; whether there were some."""
+        created = False
+        for claim in claims_for(obj, ordinal):
             name = claim["metadata"]["name"]
             held = self.claims.get(f"{namespace_of(obj)}/{name}")
             if held is not None:
@@ -390,6 +393,8 @@ class StatefulSetController(Controller):
                 raise
             note = f"Create Claim {name} Pod {pod_name} in StatefulSet {name_of(obj)} success"
             await self.record_event(obj, "SuccessfulCreate", note)
+            created = True
+        return created
 
     async def _told(self, obj: Json, verb: str, pod: str, error: ApiError | None = None) -> None:
         note = f"{verb} Pod {pod} in StatefulSet {name_of(obj)}"

@@ -3,6 +3,7 @@
 Selectors have to match their templates, and templates have to be valid pods.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import msgspec
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
+from stowplan.api.cron import ScheduleError, load_zone, parse_schedule
 from stowplan.api.fielderrors import FieldError, forbidden, invalid, not_supported, required
 from stowplan.api.labels import SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector
@@ -23,6 +25,7 @@ from stowplan.embedded.admission.validation.meta import (
 )
 from stowplan.embedded.admission.validation.pods import pod_spec_errors
 
+_ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 _MISMATCH: Final = "`selector` does not match template `labels`"
 
 
@@ -60,12 +63,45 @@ def cron_job_errors(obj: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     if not spec.get("schedule"):
         errors.append(required("spec.schedule"))
+    else:
+        errors += _schedule_errors(spec["schedule"])
+    if spec.get("timeZone") is not None:
+        errors += _time_zone_errors(spec["timeZone"])
     policy = spec.get("concurrencyPolicy")
     if policy not in ("Allow", "Forbid", "Replace"):
         errors.append(not_supported("spec.concurrencyPolicy", policy or "", ["Allow", "Forbid", "Replace"]))
     template = (spec.get("jobTemplate") or {}).get("spec") or {}
     errors += _job_spec_errors(template, "spec.jobTemplate.spec")
     return errors
+
+
+def _schedule_errors(schedule: str) -> Iterator[FieldError]:
+    try:
+        parse_schedule(schedule)
+    except ScheduleError as error:
+        yield invalid("spec.schedule", schedule, str(error))
+    if "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield invalid("spec.schedule", schedule, why)
+
+
+def _time_zone_errors(zone: str) -> Iterator[FieldError]:
+    if not zone:
+        yield invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")
+    elif not all(_is_zone_part(part) for part in zone.split("/")):
+        yield invalid("spec.timeZone", zone, f"unknown time zone {zone}")
+    elif zone.lower() == "local":
+        why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        yield invalid("spec.timeZone", zone, why)
+    else:
+        try:
+            load_zone(zone)
+        except ScheduleError as error:
+            yield invalid("spec.timeZone", zone, str(error))
+
+
+def _is_zone_part(part: str) -> bool:
+    return part not in (".", "..") and not part.startswith("-") and bool(_ZONE_PART.fullmatch(part))
 
 
 def _job_spec_errors(spec: Json, path: str) -> Iterator[FieldError]:
@@ -191,3 +227,4 @@ ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = 
     catalogue.STATEFUL_SETS: stateful_set_update_errors,
     catalogue.JOBS: job_update_errors,
 }
+ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {}

@@ -1,9 +1,6 @@
 """The OpenAPI documents: version 2 for everything at once, version 3 for each group and version."""
 
 import hashlib
-import re
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +8,7 @@ from aiohttp import web
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
+from stowplan.embedded.apiserver.openapi.descriptions import described
 from stowplan.embedded.apiserver.openapi.gnostic import encoded
 from stowplan.embedded.apiserver.responses import response_of
 from stowplan.embedded.customresources.lifecycle import Definitions
@@ -232,7 +230,10 @@ def referred(type_: TypeDef, third: bool) -> tuple[Json, set[str]]:
     """A type as a schema, and the types it refers to. `third`: as version 3 has it."""
     needs: set[str] = set()
     properties = {name: _field_schema(field, type_, needs, third) for name, field in type_.fields.items()}
-    schema: Json = {"type": "object", "description": described(type_.name)}
+    schema: Json = {"type": "object"}
+    description = described(type_.name)
+    if description:
+        schema["description"] = description
     required = [name for name, field in type_.fields.items() if field.required]
     if required:
         schema["required"] = required
@@ -248,7 +249,7 @@ def referred(type_: TypeDef, third: bool) -> tuple[Json, set[str]]:
 
 def _field_schema(field: Field, type_: TypeDef, needs: set[str], third: bool) -> Json:
     schema = _form_schema(field.form, needs, third)
-    description = described(f"{type_.name}.{field.name}")
+    description = described(type_.name, field.name)
     if "$ref" in schema and third:
         schema = {"allOf": [schema]}
     if description:
@@ -295,24 +296,3 @@ def closure(names: set[str], third: bool) -> Json:
         seen.update(new)
         waiting += new
     return dict(sorted(found.items()))
-
-
-@cache
-def _descriptions() -> dict[str, str]:
-    text = files(__package__).joinpath("descriptions.txt").read_text("utf-8")
-    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: text.strip() for name, _, text in (line.partition(" ") for line in lines)}
-
-
-def described(name: str) -> str:
-    """What there is to say about a type or a field, in a sentence."""
-    found = _descriptions()
-    if name in found:
-        return found[name]
-    field: Any = name.partition(".")[2]
-    return found.get(f"*.{field}", "") if field else _words_of(name)
-
-
-def _words_of(name: str) -> str:
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return f"{words}."
