@@ -96,7 +96,7 @@ def test_somebody_else_may_look_around_but_not_at_objects(api: Served) -> None:
         ("GET", f"{PODS}?watch=1&resourceVersionMatch=Exact", None, {}, 422, "Invalid"),
         ("POST", f"{PODS}?dryRun=Some", pod("p"), {}, 422, "Invalid"),
         ("POST", f"{PODS}?fieldValidation=Loud", pod("p"), {}, 422, "Invalid"),
-        ("GET", f"{PODS}/p/log", None, {}, 400, "BadRequest"),
+        ("GET", f"{PODS}/p/log", None, {}, 404, "NotFound"),
         ("GET", f"{PODS}/p/nothing", None, {}, 404, "NotFound"),
     ],
 )

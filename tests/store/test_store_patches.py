@@ -232,7 +232,7 @@ def test_the_ports_of_services_are_told_apart_by_their_own_key() -> None:
     assert strategic_merge(document, patch, merge_keys(c.SERVICES)) == patch
 
 
-def test_a_patch_of_the_status_changes_the_status_only() -> None:
+def test_a_patch_of_the_status_changes_the_status_and_labels_only() -> None:
     store, log = new_store(), Log()
     first = store.create(c.PODS, pod("p"))
     store.watch(c.PODS, log)
@@ -240,7 +240,7 @@ def test_a_patch_of_the_status_changes_the_status_only() -> None:
     after = store.patch(c.PODS, "default", "p", patch, subresource="status")
     assert after["status"] == {"phase": "Running"}
     assert after["spec"] is first["spec"]
-    assert "labels" not in after["metadata"]
+    assert after["metadata"]["labels"] == {"a": "b"}
     assert log.short == ["MODIFIED p"]
 
 

@@ -88,8 +88,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details or self._has_details:
             body["details"] = self.details
         return {**body, "code": self.code}

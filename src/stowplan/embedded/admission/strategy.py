@@ -107,6 +107,35 @@ def prepare_pod_status(old: Json, new: Json) -> None:
         new["status"] = {**after, **changed}
 
 
+def keep_all_but_ephemeral_containers(old: Json, new: Json) -> None:
+    """Nothing else of a pod is changed by the subresource `ephemeralcontainers`."""
+    given = (new.get("spec") or {}).get("ephemeralContainers")
+    spec = {field: value for field, value in old["spec"].items() if field != "ephemeralContainers"}
+    new["spec"] = {**spec, "ephemeralContainers": given} if given else spec
+
+
+def keep_all_but_resources(old: Json, new: Json) -> None:
+    """Nothing else of a pod is changed by the subresource `resize`."""
+    given, spec = new.get("spec") or {}, dict(old["spec"])
+    for kind in ("containers", "initContainers"):
+        wanted = {container.get("name"): container for container in given.get(kind) or ()}
+        kept = [_resized(container, wanted.get(container.get("name"))) for container in spec.get(kind) or ()]
+        if kept:
+            spec[kind] = kept
+    new["spec"] = spec
+
+
+def _resized(container: Json, wanted: Json | None) -> Json:
+    if wanted is None:
+        return container
+    changed: Json = {field: wanted[field] for field in ("resources", "resizePolicy") if field in wanted}
+    return {**container, **changed}
+
+
+PREPARE_POD_PART: Final[Mapping[str, Callable[[Json, Json], None]]] = {
+    "ephemeralcontainers": keep_all_but_ephemeral_containers,
+    "resize": keep_all_but_resources,
+}
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,

@@ -17,7 +17,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.subresources import SCALED
+from stowplan.embedded.store.registry import SCALED
 
 _STATUS_VERBS: Final = ("get", "patch", "update")
 _PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")

@@ -11,6 +11,7 @@
 Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 with a line in the log.
 """
 
+import asyncio
 import logging
 import random
 from collections.abc import Collection, Mapping
@@ -22,6 +23,7 @@ from aiohttp import web
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
 from stowplan.clock import Clock
+from stowplan.embedded.admission.plugins.serviceaccount import NoDefaultAccountError
 from stowplan.embedded.apiserver import discovery
 from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
@@ -44,9 +46,13 @@ from stowplan.embedded.auth.rbac import AccessRules, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
+from stowplan.embedded.store.registry import is_part
 from stowplan.embedded.usage import PretendUsage
 
 _log: Final = logging.getLogger(__name__)
+_ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
+"""How long to wait for the default account of a namespace: a second in all, as kube-apiserver does."""
+
 _HEALTH: Final = frozenset(("/healthz", "/livez", "/readyz"))
 _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -73,7 +79,7 @@ class Handler:
         self._paths = PathResolver(store.catalogue)
         self._issuer = issuer
         self._access = AccessRules(store)
-        self._subresources = Subresources(store, TokenRequests(store, issuer, clock))
+        self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
         self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
         self._openapi = OpenApi(store.catalogue, store.definitions)
@@ -136,7 +142,7 @@ class Handler:
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         method = request.method
-        if target.subresource and (target.subresource != "status" or not target.resource.status):
+        if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
             raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
@@ -147,7 +153,7 @@ class Handler:
                 return await self.reads.list(request, target, query)
             return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
-            return await self._writes.create(request, target, query, user)
+            return await self._create(request, target, query, user)
         if method == "PUT" and target.name:
             return await self._writes.update(request, target, query, user)
         if method == "PATCH" and target.name:
@@ -157,6 +163,17 @@ class Handler:
                 return await self._writes.delete(request, target, query, user)
             return await self._writes.delete_collection(request, target, query, user)
         raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+
+    async def _create(
+        self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
+    ) -> web.Response:
+        """Create an object; a pod in a new namespace waits a little for the account that it runs as."""
+        for seconds in _ACCOUNT_WAITS:
+            try:
+                return await self._writes.create(request, target, query, user)
+            except NoDefaultAccountError:
+                await asyncio.sleep(seconds)
+        return await self._writes.create(request, target, query, user)
 
     async def _answer_other(
         self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User

@@ -61,6 +61,8 @@ class PathResolver:
 
     def _named(self, group: str, version: str, plural: str, namespace: str, rest: list[str]) -> Target | None:
         resource = self._resource(group, version, plural)
+        if len(rest) > 2 and rest[1] == "proxy":
+            rest = rest[:2]
         if resource is None or len(rest) > 2 or (namespace and not resource.namespaced):
             return None
         if rest and resource.namespaced and not namespace:

@@ -15,12 +15,16 @@ from stowplan.api import status
 from stowplan.api.catalogue import (
     CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
     Resource,
 )
 from stowplan.api.fielderrors import FieldError, forbidden, invalid
@@ -276,10 +280,15 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
         return _with_section(old, "spec", new)
-    if subresource and resource == CUSTOM_RESOURCE_DEFINITIONS:
-        return {**_with_section(old, "status", new), "metadata": _updated_metadata(old, new)}
-    if subresource:
-        return _with_section(old, "status", new)
+    if subresource == "status":
+        kept = _with_section(old, "status", new)
+        same = new["metadata"] is old["metadata"]
+        return kept if same else {**kept, "metadata": _metadata_with_status(resource, old, new)}
+    if subresource in POD_PARTS:
+        metadata = old["metadata"]
+        if old.get("spec") != new.get("spec"):
+            metadata = {**metadata, "generation": metadata.get("generation", 0) + 1}
+        return {**_with_section(old, "spec", new), "metadata": metadata}
     kept = _with_section(new, "status", old) if resource.status else new
     if resource == CUSTOM_RESOURCE_DEFINITIONS:
         kept = with_stored_version(kept)
@@ -287,6 +296,53 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     if resource.generation and _spec_changed(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}
+
+
+SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
+"""Kinds that make a number of pods."""
+
+POD_PARTS: Final = ("ephemeralcontainers", "resize")
+"""Subresources of pods by which alone some fields of a pod can be changed."""
+
+_OWN_METADATA: Final = frozenset(
+    (
+        "csinodes",
+        "devicetaintrules",
+        "podcertificaterequests",
+        "podgroups",
+        "resourceclaims",
+        "servicecidrs",
+        "validatingadmissionpolicies",
+        "volumeattachments",
+    )
+)
+"""Kinds whose metadata is not changed with their status."""
+
+
+def is_part(resource: Resource, subresource: str) -> bool:
+    """Whether a subresource is read and written as the object is, of which it is a part."""
+    if subresource == "status":
+        return resource.status
+    return resource == PODS and subresource in POD_PARTS
+
+
+def has_scale(resource: Resource) -> bool:
+    """Whether a kind has the subresource `scale`."""
+    return resource in SCALED or resource.scaled
+
+
+def _metadata_with_status(resource: Resource, old: Json, new: Json) -> Json:
+    """The metadata after a write of the status, which may change labels and annotations of most kinds."""
+    before, given = old["metadata"], new["metadata"]
+    if resource.custom or resource.defined or resource.plural in _OWN_METADATA:
+        return dict(before)
+    kept = {*_NOT_UPDATABLE}
+    if resource == PODS:
+        kept.add("ownerReferences")
+    elif resource == DEPLOYMENTS:
+        kept.add("labels")
+    metadata = {field: value for field, value in before.items() if field in kept}
+    return metadata | {field: value for field, value in given.items() if field not in kept}
 
 
 def _updated_metadata(old: Json, new: Json) -> Json:

@@ -186,3 +186,4 @@ ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = 
     catalogue.SECRETS: config_update_errors,
     catalogue.PERSISTENT_VOLUME_CLAIMS: claim_update_errors,
 }
+ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {}

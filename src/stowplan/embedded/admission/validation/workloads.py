@@ -227,3 +227,4 @@ ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = 
     catalogue.STATEFUL_SETS: stateful_set_update_errors,
     catalogue.JOBS: job_update_errors,
 }
+ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {}
