@@ -192,7 +192,9 @@ class WriteVerbs:
         read = self._decoded(target, text, query)
         conversion = self._views.conversion(resource)
         by = write_context(Options.CREATE, request.headers, query, user)
-        obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace, by=by)
+        obj = self._store.create(
+            conversion.stored, conversion.to_stored(read.data), target.namespace, by=conversion.context(by)
+        )
         return self._shown(request, target, obj, 201, read)
 
     async def update(
@@ -273,7 +275,7 @@ class WriteVerbs:
             data,
             subresource=target.subresource,
             uid_precondition=uid_precondition,
-            by=by,
+            by=conversion.context(by),
         )
 
     def _apply(
@@ -284,12 +286,14 @@ class WriteVerbs:
             missing = required("fieldManager", "is required for apply patch")
             raise options_invalid(Options.PATCH, [missing])
         conversion = self._views.conversion(target.resource)
-        if conversion.is_converted:
-            raise status.unsupported_media_type(list(_PATCH_TYPES))
         check_address(target, read.data)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
         obj = self._store.apply(
-            target.resource, read.data, by, force=flag(query, "force"), subresource=target.subresource
+            conversion.stored,
+            read.data,
+            conversion.context(by),
+            force=flag(query, "force"),
+            subresource=target.subresource,
         )
         return self._shown(request, target, obj, 200 if existed else 201, read)
 
