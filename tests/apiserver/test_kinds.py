@@ -137,7 +137,7 @@ def test_errors_name_the_group_that_was_asked_for(warned: Served) -> None:
     assert newer.body["message"] == 'events.events.k8s.io "none" not found'
 
 
-KNOWN_HASHES = {
+KNOWN_HASHES: dict[str, dict[str, str | None]] = {
     "/api/v1": {
         "pods": "xPOwRZ+Yhw8=",
         "events": "r2yiGXH7wu8=",
