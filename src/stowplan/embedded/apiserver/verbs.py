@@ -216,7 +216,9 @@ class WriteVerbs:
         if isinstance(read.data, dict) and (read.data.get("metadata") or {}).get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         conversion = self._views.conversion(resource)
-        obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace, by=by)
+        obj = self._store.create(
+            conversion.stored, conversion.to_stored(read.data), target.namespace, by=conversion.context(by)
+        )
         return self._shown(request, target, obj, 201, read)
 
     async def update(
@@ -310,7 +312,7 @@ class WriteVerbs:
             data,
             subresource=target.subresource,
             uid_precondition=uid_precondition,
-            by=by,
+            by=conversion.context(by),
         )
 
     def _apply(
@@ -322,13 +324,11 @@ class WriteVerbs:
         read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
         check_configuration(target, read.data)
         conversion = self._views.conversion(target.resource)
-        if conversion.is_converted:
-            raise status.unsupported_media_type(list(_PATCH_TYPES))
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
         obj = self._store.apply(
-            target.resource,
+            conversion.stored,
             read.data,
-            by,
+            conversion.context(by),
             namespace=target.namespace,
             force=flag(query, "force"),
             subresource=target.subresource,
