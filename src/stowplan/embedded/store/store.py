@@ -327,15 +327,16 @@ class Store(Storage):
         body: Body,
         by: WriteContext,
         *,
+        namespace: str = "",
         force: bool = False,
         subresource: str = "",
     ) -> Json:
         """Have an object be as one manager wants it, in what that manager says of it (server-side apply)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
-        wanted = owned_object(resource, body)
+        wanted = owned_object(resource if by.served is None else by.served.resource, body)
         metadata = wanted["metadata"]
-        key = key_of(resource, metadata)
+        key = key_of(resource, metadata, namespace)
         old = _in_version(resource, collection.objects.get(key))
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
@@ -344,7 +345,7 @@ class Store(Storage):
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
         applier = Applier(by.field_manager, self._metadata.stamp(), force, subresource)
-        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier)
+        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier, by)
         if old is None:
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
@@ -384,12 +385,12 @@ class Store(Storage):
         *,
         by: WriteContext = API_SERVER,
     ) -> Sequence[Json]:
-        """Delete all objects that match; gives back their last states."""
-        found = [obj["metadata"] for obj in self.list(resource, namespace, selection).items]
-        return [
+        """Delete all objects that match; gives back what they were before."""
+        found = self.list(resource, namespace, selection).items
+        for obj in found:
+            metadata = obj["metadata"]
             self.delete(resource, metadata.get("namespace", ""), metadata["name"], options, by=by)
-            for metadata in found
-        ]
+        return found
 
     def bind(self, namespace: str, name: str, body: Body, *, by: WriteContext = API_SERVER) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
@@ -499,4 +500,4 @@ def _check_subresource(resource: Resource, subresource: str) -> None:
     if not subresource or (subresource == "finalize" and resource == NAMESPACES):
         return
     if not is_part(resource, subresource) and not (subresource == "scale" and has_scale(resource)):
-        raise status.ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        raise status.unknown_resource()

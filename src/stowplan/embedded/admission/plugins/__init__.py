@@ -29,7 +29,7 @@ from stowplan.embedded.admission.plugins.scheduling import (
     keep_toleration_seconds,
     taint_new_node,
 )
-from stowplan.embedded.admission.plugins.serviceaccount import default_service_account, keep_service_account
+from stowplan.embedded.admission.plugins.serviceaccount import keep_service_account, set_service_account
 from stowplan.embedded.admission.plugins.storage import check_resize, default_storage_class, in_use_protection
 from stowplan.embedded.store.registry import Lookup
 
@@ -41,7 +41,7 @@ Plugins = Mapping[Resource, Sequence[tuple[str, Plugin]]]
 MUTATE_CREATED: Final[Plugins[OnCreate]] = {
     PODS: (
         ("LimitRanger", set_default_resources),
-        ("ServiceAccount", default_service_account),
+        ("ServiceAccount", set_service_account),
         ("Priority", resolve_priority),
         ("DefaultTolerationSeconds", default_toleration_seconds),
         ("RuntimeClass", apply_runtime_class),
