@@ -16,6 +16,7 @@ from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import FieldManager, Store
+from stowplan.embedded.usage import PretendUsage
 
 T = TypeVar("T")
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -94,6 +95,7 @@ def serving(
     open_to_all: bool = False,
     watch_limit: int = 1 << 24,
     stored_only: Collection[c.Resource] = (),
+    usage: PretendUsage | None = None,
     **store_options: Any,
 ) -> Iterator[Served]:
     """A server for a while; without TLS if nobody asks for it, to be quick."""
@@ -105,7 +107,12 @@ def serving(
     create_bootstrap_objects(store)
     listening = Listening(plain=plain, token="the-token", open_to_all=open_to_all)
     server = ApiServer(
-        store, listening, rng=random.Random(1), watch_limit=watch_limit, stored_only=stored_only
+        store,
+        listening,
+        rng=random.Random(1),
+        watch_limit=watch_limit,
+        stored_only=stored_only,
+        usage=usage,
     )
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
     try:

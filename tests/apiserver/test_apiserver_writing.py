@@ -26,8 +26,10 @@ def test_yaml_is_read_too(api: Served) -> None:
     answer = api.ask("POST", MAPS, text, Content_Type="application/yaml")
     assert answer.code == 201, answer.body
     assert answer.body["data"] == {"a": "1", "when": "2026-01-01"}
-    bomb = b"a: &a [x, x]\nb: [*a, *a]\n"
-    assert api.ask("POST", MAPS, bomb, Content_Type="application/yaml").code == 400
+    lines = [b"a0: &a0 [x]"]
+    lines += [b"a%d: &a%d [%s]" % (i, i, b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 9)]
+    answer = api.ask("POST", MAPS, b"\n".join(lines), Content_Type="application/yaml")
+    assert answer.code == 400, answer.body
 
 
 def test_a_generated_name_is_told(api: Served) -> None:
@@ -94,7 +96,9 @@ def test_patches_of_every_kind_change_what_they_say(api: Served, patch: Any, kin
 @pytest.mark.parametrize(
     ("patch", "kind", "code"),
     [
-        ({"spec": {"containers": 5}}, MERGE, 400),
+        ({"spec": {"containers": 5}}, MERGE, 422),
+        ({"kind": "Secret"}, MERGE, 422),
+        ({"apiVersion": "v2"}, MERGE, 422),
         ({"metadata": {"resourceVersion": "1"}}, MERGE, 409),
         ({"metadata": {"name": "other"}}, MERGE, 400),
         ({"metadata": {"uid": "other"}}, MERGE, 422),
@@ -131,7 +135,7 @@ def test_status_is_written_apart(api: Served) -> None:
     patch = {"status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}}}
     answer = api.ask("PATCH", f"{PODS}/told/status", patch, Content_Type=STRATEGIC)
     assert answer.body["status"]["phase"] == "Running"
-    assert "labels" not in answer.body["metadata"]
+    assert answer.body["metadata"]["labels"] == {"a": "b"}
     assert api.ask("GET", f"{PODS}/told/status").body["status"]["phase"] == "Running"
     ignored = api.ask("PATCH", f"{PODS}/told", {"status": {"phase": "Failed"}}, Content_Type=MERGE)
     assert ignored.body["status"]["phase"] == "Running"
@@ -332,6 +336,7 @@ def test_applied_lists_are_merged_by_their_keys(api: Served) -> None:
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
+        "metadata": {"name": "lists"},
         "spec": {"template": {"spec": {"containers": [extra]}}},
     }
     answer = api.ask("PATCH", f"{DEPLOYMENTS}/lists?fieldManager=me", body, Content_Type=APPLY)
@@ -357,3 +362,57 @@ def test_reviews_say_who_may_what(api: Served) -> None:
     assert "authenticated" not in api.ask("POST", tokens, {"spec": {"token": "x"}}).body["status"]
     who = api.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).body
     assert who["status"]["userInfo"]["username"] == "stowplan-admin"
+
+
+def test_a_simulated_pod_has_a_log_of_one_line_and_no_processes(api: Served) -> None:
+    nodes = "/api/v1/nodes"
+    api.ask("POST", nodes, {"metadata": {"name": "logged"}})
+    bare = {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}], "nodeName": "logged"}
+    api.ask("POST", PODS, {"metadata": {"name": "logs"}, "spec": bare})
+    connection = api.connection()
+    try:
+        connection.request("GET", f"{PODS}/logs/log?container=a", headers=api.headers())
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    finally:
+        connection.close()
+    assert answer.status == 200
+    assert text == "logs/a: this pod is simulated: no container runs, so there is no log\n"
+    gone = "is simulated and runs no processes"
+    refused = {
+        f"{PODS}/logs/log": "a container name must be specified for pod logs, choose one of: [a b]",
+        f"{PODS}/logs/log?container=z": "container z is not valid for pod logs",
+        f"{PODS}/logs/exec?container=a": f"exec is not possible: pod logs {gone}",
+        f"{PODS}/logs/portforward": f"portforward is not possible: pod logs {gone}",
+        f"{nodes}/logged/proxy/stats": f"proxy is not possible: node logged {gone}",
+    }
+    for path, message in refused.items():
+        told = api.ask("GET", path)
+        assert (told.code, told.body["message"]) == (400, message)
+    assert api.ask("GET", f"{PODS}/logs/log?tailLines=-1").code == 422
+
+
+def test_a_pod_gets_ephemeral_containers_and_other_resources_by_subresources_only(api: Served) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    api.ask("POST", PODS, {"metadata": {"name": "parts"}, "spec": {"containers": [container]}})
+    debugger = {"spec": {"ephemeralContainers": [{"name": "dbg", "image": "busybox"}]}}
+    main = api.ask("PATCH", f"{PODS}/parts", debugger, Content_Type=STRATEGIC)
+    assert "pod updates may not change fields other than" in main.body["message"]
+    added = api.ask("PATCH", f"{PODS}/parts/ephemeralcontainers", debugger, Content_Type=STRATEGIC)
+    assert (added.code, added.body["metadata"]["generation"]) == (200, 2)
+    (kept,) = added.body["spec"]["ephemeralContainers"]
+    assert kept["imagePullPolicy"] == "Always"
+    other = {"spec": {"ephemeralContainers": [{"name": "dbg", "image": "other"}]}}
+    changed = api.ask("PATCH", f"{PODS}/parts/ephemeralcontainers", other, Content_Type=STRATEGIC)
+    assert 'existing ephemeral containers "dbg" may not be changed' in changed.body["message"]
+    more = {"spec": {"containers": [{"name": "c", "image": "new", "resources": {"requests": {"cpu": "2"}}}]}}
+    resized = api.ask("PATCH", f"{PODS}/parts/resize", more, Content_Type=STRATEGIC).body["spec"]
+    assert resized["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
+    assert resized["containers"][0]["image"] == "i"
+    fewer = {"spec": {"containers": [{"name": "c", "resources": {"requests": None}}]}}
+    removed = api.ask("PATCH", f"{PODS}/parts/resize", fewer, Content_Type=STRATEGIC)
+    assert "resource requests cannot be removed" in removed.body["message"]
+    created = {"metadata": {"name": "early"}, "spec": {"containers": [container], **debugger["spec"]}}
+    assert api.ask("POST", PODS, created).body["details"]["causes"][0]["message"] == (
+        "Forbidden: cannot be set on create"
+    )

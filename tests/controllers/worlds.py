@@ -9,7 +9,11 @@ from typing import Any
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, Resource
 from stowplan.api.requests import Json
 from stowplan.clock import Clock, VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import (
+    ClusterAdmission,
+    create_bootstrap_objects,
+    create_default_account,
+)
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
 from stowplan.embedded.store import ADDED, Change, FieldManager, Store
@@ -38,6 +42,7 @@ class World:
         self.context = Context.of(self.client, clock, random.Random(seed + 2), self.problems.append)
         self.controllers: Sequence[Controller] = ()
         self.store.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        create_default_account(self.store, NAMESPACE)
         self.pods_created = 0
         self.store.watch(PODS, self._saw)
 

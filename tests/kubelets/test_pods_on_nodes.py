@@ -11,7 +11,11 @@ from stowplan.api.catalogue import CSI_NODES, LEASES, NAMESPACES, NODES, PODS
 from stowplan.api.meta import seconds_of
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.clock import VirtualClock, run
-from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
+from stowplan.embedded.admission import (
+    ClusterAdmission,
+    create_bootstrap_objects,
+    create_default_account,
+)
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.objects import condition_of
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape
@@ -30,6 +34,7 @@ class Place:
         self.store = Store(clock, random.Random(1), admission=ClusterAdmission(), fields=FieldManager())
         create_bootstrap_objects(self.store)
         self.store.create(NAMESPACES, {"metadata": {"name": "d"}})
+        create_default_account(self.store, "d")
         self.faults = faults or Faults()
         client = FaultyClient(InProcessClient(self.store), self.faults, random.Random(2))
         drivers = (ShapeDriver(name="csi.example", limit=3),)

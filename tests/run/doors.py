@@ -85,10 +85,12 @@ class Door:
 class WatchedServer(ApiServer):
     """An API server with a door. Who somebody is, and what they may, is answered as it was recorded."""
 
+    handler: Any
+
     def __init__(self, store: Store, listening: Listening) -> None:
         super().__init__(store, listening, clock=RealClock(), rng=random.Random(1))
-        self.door = Door(self._handler)
-        self._handler: Any = self.door
+        self.door = Door(self.handler)
+        self.handler = self.door
 
 
 @dataclass

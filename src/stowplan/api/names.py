@@ -37,6 +37,7 @@ _CONFIG_KEY_PROBLEM = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
     f"'KEY_NAME',  or 'key-name', regex used for validation is '{_CONFIG_KEY}')"
 )
+_HEADER = r"[-A-Za-z0-9]+"
 _NATIVE_DOMAIN = "kubernetes.io/"
 _QUOTA_PREFIX = "requests."
 
@@ -67,7 +68,10 @@ def label_key_problems(key: str) -> list[str]:
     elif not prefix:
         problems.append("prefix part must be non-empty")
     else:
-        problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
+        problems += [
+            f"prefix part {problem.replace('characters', 'bytes', 1) if 'no more' in problem else problem}"
+            for problem in subdomain_problems(prefix)
+        ]
     if not name:
         problems.append("name part must be non-empty")
     elif _bytes(name) > 63:
@@ -94,19 +98,22 @@ def is_extended_resource(name: str) -> bool:
 
 def subdomain_problems(value: str) -> list[str]:
     """What is wrong with the name of most objects: dots are allowed in it."""
-    problems = ["must be no more than 253 bytes"] if _bytes(value) > 253 else []
+    problems = ["must be no more than 253 characters"] if _bytes(value) > 253 else []
     return problems if re.fullmatch(_SUBDOMAIN, value) else [*problems, _SUBDOMAIN_PROBLEM]
 
 
 def dns_label_problems(value: str) -> list[str]:
     """What is wrong with a name that has to be a single label: a namespace's, a container's."""
-    problems = ["must be no more than 63 bytes"] if _bytes(value) > 63 else []
-    return problems if re.fullmatch(_LABEL, value) else [*problems, _LABEL_PROBLEM]
+    problems = ["must be no more than 63 characters"] if _bytes(value) > 63 else []
+    if re.fullmatch(_LABEL, value):
+        return problems
+    dotted = re.fullmatch(_SUBDOMAIN, value) is not None
+    return [*problems, "must not contain dots" if dotted else _LABEL_PROBLEM]
 
 
 def service_name_problems(value: str) -> list[str]:
     """What is wrong with a service's name, which has to begin with a letter."""
-    problems = ["must be no more than 63 bytes"] if _bytes(value) > 63 else []
+    problems = ["must be no more than 63 characters"] if _bytes(value) > 63 else []
     return problems if re.fullmatch(_SERVICE, value) else [*problems, _SERVICE_PROBLEM]
 
 
@@ -119,12 +126,38 @@ def path_segment_problems(value: str) -> list[str]:
 
 def config_key_problems(value: str) -> list[str]:
     """What is wrong with a key in the data of a ConfigMap or Secret."""
-    problems = ["must be no more than 253 bytes"] if _bytes(value) > 253 else []
+    problems = ["must be no more than 253 characters"] if _bytes(value) > 253 else []
     if not re.fullmatch(_CONFIG_KEY, value):
         problems.append(_CONFIG_KEY_PROBLEM)
-    if value in (".", "..") or value.startswith(".."):
-        problems.append("must not be '.' or '..'" if value in (".", "..") else "must not start with '..'")
+    if value in (".", ".."):
+        problems.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        problems.append("must not start with '..'")
     return problems
+
+
+def port_name_problems(value: str) -> list[str]:
+    """What is wrong with the name of a container's port."""
+    problems = ["must be no more than 15 characters"] if _bytes(value) > 15 else []
+    if not re.fullmatch(r"[-a-z0-9]+", value):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        problems.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
+def http_header_problems(value: str) -> list[str]:
+    """What is wrong with the name of an HTTP header."""
+    if re.fullmatch(_HEADER, value):
+        return []
+    return [
+        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', "
+        f"regex used for validation is '{_HEADER}')"
+    ]
 
 
 def _bytes(text: str) -> int:

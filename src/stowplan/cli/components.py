@@ -16,7 +16,16 @@ from stowplan.client.http import AccessError, HttpClient, Server, load_kubeconfi
 from stowplan.clock import Clock, RealClock
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.serviceaccount import AccountSettings
-from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, ShapeError, read_shapes
+from stowplan.embedded.kubelets import (
+    Kubelets,
+    KubeletSettings,
+    Pretend,
+    PretendError,
+    Shape,
+    ShapeError,
+    read_pretend,
+    read_shapes,
+)
 
 _ZONES = ("a", "b", "c")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -120,10 +129,21 @@ def _authority(server: Server) -> str:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML file of node pools: count, size, labels, taints, devices.",
 )
+@click.option(
+    "--pretend",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML file of how pods and nodes behave: start, run, fail.",
+)
 @click.option("--adopt", is_flag=True, help="Also act as kubelet of existing nodes.")
 @click.option("--seed", type=int, help="Seed of every random choice.")
 def kubelets(
-    kubeconfig: Path, context: str, nodes: int | None, shapes: Path | None, adopt: bool, seed: int | None
+    kubeconfig: Path,
+    context: str,
+    nodes: int | None,
+    shapes: Path | None,
+    pretend: Path | None,
+    adopt: bool,
+    seed: int | None,
 ) -> None:
     """Run simulated kubelets against an API server.
 
@@ -135,9 +155,10 @@ def kubelets(
     server = _server_of(kubeconfig, context)
     try:
         wanted = _shapes(nodes, shapes, adopt=adopt)
-    except ShapeError as error:
+        rules = Pretend() if pretend is None else read_pretend(pretend)
+    except (ShapeError, PretendError) as error:
         raise click.ClickException(str(error)) from None
-    settings = replace(KubeletSettings(), adopt=adopt)
+    settings = replace(KubeletSettings(), adopt=adopt, pretend=rules)
     _run_until_stopped(_run_kubelets(server, wanted, settings, random.Random(seed)))
 
 

@@ -18,6 +18,7 @@ _PLACES: Final = {
     "controllers": "stowplan.cli.components:controllers",
     "demo": "stowplan.cli.demo:demo",
     "kubelets": "stowplan.cli.components:kubelets",
+    "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
     "up": "stowplan.cli.up:up",

@@ -29,6 +29,8 @@ from stowplan.embedded.kubelets import (
     read_pretend,
     read_shapes,
 )
+from stowplan.embedded.usage import PretendUsage
+from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector
@@ -65,6 +67,7 @@ class Wishes:
     until_ready: bool = False
     timeout: float = 300.0
     command: tuple[str, ...] = ()
+    page_port: int | None = None
 
 
 @click.command("up")
@@ -100,6 +103,8 @@ class Wishes:
 )
 @click.option("--port", type=_PORT, default=0, show_default="a free port", help="Port to listen on.")
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--page-port", type=_PORT, default=0, show_default="a free port", help="Port of the page.")
+@click.option("--page/--no-page", default=True, help="Serve the page on a loopback port.")
 @click.option(
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
 )
@@ -118,6 +123,14 @@ class Wishes:
     show_default=True,
     help="How long a node may be silent before it is marked unhealthy.",
 )
+@click.option(
+    "--usage-factor",
+    type=click.FloatRange(0, 1000),
+    default=0.5,
+    show_default=True,
+    help="Part of their requests that pods pretend to use, for kubectl top and autoscalers.",
+)
+@click.option("--metrics/--no-metrics", default=True, help="Serve metrics.k8s.io with pretend usage.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -148,10 +161,14 @@ def up(
     verbosity: int | None,
     port: int,
     bind: str,
+    page_port: int,
+    page: bool,
     kubeconfig_out: Path | None,
     seed: int | None,
     node_monitor_period: float,
     node_monitor_grace_period: float,
+    usage_factor: float,
+    metrics: bool,
     data_dir: Path | None,
     until: str | None,
     timeout: float,
@@ -182,6 +199,7 @@ def up(
         until == "ready",
         timeout,
         command,
+        page_port if page else None,
     )
     with one_line_errors():
         source = SchedulerSource(str(config or ""), plugins, parse_feature_gates(feature_gates))
@@ -205,6 +223,7 @@ def up(
                 pretend=Pretend() if pretend is None else read_pretend(pretend),
             ),
             listening=Listening(bind, port),
+            usage=PretendUsage(usage_factor) if metrics else None,
             lifecycle=LifecycleSettings(node_monitor_period, node_monitor_grace_period),
             loaded=loaded,
             seed=seed,
@@ -284,7 +303,10 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
                 first = cluster.schedulers[0]
                 server = scheduler_port(first, path, wishes.serving, cluster.clock, cluster.logger)
                 await stack.enter_async_context(server)
-            _greet(cluster, path, wishes)
+            page = None
+            if wishes.page_port is not None:
+                page = await stack.enter_async_context(PageServer(cluster.routes, wishes.page_port))
+            _greet(cluster, path, wishes, page)
             with calm_collector():
                 work = asyncio.create_task(_work(cluster, wishes, path))
                 stopped = asyncio.create_task(ended.wait())
@@ -302,11 +324,13 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
     return 0
 
 
-def _greet(cluster: LocalCluster, path: Path, wishes: Wishes) -> None:
+def _greet(cluster: LocalCluster, path: Path, wishes: Wishes, page: PageServer | None) -> None:
     nodes = len(cluster.kubelets.names)
     click.echo(f"A cluster with {nodes:,} nodes is up at {cluster.server.url}")
     if wishes.until_ready or wishes.command:
         return
+    if page is not None:
+        click.echo(f"Look at it: {page.url}")
     click.echo("Ctrl-C ends it. In another shell:")
     click.echo("")
     click.echo(f"  export KUBECONFIG={path}")

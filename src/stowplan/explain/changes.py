@@ -6,7 +6,7 @@ pod or the changed cluster, let the pod pass. The table is changed for that, ask
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.explain.rejections import NearMiss
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.explanation import Remedy, RemedyPlugin
-from stowplan.framework.extension_points import run_post_filters
+from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
@@ -72,15 +72,20 @@ class Changes:
         self._nominations = nominations
         self._info = evaluation.cycle.pod
 
-    def find(self, near_misses: Sequence[NearMiss]) -> list[Change]:
-        """One change of every kind that helps, in the order in which people would try them."""
-        found = [*self._remedies(near_misses)]
-        found += filter(None, (self._freed_pod(near_misses), self._new_node(near_misses), self._priority()))
-        return found
+    def steps(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
+        """One change of every kind that helps, in the order in which people would try them.
+
+        Between two steps others may run: every proposal is tried on the state there is then. None is a step
+        that found nothing.
+        """
+        yield from self._remedies(near_misses)
+        yield self._freed_pod(near_misses)
+        yield from self._new_node(near_misses)
+        yield from self._priority()
 
     # Changes of the pod, proposed by plugins
 
-    def _remedies(self, near_misses: Sequence[NearMiss]) -> Iterator[Change]:
+    def _remedies(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
         by_kind: dict[str, dict[str, tuple[Remedy, str]]] = {}
         for remedy, node in self._proposals(near_misses[:NEAREST]):
             by_kind.setdefault(remedy.kind, {}).setdefault(remedy.text, (remedy, node))
@@ -88,8 +93,8 @@ class Changes:
             smallest = sorted(proposals.values(), key=lambda proposal: proposal[0].size)
             for remedy, node in smallest[:TRIES]:
                 change = self._tried(remedy, node)
+                yield change
                 if change is not None:
-                    yield change
                     break
 
     def _proposals(self, near_misses: Iterable[NearMiss]) -> Iterator[tuple[Remedy, str]]:
@@ -152,7 +157,7 @@ class Changes:
         _, _, node, key = best
         return Change("freePod", f"{key} ends", node, 1, action={"delete": key})
 
-    def _new_node(self, near_misses: Sequence[NearMiss]) -> Change | None:
+    def _new_node(self, near_misses: Sequence[NearMiss]) -> Iterator[Change | None]:
         """One more node of a shape there is; shapes of near misses first, then the most frequent."""
         for node in shapes(self._table, [miss.row for miss in near_misses])[:SHAPES]:
             added = like(node, self._table)
@@ -160,32 +165,35 @@ class Changes:
                 placed = self._place(self._info.pod)
             if placed is not None:
                 text = f"one more node like {node.name}"
-                return Change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
-        return None
+                yield Change("addNode", text, "the new node", placed[1], action={"addNode": node.name})
+                return
+            yield None
 
-    def _priority(self) -> Change | None:
+    def _priority(self) -> Iterator[Change | None]:
         """The lowest priority at which preemption would make room, and who would go."""
         post_filters = self._framework.at(Point.POST_FILTER)
         levels = sorted({info.priority for info in self._table.pods.values() if info.row >= 0})
         levels = [level for level in levels if level >= self._info.priority]
-        if not post_filters or not levels or self._preempts(levels[-1]) is None:
-            return None
+        if not post_filters or not levels:
+            return
+        found = yield from self._preempts(levels[-1])
         low, high = 0, len(levels) - 1
-        while low < high:
+        while found is not None and low < high:
             middle = (low + high) // 2
-            if self._preempts(levels[middle]) is None:
+            lower = yield from self._preempts(levels[middle])
+            if lower is None:
                 low = middle + 1
             else:
-                high = middle
-        found = self._preempts(levels[low])
+                found, high = lower, middle
         if found is None:
-            return None
+            return
         node, victims = found
         text = f"priority above {levels[low]} (now {self._info.priority})"
         patch = {"spec": {"priority": levels[low] + 1}}
-        return Change("priority", text, node, 1, patch=patch, victims=victims)
+        yield Change("priority", text, node, 1, patch=patch, victims=victims)
 
-    def _preempts(self, level: int) -> tuple[str, tuple[str, ...]] | None:
+    def _preempts(self, level: int) -> Generator[None, None, tuple[str, tuple[str, ...]] | None]:
+        """Where preemption would make room at a priority, and who would go; in steps."""
         pod = self._info.pod
         spec = replace(pod.spec, priority=level + 1, preemption_policy="PreemptLowerPriority")
         status = replace(pod.status, nominated_node_name="")
@@ -194,7 +202,9 @@ class Changes:
             evaluation = self._framework.evaluate(info, self._nominations)
             if evaluation.feasible_count:
                 return None
-            found = run_post_filters(self._framework.at(Point.POST_FILTER), evaluation.cycle, info)
+            found = yield from post_filter_steps(
+                self._framework.at(Point.POST_FILTER), evaluation.cycle, info
+            )
         except PluginError:
             return None
         if not found.status.is_success or not found.nominated_node:

@@ -4,7 +4,7 @@ It works on a table and a profile, wherever they come from: a running scheduler,
 a file. It never writes: what it changes in the table to try something is put back before it returns.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,10 +16,11 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.changes import Change, Changes
-from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections
+from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
 from stowplan.explain.state import Attempted, PodState, Waker
 from stowplan.framework.decision import Candidate, Decision, decide
-from stowplan.framework.extension_points import run_post_filters
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
@@ -115,6 +116,10 @@ class Explainer:
 
     def explain(self, info: PodInfo, *, changes: bool = True) -> PodExplanation:
         """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now."""
+        return run_steps(self.steps(info, changes=changes))
+
+    def steps(self, info: PodInfo, *, changes: bool = True) -> Generator[None, None, PodExplanation]:
+        """The same in steps, so that a scheduler that is asked can go on with its work in between."""
         if info.row >= 0:
             return self._placed(info)
         try:
@@ -122,30 +127,41 @@ class Explainer:
         except PluginError as error:
             return self._failed(info, str(error))
         if evaluation.feasible_count:
-            decision = decide(evaluation, lambda ties: 0, TOP)
-            return PodExplanation(
-                info.key,
-                FITS,
-                self._source,
-                self._table.node_count,
-                decision.message,
-                funnel=Rejections(evaluation).funnel,
-                decision=decision,
-            )
+            return self._fitting(evaluation)
         rejections = Rejections(evaluation)
-        found = PodExplanation(
-            info.key,
-            PENDING,
+        message = decide(evaluation, lambda ties: 0, 0).message
+        found = PodExplanation(info.key, PENDING, self._source, self._table.node_count, message)
+        found.funnel = rejections.funnel
+        found.near_misses = yield from rejections.near_miss_steps()
+        if changes:
+            yield from self._search(info, found)
+        return found
+
+    def _search(self, info: PodInfo, found: PodExplanation) -> Generator[None, None, None]:
+        """Add what preemption would do, and what would place the pod."""
+        found.preemption = yield from self._preemption(info)
+        try:
+            evaluation = self._framework.evaluate(info, self._nominations)
+        except PluginError:
+            return
+        changes: list[Change] = []
+        for change in Changes(self._framework, evaluation, self._nominations).steps(found.near_misses):
+            if change is not None:
+                changes.append(change)
+            yield
+        found.changes = changes
+
+    def _fitting(self, evaluation: Evaluation) -> PodExplanation:
+        decision = decide(evaluation, lambda ties: 0, TOP)
+        return PodExplanation(
+            evaluation.cycle.pod.key,
+            FITS,
             self._source,
             self._table.node_count,
-            decide(evaluation, lambda ties: 0, 0).message,
-            funnel=rejections.funnel,
-            near_misses=rejections.near_misses(),
+            decision.message,
+            funnel=Rejections(evaluation).funnel,
+            decision=decision,
         )
-        if changes:
-            found.preemption = self._preemption(info)
-            found.changes = Changes(self._framework, evaluation, self._nominations).find(found.near_misses)
-        return found
 
     def _placed(self, info: PodInfo) -> PodExplanation:
         node = self._table.name_of(info.row)
@@ -174,14 +190,14 @@ class Explainer:
         state = PLACED if node else PENDING
         return PodExplanation(info.key, state, self._source, self._table.node_count, message, node)
 
-    def _preemption(self, info: PodInfo) -> PreemptionFinding | None:
+    def _preemption(self, info: PodInfo) -> Generator[None, None, PreemptionFinding | None]:
         """What preemption would do now with the pod as it is."""
         plugins = self._framework.at(Point.POST_FILTER)
         if not plugins:
             return None
         try:
             evaluation = self._framework.evaluate(info, self._nominations)
-            found = run_post_filters(plugins, evaluation.cycle, info)
+            found = yield from post_filter_steps(plugins, evaluation.cycle, info)
         except PluginError as error:
             return PreemptionFinding("", (), str(error))
         victims = tuple(victim.key for victim in found.victims)
@@ -189,7 +205,7 @@ class Explainer:
         return PreemptionFinding(node, victims, found.status.message, len(found.candidates))
 
 
-def _preferring(evaluation: Any, row: int | None) -> Any:
+def _preferring(evaluation: Evaluation, row: int | None) -> Callable[[int], int]:
     """A choice among equals: the given row if it is one of the best, else the first."""
     best = evaluation.best_rows().tolist() if evaluation.scored else []
     place = best.index(row) if row in best else 0

@@ -4,8 +4,8 @@ The scheduler stops at the first filter that rejects a node. To see how far a no
 filter has to be asked. Those that answer for all nodes at once were asked already, the others are asked now.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from stowplan.framework.explanation import Shortfall, ShortfallPlugin
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Codes
 
-EXAMPLES = 3
+T = TypeVar("T")
+
+_STEP: Final = 200
+"""How many near misses are put into words in one step."""
+
+EXAMPLES: Final = 3
 """How many nodes are named for each reason."""
 
 
@@ -75,7 +80,15 @@ class Rejections:
 
     def near_misses(self) -> list[NearMiss]:
         """The nodes that exactly one plugin rejects, those first that lack least."""
-        found = [self._near_miss(row) for row in self._rows_rejected_once()]
+        return run_steps(self.near_miss_steps())
+
+    def near_miss_steps(self) -> Generator[None, None, list[NearMiss]]:
+        """The same in steps of so many nodes."""
+        found = []
+        for row in self._rows_rejected_once():
+            found.append(self._near_miss(row))
+            if not len(found) % _STEP:
+                yield
         return sorted(found, key=lambda miss: (miss.size, miss.node))
 
     def plugins_against(self, row: int) -> list[str]:
@@ -94,13 +107,23 @@ class Rejections:
 
     def _near_miss(self, row: int) -> NearMiss:
         cycle = self._evaluation.cycle
-        [name] = self.plugins_against(row)
+        name = next(name for name, (_, codes) in self._columns.items() if codes.item(row))
         column, codes = self._columns[name]
         reason = ", ".join(column.status(cycle, cycle.pod, int(codes[row])).reasons)
         plugin = column.plugin
         lacking = plugin.shortfall(cycle, cycle.pod, row) if isinstance(plugin, ShortfallPlugin) else None
         lacking = lacking or Shortfall(reason)
         return NearMiss(cycle.table.name_of(row), row, name, reason, *lacking)
+
+
+def run_steps(steps: Generator[None, None, T]) -> T:
+    """The result of steps that nobody interrupts."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _all_codes(evaluation: Evaluation, column: FilterColumn) -> Codes | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
+from stowplan.config.dump import dump
 from stowplan.embedded.admission import ClusterAdmission, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
@@ -21,7 +22,11 @@ from stowplan.embedded.controllers.serviceaccount import AccountSettings
 from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
 from stowplan.embedded.store import FieldManager, Store
+from stowplan.embedded.usage import PretendUsage
+from stowplan.inspection import Inspection, Routes
+from stowplan.inspection.web import Extension
 from stowplan.logs import Logger
+from stowplan.run.version import KUBERNETES as RELEASE
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import LoadReport, load_cluster
 from stowplan.up.manifests import Manifest
@@ -51,6 +56,7 @@ class Plan:
     listening: Listening = field(default_factory=Listening)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     loaded: Sequence[Manifest] = ()
+    usage: PretendUsage | None = field(default_factory=PretendUsage)
     seed: int | None = None
     data_dir: Path | None = None
 
@@ -82,7 +88,13 @@ class LocalCluster:
             rng=random.Random(rng.getrandbits(64)),
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY,
+            usage=plan.usage,
         )
+        self.routes = Routes(
+            Inspection(lambda: self.scheduler, cluster="stowplan up", release=RELEASE),
+            lambda: dump(self.schedulers[0].settings.config.config),
+        )
+        self.server.handler.extension = Extension(self.routes)
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
             plan.shapes,
@@ -96,6 +108,7 @@ class LocalCluster:
             ControllerSettings(
                 provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
+                usage=plan.usage,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,

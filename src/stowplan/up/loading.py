@@ -23,7 +23,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
-from stowplan.embedded.admission import create_bootstrap_objects
+from stowplan.embedded.admission import create_bootstrap_objects, create_default_account
 from stowplan.embedded.store import Store
 from stowplan.up.manifests import Manifest
 
@@ -125,6 +125,8 @@ def _create(store: Store, manifest: Manifest, report: LoadReport) -> None:
     body = _located(resource, manifest)
     _create_namespace(store, manifest)
     with _outcome(manifest, report):
+        if resource == PODS and store.find(NAMESPACES, "", body["metadata"]["namespace"]) is not None:
+            create_default_account(store, body["metadata"]["namespace"])
         created = store.create(resource, body)
         status = body.get("status")
         if resource.status and isinstance(status, dict) and status:

@@ -123,7 +123,7 @@ class ReloadingScheduler:
             settings = self._source.settings()
             made = self._made(settings)
         except (ConfigError, ProfileError) as error:
-            self._report(f"scheduler: not reloaded, the old configuration stays in force: {error}")
+            self._report(f"scheduler {self._names}: not reloaded, the old configuration stays: {error}")
             return
         old, new = self._instance, SchedulerInstance(made, self._logger)
         new.start()
@@ -134,4 +134,8 @@ class ReloadingScheduler:
         self._instance, self.scheduler, self.settings = new, made, settings
         await old.stop()
         self.on_reload()
-        self._report(f"scheduler: reloaded {', '.join(self._source.files)}")
+        self._report(f"scheduler {self._names}: reloaded {', '.join(self._source.files)}")
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(profile.scheduler_name for profile in self.settings.config.profiles)

@@ -4,7 +4,11 @@
 every cluster has from the start, `publish_server` the Service of the API server itself.
 """
 
-from stowplan.embedded.admission.bootstrap import create_bootstrap_objects, publish_server
+from stowplan.embedded.admission.bootstrap import (
+    create_bootstrap_objects,
+    create_default_account,
+    publish_server,
+)
 from stowplan.embedded.admission.chain import ClusterAdmission
 
-__all__ = ["ClusterAdmission", "create_bootstrap_objects", "publish_server"]
+__all__ = ["ClusterAdmission", "create_bootstrap_objects", "create_default_account", "publish_server"]

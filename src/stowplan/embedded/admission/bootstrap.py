@@ -7,10 +7,12 @@ from stowplan.api.catalogue import (
     ENDPOINTS,
     NAMESPACES,
     PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
     SERVICES,
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.plugins.serviceaccount import DEFAULT_ACCOUNT
 from stowplan.embedded.auth.policy import create_bootstrap_policy
 from stowplan.embedded.store import Store
 
@@ -31,6 +33,7 @@ def create_bootstrap_objects(store: Store) -> None:
     """Make the objects that are always there, where they are not yet."""
     for name in BOOTSTRAP_NAMESPACES:
         _ensure(store, NAMESPACES, {"metadata": {"name": name}})
+        create_default_account(store, name)
     for name, (value, description) in SYSTEM_PRIORITIES.items():
         _ensure(
             store,
@@ -38,6 +41,11 @@ def create_bootstrap_objects(store: Store) -> None:
             {"metadata": {"name": name}, "value": value, "description": description},
         )
     create_bootstrap_policy(store)
+
+
+def create_default_account(store: Store, namespace: str) -> None:
+    """Have a namespace's default account at once, for pods that cannot wait for a controller to make it."""
+    _ensure(store, SERVICE_ACCOUNTS, {"metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}})
 
 
 KUBERNETES_IP: Final = "10.96.0.1"

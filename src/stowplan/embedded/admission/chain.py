@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from stowplan.api import status
-from stowplan.api.catalogue import NAMESPACES, PRIORITY_CLASSES, SERVICES, Resource
+from stowplan.api.catalogue import NAMESPACES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.embedded.admission.defaults import DEFAULTS
@@ -21,11 +21,12 @@ from stowplan.embedded.admission.roles import RoleGuard
 from stowplan.embedded.admission.serviceips import ServiceAllocator
 from stowplan.embedded.admission.strategy import (
     PREPARE_CREATED,
+    PREPARE_POD_PART,
     PREPARE_STATUS,
     PREPARE_UPDATED,
 )
-from stowplan.embedded.admission.validation import check_created, check_status, check_updated
-from stowplan.embedded.store.registry import Lookup
+from stowplan.embedded.admission.validation import check_created, check_loaded, check_status, check_updated
+from stowplan.embedded.store.registry import POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
@@ -71,7 +72,7 @@ class ClusterAdmission:
 
     def admit_loaded(self, resource: Resource, obj: Json) -> None:
         """Validation only: plugins did their part where the object comes from."""
-        check_created(resource, obj)
+        check_loaded(resource, obj)
 
     def admit_update(
         self, lookup: Lookup, resource: Resource, old: Json, new: Json, subresource: str, by: WriteContext
@@ -85,6 +86,8 @@ class ClusterAdmission:
             return None
         if subresource == "finalize":
             return None
+        if subresource in POD_PARTS:
+            return self._admit_pod_part(lookup, old, new, subresource)
         for plugin in self._mutate_updated.get(resource, ()):
             plugin(lookup, old, new)
         prepare = PREPARE_UPDATED.get(resource)
@@ -99,6 +102,16 @@ class ClusterAdmission:
         for plugin in self._check_updated.get(resource, ()):
             plugin(lookup, old, new)
         return charge_quotas(lookup, resource, old, new, subresource) if self._quotas else None
+
+    def _admit_pod_part(self, lookup: Lookup, old: Json, new: Json, subresource: str) -> Commit | None:
+        """Ephemeral containers, and other resources of a pod: nothing else is changed by these."""
+        PREPARE_POD_PART[subresource](old, new)
+        check_updated(PODS, old, new, subresource)
+        if subresource != "resize":
+            return None
+        for plugin in self._check_created.get(PODS, ()):
+            plugin(lookup, new)
+        return charge_quotas(lookup, PODS, old, new, subresource) if self._quotas else None
 
     def admit_delete(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> None:
         name = obj["metadata"]["name"]

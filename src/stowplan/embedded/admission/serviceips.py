@@ -36,6 +36,8 @@ class ServiceAllocator:
                 spec["clusterIP"] = before["clusterIP"]
             if not spec.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
                 spec["clusterIPs"] = before.get("clusterIPs")
+            elif spec.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+                spec["clusterIPs"] = [spec["clusterIP"], *(before.get("clusterIPs") or ())[1:]]
         if _has_ports(before) and _has_ports(spec):
             _keep_ports(before, spec)
             if before.get("healthCheckNodePort") and _is_local(spec):

@@ -30,23 +30,27 @@ def keep_namespace_finalizers(old: Json, new: Json) -> None:
 
 
 def generate_job_selector(job: Json) -> None:
-    """A job selects its pods by labels that only they have."""
+    """A job selects its pods by labels that only they have.
+
+    Its template may still be that of the object which makes jobs, so it is not changed in place.
+    """
     spec, metadata = job["spec"], job["metadata"]
     template = spec.get("template")
     if template is None:
         return
     if not spec.get("manualSelector"):
         uid, name = metadata["uid"], metadata["name"]
-        of_pods = template.setdefault("metadata", {})
         own = {
             _CONTROLLER_UID: uid,
             "batch.kubernetes.io/job-name": name,
             "controller-uid": uid,
             "job-name": name,
         }
-        of_pods["labels"] = {**own, **(of_pods.get("labels") or {})}
-        selector = spec["selector"] = dict(spec.get("selector") or {})
-        selector["matchLabels"] = {_CONTROLLER_UID: uid, **(selector.get("matchLabels") or {})}
+        of_pods = template.get("metadata") or {}
+        labelled = {**of_pods, "labels": {**own, **(of_pods.get("labels") or {})}}
+        given = spec.get("selector") or {}
+        selector = {**given, "matchLabels": {_CONTROLLER_UID: uid, **(given.get("matchLabels") or {})}}
+        job["spec"] = {**spec, "selector": selector, "template": {**template, "metadata": labelled}}
     default_job_labels(job)
 
 
@@ -107,6 +111,35 @@ def prepare_pod_status(old: Json, new: Json) -> None:
         new["status"] = {**after, **changed}
 
 
+def keep_all_but_ephemeral_containers(old: Json, new: Json) -> None:
+    """Nothing else of a pod is changed by the subresource `ephemeralcontainers`."""
+    given = (new.get("spec") or {}).get("ephemeralContainers")
+    spec = {field: value for field, value in old["spec"].items() if field != "ephemeralContainers"}
+    new["spec"] = {**spec, "ephemeralContainers": given} if given else spec
+
+
+def keep_all_but_resources(old: Json, new: Json) -> None:
+    """Nothing else of a pod is changed by the subresource `resize`."""
+    given, spec = new.get("spec") or {}, dict(old["spec"])
+    for kind in ("containers", "initContainers"):
+        wanted = {container.get("name"): container for container in given.get(kind) or ()}
+        kept = [_resized(container, wanted.get(container.get("name"))) for container in spec.get(kind) or ()]
+        if kept:
+            spec[kind] = kept
+    new["spec"] = spec
+
+
+def _resized(container: Json, wanted: Json | None) -> Json:
+    if wanted is None:
+        return container
+    changed: Json = {field: wanted[field] for field in ("resources", "resizePolicy") if field in wanted}
+    return {**container, **changed}
+
+
+PREPARE_POD_PART: Final[Mapping[str, Callable[[Json, Json], None]]] = {
+    "ephemeralcontainers": keep_all_but_ephemeral_containers,
+    "resize": keep_all_but_resources,
+}
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,

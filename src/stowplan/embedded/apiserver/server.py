@@ -24,6 +24,7 @@ from stowplan.embedded.apiserver.watch import BUFFER_LIMIT as LIMIT_OF_WATCHES
 from stowplan.embedded.auth.authentication import Authenticator
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
 from stowplan.embedded.store import Store
+from stowplan.embedded.usage import PretendUsage
 from stowplan.serving import certificates
 from stowplan.serving.certificates import Certificate
 
@@ -108,7 +109,7 @@ class ApiServer:
 
     `signing_key` signs the tokens of service accounts; a new one if it is None. `watch_limit` is how many
     bytes a watcher may lag behind before it is cut off. `stored_only` are kinds on which nothing acts:
-    whoever writes one is warned.
+    whoever writes one is warned. With `usage`, metrics.k8s.io is served.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class ApiServer:
         signing_key: SigningKey | None = None,
         watch_limit: int = LIMIT_OF_WATCHES,
         stored_only: Collection[Resource] = (),
+        usage: PretendUsage | None = None,
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
@@ -132,7 +134,7 @@ class ApiServer:
         token = None if self._listening.open_to_all else self._listening.token
         self._authenticator = Authenticator(token, self.issuer)
         self.handler = Handler(
-            store, self._authenticator, self.issuer, self._clock, rng, watch_limit, stored_only
+            store, self._authenticator, self.issuer, self._clock, rng, watch_limit, stored_only, usage
         )
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None

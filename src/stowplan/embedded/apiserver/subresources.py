@@ -1,64 +1,48 @@
-"""Subresources that are verbs or views of their own: binding, eviction, scale, finalize."""
+"""Subresources that are verbs or views of their own: binding, eviction, scale, finalize, log, exec."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import (
-    DEPLOYMENTS,
-    NAMESPACES,
-    PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    SERVICE_ACCOUNTS,
-    STATEFUL_SETS,
-    Resource,
-)
-from stowplan.api.fielderrors import invalid
-from stowplan.api.requests import Json, PatchType
-from stowplan.embedded.apiserver.bodies import as_json, decode_as, decode_object, read_body
+from stowplan.api.catalogue import NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
+from stowplan.api.requests import Json
+from stowplan.embedded.apiserver.bodies import as_json, decode_object, read_body
+from stowplan.embedded.apiserver.connections import Connections, is_connection
 from stowplan.embedded.apiserver.request import Options, Target, delete_options, write_context
-from stowplan.embedded.apiserver.responses import json_response, success_response
+from stowplan.embedded.apiserver.responses import Views, json_response
+from stowplan.embedded.apiserver.scale import Scales
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
-from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
-from stowplan.embedded.schema import the_schema
+from stowplan.embedded.apiserver.verbs import check_address
 from stowplan.embedded.store import Store
-from stowplan.embedded.store.patches import patched
-from stowplan.embedded.store.writer import UserInfo, WriteContext
-from stowplan.gocompat.quoting import quote
+from stowplan.embedded.store.registry import has_scale
+from stowplan.embedded.store.writer import UserInfo
 
 Query = Mapping[str, str]
 Handler = Callable[[web.BaseRequest, Target, Query, UserInfo], Awaitable[web.Response]]
-SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
-SCALE: Final = Resource("autoscaling", "v1", "scales", "Scale")
 _BINDING: Final = Resource("", "v1", "bindings", "Binding")
 _EVICTION: Final = Resource("policy", "v1", "evictions", "Eviction")
-_PATCHES: Final = {kind.value: kind for kind in PatchType}
-_PROCESSES: Final = ("log", "exec", "attach", "portforward", "proxy")
 
 
 class Subresources:
     """What can be asked of parts of an object, besides its status."""
 
-    def __init__(self, store: Store, tokens: TokenRequests) -> None:
+    def __init__(self, store: Store, views: Views, tokens: TokenRequests) -> None:
         self._store = store
         self._tokens = tokens
+        self._scales = Scales(store, views)
+        self._connections = Connections(store)
 
     def handler(self, method: str, target: Target) -> Handler:
         """Who answers. Raises `ApiError` 404 or 405 if nobody does."""
-        resource, name = target.resource, target.subresource
-        if resource == PODS and name in _PROCESSES:
-            raise status.bad_request(f"pods have no processes here, so there is nothing for {name}")
-        ways = self._ways(resource, name)
-        if not ways and resource.defined:
-            raise status.not_found(resource, target.name)
+        ways = self._ways(target.resource, target.subresource)
+        if not ways and target.resource.defined:
+            raise status.not_found(target.resource, target.name)
         if not ways:
-            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+            raise status.unknown_resource()
         if method not in ways:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+            raise status.method_not_allowed()
         return ways[method]
 
     def _ways(self, resource: Resource, name: str) -> dict[str, Handler]:
@@ -70,8 +54,13 @@ class Subresources:
             return {"PUT": self._finalize}
         if resource == SERVICE_ACCOUNTS and name == "token":
             return {"POST": self._tokens.create}
-        if (resource in SCALED or resource.scaled) and name == "scale":
-            return {"GET": self._get_scale, "PUT": self._put_scale, "PATCH": self._patch_scale}
+        if name == "scale" and has_scale(resource):
+            return {"GET": self._scales.get, "PUT": self._scales.put, "PATCH": self._scales.patch}
+        if is_connection(resource, name):
+            if name == "log":
+                return {"GET": self._connections.log}
+            methods = ("GET", "POST", "PUT", "PATCH", "DELETE") if name == "proxy" else ("GET", "POST")
+            return dict.fromkeys(methods, self._connections.connect)
         return {}
 
     async def bind(
@@ -79,22 +68,25 @@ class Subresources:
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_BINDING, text, query.get("fieldValidation", "")).data
-        name = target.name or (data.get("metadata") or {}).get("name", "")
+        named = (data.get("metadata") or {}).get("name", "")
+        name = target.name or named
+        _check_name(name, named, "Binding")
         check_address(Target(PODS, target.namespace, name), data)
         by = write_context(Options.CREATE, request.headers, query, user)
         self._store.bind(target.namespace, name, data, by=by)
-        return success_response(201)
+        return _created()
 
     async def _evict(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
         text = as_json(await read_body(request), request.content_type)
         data = decode_object(_EVICTION, text.replace(b'"policy/v1beta1"', b'"policy/v1"')).data
+        _check_name(target.name, (data.get("metadata") or {}).get("name", ""), "Eviction")
         check_address(target, data)
         options: Json = data.get("deleteOptions") or {}
         by = write_context(Options.CREATE, request.headers, query, user, options)
         self._store.evict(target.namespace, target.name, delete_options(query, options), by=by)
-        return success_response(201)
+        return _created()
 
     async def _finalize(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
@@ -106,92 +98,14 @@ class Subresources:
         obj = self._store.update(NAMESPACES, data, subresource="finalize", by=by)
         return json_response(obj)
 
-    async def _get_scale(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
-    ) -> web.Response:
-        obj = self._store.get(target.resource, target.namespace, target.name)
-        scale, is_set = self._scale_of(target.resource, obj)
-        if not is_set:
-            path = self._custom_scale(target.resource).get("specReplicasPath", "")
-            raise status.internal_error(f"the spec replicas field {quote(path)} does not exist")
-        return json_response(scale)
 
-    def _custom_scale(self, resource: Resource) -> Json:
-        custom = self._store.definitions.version_of(resource)
-        return {} if custom is None or custom.scale is None else custom.scale
-
-    def _scale_of(self, resource: Resource, obj: Json) -> tuple[Json, bool]:
-        """The Scale of an object, and whether the object says how many there shall be."""
-        custom = self._store.definitions.version_of(resource)
-        return (scale_of(obj), True) if custom is None else custom.scale_of(obj)
-
-    async def _put_scale(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
-    ) -> web.Response:
-        text = as_json(await read_body(request), request.content_type)
-        by = write_context(Options.UPDATE, request.headers, query, user)
-        return self._rescale(target, text, by)
-
-    async def _patch_scale(
-        self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
-    ) -> web.Response:
-        kind = _PATCHES.get(request.content_type)
-        if kind is None:
-            raise status.unsupported_media_type(list(_PATCHES))
-        change = decode_as(None, await read_body(request), SCALE).data
-        old, _ = self._scale_of(
-            target.resource, self._store.get(target.resource, target.namespace, target.name)
-        )
-        by = write_context(Options.PATCH, request.headers, query, user)
-        return self._rescale(target, msgspec.json.encode(patched(SCALE, old, change, kind)), by)
-
-    def _rescale(self, target: Target, text: bytes, by: WriteContext) -> web.Response:
-        scale: Any = decode_as(the_schema().types["autoscaling.v1.Scale"], text, SCALE).data
-        check_address(target, scale)
-        replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if replicas < 0:
-            wrong = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise status.invalid(SCALE, target.name, [wrong])
-        old = self._store.get(target.resource, target.namespace, target.name)
-        metadata = {**old["metadata"]}
-        metadata.update(
-            {key: scale["metadata"][key] for key in ("uid", "resourceVersion") if key in scale["metadata"]}
-        )
-        custom = self._store.definitions.version_of(target.resource)
-        new = {**old, "metadata": metadata}
-        if custom is None:
-            new["spec"] = {**old.get("spec", {}), "replicas": replicas}
-        else:
-            new = custom.with_replicas(custom.shown(new), replicas)
-        updated = self._store.update(target.resource, new, tracked=custom is None, by=by)
-        return json_response(self._scale_of(target.resource, updated)[0])
+def _check_name(expected: str, given: str, kind: str) -> None:
+    """Raises `ApiError` 400 if a body names another pod than its address."""
+    if given and given != expected:
+        raise status.bad_request(f"name in URL does not match name in {kind} object")
 
 
-def scale_of(obj: Json) -> Json:
-    """How many there are and shall be of what an object makes, and how to find them."""
-    metadata, spec = obj["metadata"], obj.get("spec", {})
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    shown: Json = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
-    selector = _selector_text(spec.get("selector") or {})
-    if selector:
-        shown["selector"] = selector
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {"replicas": spec.get("replicas", 1)},
-        "status": shown,
-    }
-
-
-def _selector_text(selector: Json) -> str:
-    labels = selector.get("matchLabels", {})
-    if "matchLabels" not in selector and "matchExpressions" not in selector:
-        labels = selector
-    terms = [f"{key}={value}" for key, value in sorted(labels.items())]
-    for term in selector.get("matchExpressions") or ():
-        operator, key = term.get("operator", ""), term.get("key", "")
-        values = ",".join(term.get("values") or ())
-        written = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        terms.append(written.get(operator, f"!{key}"))
-    return ",".join(terms)
+def _created() -> web.Response:
+    """What a binding or an eviction answers: unlike other successes it has a code."""
+    body: Any = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return json_response(body, 201)

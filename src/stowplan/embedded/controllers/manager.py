@@ -19,10 +19,12 @@ from stowplan.embedded.controllers.job import JobController
 from stowplan.embedded.controllers.namespace import NamespaceController
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings, NodeLifecycleController
 from stowplan.embedded.controllers.persistentvolume import ExpandController, PersistentVolumeController
+from stowplan.embedded.controllers.podautoscaler import HorizontalPodAutoscalerController
 from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
 from stowplan.embedded.controllers.replicaset import ReplicaSetController, ReplicationControllerController
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
+from stowplan.embedded.controllers.resourcequota import ResourceQuotaController
 from stowplan.embedded.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
@@ -36,15 +38,20 @@ from stowplan.embedded.controllers.volumeprotection import (
     ClaimProtectionController,
     VolumeProtectionController,
 )
+from stowplan.embedded.usage import PretendUsage
 
 
 @dataclass(slots=True)
 class ControllerSettings:
-    """What can be set about control loops; `provisioner` may be changed while they run."""
+    """What can be set about control loops; `provisioner` may be changed while they run.
+
+    `usage`: what pods pretend to use; without it autoscalers ask the API server for metrics.
+    """
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     accounts: AccountSettings = field(default_factory=AccountSettings)
+    usage: PretendUsage | None = None
 
 
 def all_controllers(context: Context, settings: ControllerSettings | None = None) -> list[Controller]:
@@ -62,11 +69,13 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         *service_controllers(context),
         ResourceClaimController(context),
         DisruptionController(context),
+        HorizontalPodAutoscalerController(context, settings.usage),
         NodeLifecycleController(context, settings.lifecycle),
         TaintEvictionController(context),
         PodGCController(context),
         GarbageCollector(context),
         NamespaceController(context),
+        ResourceQuotaController(context),
         ServiceAccountController(context),
         RootCAPublisher(context, settings.accounts),
         TokensController(context, settings.accounts),

@@ -7,7 +7,7 @@ import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import PODS, Resource
-from stowplan.api.fielderrors import not_supported, required
+from stowplan.api.fielderrors import FieldError, not_supported, required
 from stowplan.api.labels import SelectorError, compile_selector
 from stowplan.api.meta import LabelSelector, ObjectMeta
 from stowplan.api.requests import Json
@@ -35,7 +35,7 @@ _SCHEDULED: Final = pod_condition("PodScheduled", "True", "")
 def read_binding(body: Body, name: str) -> tuple[ObjectMeta, str]:
     """The metadata of a binding of the pod `name`, and the node it names.
 
-    Raises `ApiError`: 400 if it is no Binding or one of another pod, 422 if it names no node.
+    Raises `ApiError`: 400 if it is no Binding or one of another pod, 500 (as upstream) if it names no node.
     """
     kind: Any
     node: Any
@@ -50,12 +50,16 @@ def read_binding(body: Body, name: str) -> tuple[ObjectMeta, str]:
         kind, node = given.get("kind"), given.get("name")
     if kind not in (None, "", "Node"):
         wrong = not_supported("target.kind", str(kind), ["Node", "<empty>"])
-        raise status.invalid(PODS, name, [wrong])
+        raise _bad_binding(wrong)
     if not node or not isinstance(node, str):
-        raise status.invalid(PODS, name, [required("target.name")])
+        raise _bad_binding(required("target.name"))
     if named != name:
         raise status.bad_request("name in URL does not match name in Binding object")
     return meta, node
+
+
+def _bad_binding(error: FieldError) -> status.ApiError:
+    return status.ApiError(500, "", str(error))
 
 
 def bound_pod(pod: Json, given: ObjectMeta, target: str, node: Json | None, stamp: str) -> Json:

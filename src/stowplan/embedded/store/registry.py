@@ -15,12 +15,17 @@ from stowplan.api import status
 from stowplan.api.catalogue import (
     CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
     ENDPOINT_SLICES,
+    JOBS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
     Resource,
 )
 from stowplan.api.fielderrors import FieldError, forbidden, invalid
@@ -276,10 +281,15 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     check_metadata(resource, old, new["metadata"])
     if subresource == "finalize":
         return _with_section(old, "spec", new)
-    if subresource and resource == CUSTOM_RESOURCE_DEFINITIONS:
-        return {**_with_section(old, "status", new), "metadata": _updated_metadata(old, new)}
-    if subresource:
-        return _with_section(old, "status", new)
+    if subresource == "status":
+        kept = _with_section(old, "status", new)
+        same = new["metadata"] is old["metadata"]
+        return kept if same else {**kept, "metadata": _metadata_with_status(resource, old, new)}
+    if subresource in POD_PARTS:
+        metadata = old["metadata"]
+        if old.get("spec") != new.get("spec"):
+            metadata = {**metadata, "generation": metadata.get("generation", 0) + 1}
+        return {**_with_section(old, "spec", new), "metadata": metadata}
     kept = _with_section(new, "status", old) if resource.status else new
     if resource == CUSTOM_RESOURCE_DEFINITIONS:
         kept = with_stored_version(kept)
@@ -287,6 +297,53 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
     if resource.generation and _spec_changed(resource, old, kept):
         metadata["generation"] = metadata.get("generation", 0) + 1
     return {**kept, "metadata": metadata}
+
+
+SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
+"""Kinds that make a number of pods."""
+
+POD_PARTS: Final = ("ephemeralcontainers", "resize")
+"""Subresources of pods by which alone some fields of a pod can be changed."""
+
+_OWN_METADATA: Final = frozenset(
+    (
+        "csinodes",
+        "devicetaintrules",
+        "podcertificaterequests",
+        "podgroups",
+        "resourceclaims",
+        "servicecidrs",
+        "validatingadmissionpolicies",
+        "volumeattachments",
+    )
+)
+"""Kinds whose metadata is not changed with their status."""
+
+
+def is_part(resource: Resource, subresource: str) -> bool:
+    """Whether a subresource is read and written as the object is, of which it is a part."""
+    if subresource == "status":
+        return resource.status
+    return resource == PODS and subresource in POD_PARTS
+
+
+def has_scale(resource: Resource) -> bool:
+    """Whether a kind has the subresource `scale`."""
+    return resource in SCALED or resource.scaled
+
+
+def _metadata_with_status(resource: Resource, old: Json, new: Json) -> Json:
+    """The metadata after a write of the status, which may change labels and annotations of most kinds."""
+    before, given = old["metadata"], new["metadata"]
+    if resource.custom or resource.defined or resource.plural in _OWN_METADATA:
+        return dict(before)
+    kept = {*_NOT_UPDATABLE}
+    if resource == PODS:
+        kept.add("ownerReferences")
+    elif resource == DEPLOYMENTS:
+        kept.add("labels")
+    metadata = {field: value for field, value in before.items() if field in kept}
+    return metadata | {field: value for field, value in given.items() if field not in kept}
 
 
 def _updated_metadata(old: Json, new: Json) -> Json:
@@ -331,6 +388,9 @@ def check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
         raise status.invalid(resource, before["name"], errors * 2)
 
 
+_DEFAULT_PROPAGATION: Final = {JOBS: "Orphan", REPLICATION_CONTROLLERS: "Orphan"}
+"""Kinds whose dependents stay if a request to delete does not say what becomes of them."""
+
 _PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -345,12 +405,13 @@ class Deletion(NamedTuple):
 def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: float) -> Deletion:
     """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
-    obj = _with_propagation_finalizer(obj, options.propagation)
+    propagation = options.propagation or _DEFAULT_PROPAGATION.get(resource, "")
+    obj = _with_propagation_finalizer(obj, propagation)
     held = bool(obj["metadata"].get("finalizers"))
     if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
         return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
     if resource == NAMESPACES and _contents_held(obj):
-        return Deletion(_terminating(_mark(obj, now)), remove=False)
+        return Deletion(_terminating(obj, now), remove=False)
     if resource == PODS:
         grace = _pod_grace(obj, options, now)
         if grace is not None:
@@ -380,7 +441,10 @@ def _contents_held(obj: Json) -> bool:
     return obj["kind"] == NAMESPACES.kind and bool(obj.get("spec", {}).get("finalizers"))
 
 
-def _terminating(namespace: Json) -> Json:
+def _terminating(namespace: Json, now: float) -> Json:
+    """A namespace as being deleted. It is emptied first, so there is no grace period."""
+    if "deletionTimestamp" not in namespace["metadata"]:
+        namespace = with_metadata(namespace, deletionTimestamp=timestamp(now))
     if namespace.get("status", {}).get("phase") == "Terminating":
         return namespace
     return {**namespace, "status": {**namespace.get("status", {}), "phase": "Terminating"}}

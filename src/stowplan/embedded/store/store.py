@@ -33,6 +33,8 @@ from stowplan.embedded.store.registry import (
     check_version,
     deletion_of,
     ends_with_update,
+    has_scale,
+    is_part,
     no_such_uid,
     other_uid,
     prepared_update,
@@ -278,7 +280,7 @@ class Store(Storage):
         old = _in_version(resource, collection.get(key)) or {}
         new = patched(resource, old, owned(patch), kind)
         check_version(resource, old, new["metadata"].get("resourceVersion"))
-        if self._admission is not None and (not subresource or resource.defined):
+        if self._admission is not None and (subresource != "status" or resource.defined):
             new = owned(new)
         return self._update(resource, collection, key, old, new, subresource, by)
 
@@ -286,7 +288,7 @@ class Store(Storage):
         """Fill in what does not depend on other objects; of custom objects, what is not specified goes."""
         if self._admission is None:
             return
-        if not subresource:
+        if subresource not in ("status", "finalize"):
             self._admission.set_defaults(resource, obj)
         custom = self.definitions.version_of(resource) if resource.defined else None
         if custom is not None:
@@ -325,15 +327,16 @@ class Store(Storage):
         body: Body,
         by: WriteContext,
         *,
+        namespace: str = "",
         force: bool = False,
         subresource: str = "",
     ) -> Json:
         """Have an object be as one manager wants it, in what that manager says of it (server-side apply)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
-        wanted = owned_object(resource, body)
+        wanted = owned_object(resource if by.served is None else by.served.resource, body)
         metadata = wanted["metadata"]
-        key = key_of(resource, metadata)
+        key = key_of(resource, metadata, namespace)
         old = _in_version(resource, collection.objects.get(key))
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
@@ -342,7 +345,7 @@ class Store(Storage):
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
         applier = Applier(by.field_manager, self._metadata.stamp(), force, subresource)
-        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier)
+        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier, by)
         if old is None:
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
@@ -382,12 +385,12 @@ class Store(Storage):
         *,
         by: WriteContext = API_SERVER,
     ) -> Sequence[Json]:
-        """Delete all objects that match; gives back their last states."""
-        found = [obj["metadata"] for obj in self.list(resource, namespace, selection).items]
-        return [
+        """Delete all objects that match; gives back what they were before."""
+        found = self.list(resource, namespace, selection).items
+        for obj in found:
+            metadata = obj["metadata"]
             self.delete(resource, metadata.get("namespace", ""), metadata["name"], options, by=by)
-            for metadata in found
-        ]
+        return found
 
     def bind(self, namespace: str, name: str, body: Body, *, by: WriteContext = API_SERVER) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
@@ -413,9 +416,9 @@ class Store(Storage):
         """Delete a pod if its disruption budget allows that (the subresource `eviction` of pods)."""
         pods, key, stamp = self._collection(PODS), (namespace, name), self._metadata.stamp()
         pod = pods.get(key)
-        check_deletion(PODS, pod, options)
         if not needs_no_budget(pod):
             self._charge_budget(pod, stamp, by)
+        check_deletion(PODS, pod, options)
         marked = self._rewrite(pods, key, evicted_pod(pod, stamp), pod, by)
         if options.resource_version is not None:
             version = marked["metadata"]["resourceVersion"]
@@ -494,7 +497,7 @@ def _in_version(resource: Resource, obj: Json | None) -> Json | None:
 
 
 def _check_subresource(resource: Resource, subresource: str) -> None:
-    if subresource == "finalize" and resource == NAMESPACES:
+    if not subresource or (subresource == "finalize" and resource == NAMESPACES):
         return
-    if subresource and (subresource != "status" or not resource.status):
-        raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+    if not is_part(resource, subresource) and not (subresource == "scale" and has_scale(resource)):
+        raise status.unknown_resource()

@@ -43,6 +43,8 @@ def default_service(obj: Json) -> None:
     if spec["type"] == "ExternalName":
         return
     fill(spec, {"internalTrafficPolicy": "Cluster", "ipFamilyPolicy": "SingleStack"})
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
     if not spec.get("ipFamilies"):
         given = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
         spec["ipFamilies"] = ["IPv6" if ":" in given else "IPv4"]

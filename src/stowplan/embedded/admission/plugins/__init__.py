@@ -26,9 +26,10 @@ from stowplan.embedded.admission.plugins.scheduling import (
     apply_runtime_class,
     check_overhead,
     default_toleration_seconds,
+    keep_toleration_seconds,
     taint_new_node,
 )
-from stowplan.embedded.admission.plugins.serviceaccount import default_service_account, keep_service_account
+from stowplan.embedded.admission.plugins.serviceaccount import keep_service_account, set_service_account
 from stowplan.embedded.admission.plugins.storage import check_resize, default_storage_class, in_use_protection
 from stowplan.embedded.store.registry import Lookup
 
@@ -40,7 +41,7 @@ Plugins = Mapping[Resource, Sequence[tuple[str, Plugin]]]
 MUTATE_CREATED: Final[Plugins[OnCreate]] = {
     PODS: (
         ("LimitRanger", set_default_resources),
-        ("ServiceAccount", default_service_account),
+        ("ServiceAccount", set_service_account),
         ("Priority", resolve_priority),
         ("DefaultTolerationSeconds", default_toleration_seconds),
         ("RuntimeClass", apply_runtime_class),
@@ -53,7 +54,11 @@ MUTATE_CREATED: Final[Plugins[OnCreate]] = {
     PERSISTENT_VOLUMES: (("StorageObjectInUseProtection", in_use_protection("kubernetes.io/pv-protection")),),
 }
 MUTATE_UPDATED: Final[Plugins[OnUpdate]] = {
-    PODS: (("ServiceAccount", keep_service_account), ("Priority", keep_priority)),
+    PODS: (
+        ("ServiceAccount", keep_service_account),
+        ("Priority", keep_priority),
+        ("DefaultTolerationSeconds", keep_toleration_seconds),
+    ),
 }
 CHECK_CREATED: Final[Plugins[OnCreate]] = {
     PODS: (("LimitRanger", check_pod_limits), ("RuntimeClass", check_overhead)),

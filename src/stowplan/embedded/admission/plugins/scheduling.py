@@ -40,6 +40,10 @@ def default_toleration_seconds(lookup: Lookup, pod: Json) -> None:
         ]
 
 
+def keep_toleration_seconds(lookup: Lookup, old: Json, new: Json) -> None:
+    default_toleration_seconds(lookup, new)
+
+
 def _tolerates(toleration: Json, taint: str) -> bool:
     return toleration.get("key") in (None, "", taint) and toleration.get("effect") in (
         None,

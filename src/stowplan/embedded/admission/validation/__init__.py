@@ -13,23 +13,32 @@ from stowplan.embedded.admission.validation import (
     core,
     devices,
     events,
+    jobs,
+    limits,
     networking,
+    persistentvolumes,
     pods,
     rbac,
     scheduling,
+    services,
     storage,
     workloads,
 )
 from stowplan.embedded.admission.validation.meta import metadata_errors
+from stowplan.embedded.admission.validation.podupdates import ephemeral_update_errors, resize_errors
 from stowplan.embedded.customresources.definitions import definition_errors, definition_update_errors
 from stowplan.embedded.customresources.versions import ServedVersion
 
-__all__ = ["check_created", "check_status", "check_updated"]
+__all__ = ["check_created", "check_loaded", "check_status", "check_updated"]
 
 _GROUPS: Final = (
     core,
+    services,
+    limits,
+    persistentvolumes,
     pods,
     workloads,
+    jobs,
     autoscaling,
     storage,
     scheduling,
@@ -49,45 +58,66 @@ _ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
 
 
 _ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
-    CUSTOM_RESOURCE_DEFINITIONS: definition_errors
+    **pods.ON_CREATE,
+    **jobs.ON_CREATE,
+    CUSTOM_RESOURCE_DEFINITIONS: definition_errors,
 }
+_ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
+    **pods.ON_STATUS,
+    **workloads.ON_STATUS,
+    **jobs.ON_STATUS,
+    **limits.ON_STATUS,
+}
+_POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 
 
 def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = None) -> None:
     """Raises `ApiError` 422 if a new object is invalid. `custom` is what a definition says of it."""
+    errors = _errors(resource, obj)
     rules = _ON_CREATE.get(resource)
-    errors = metadata_errors(resource, obj["metadata"])
     if rules is not None:
         errors += rules(obj)
     if custom is not None:
         errors += custom.errors(obj, None, "")
-    _check(resource, obj, errors)
+    _refuse(resource, obj, errors)
+
+
+def check_loaded(resource: Resource, obj: Json) -> None:
+    """Raises `ApiError` 422 if an object that comes from another cluster is invalid."""
+    _refuse(resource, obj, _errors(resource, obj))
 
 
 def check_status(resource: Resource, old: Json, new: Json, custom: ServedVersion | None = None) -> None:
     """Raises `ApiError` 422 if a status is invalid."""
+    rules = _ON_STATUS.get(resource)
+    errors = [] if rules is None else rules(old, new)
     if custom is not None:
-        errors = custom.errors({**old, "status": new.get("status")}, old, "status")
-        if errors:
-            raise status.invalid(resource, old["metadata"]["name"], errors)
+        errors += custom.errors({**old, "status": new.get("status")}, old, "status")
+    if errors:
+        raise status.invalid(resource, old["metadata"]["name"], errors)
 
 
 def check_updated(
     resource: Resource, old: Json, new: Json, subresource: str = "", custom: ServedVersion | None = None
 ) -> None:
     """Raises `ApiError` 422 if an object is invalid, or what must not change has changed."""
-    rules = _ON_UPDATE.get(resource)
-    errors = metadata_errors(resource, new["metadata"])
+    rules = _POD_PARTS.get(subresource) or _ON_UPDATE.get(resource)
+    errors = _errors(resource, new)
     if rules is not None:
         errors += rules(old, new)
     if custom is not None:
         errors += custom.errors(new, old, subresource)
-    _check(resource, new, errors)
+    _refuse(resource, new, errors)
 
 
-def _check(resource: Resource, obj: Json, errors: list[FieldError]) -> None:
+def _errors(resource: Resource, obj: Json) -> list[FieldError]:
+    errors = metadata_errors(resource, obj["metadata"])
     rules = _ALWAYS.get(resource)
     if rules is not None:
         errors += rules(obj)
+    return errors
+
+
+def _refuse(resource: Resource, obj: Json, errors: list[FieldError]) -> None:
     if errors:
         raise status.invalid(resource, obj["metadata"].get("name", ""), errors)

@@ -6,22 +6,21 @@ from typing import Any, Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import FieldError, Kind, forbidden, invalid, required
+from stowplan.api.fielderrors import FieldError, Kind, duplicate, forbidden, invalid, required
 from stowplan.api.names import (
     dns_label_problems,
     is_extended_resource,
     label_key_problems,
     label_value_problems,
     path_segment_problems,
-    service_name_problems,
     subdomain_problems,
 )
-from stowplan.api.quantity import Quantity, QuantityError, quantity_of
+from stowplan.api.quantity import ERR_FORMAT, Quantity, QuantityError, quantity_of
 from stowplan.api.requests import Json
 
 _NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.NAMESPACES: dns_label_problems,
-    catalogue.SERVICES: service_name_problems,
+    catalogue.SERVICES: dns_label_problems,
     catalogue.ROLES: path_segment_problems,
     catalogue.ROLE_BINDINGS: path_segment_problems,
     catalogue.CLUSTER_ROLES: path_segment_problems,
@@ -117,8 +116,7 @@ def selector_errors(selector: Any, path: str) -> Iterator[FieldError]:
     """What is wrong with a label selector."""
     if not selector:
         return
-    for key, _ in (selector.get("matchLabels") or {}).items():
-        yield from (invalid(f"{path}.matchLabels", key, problem) for problem in label_key_problems(key))
+    yield from label_errors(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for i, wish in enumerate(selector.get("matchExpressions") or ()):
         here, operator, values = f"{path}.matchExpressions[{i}]", wish.get("operator"), wish.get("values")
         if operator not in _LABEL_OPERATORS:
@@ -131,10 +129,26 @@ def selector_errors(selector: Any, path: str) -> Iterator[FieldError]:
             )
         key = wish.get("key") or ""
         yield from (invalid(f"{here}.key", key, problem) for problem in label_key_problems(key))
+        for j, value in enumerate(values or ()):
+            yield from (invalid(f"{here}.values[{j}]", value, text) for text in label_value_problems(value))
 
 
+PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
+_WHOLE: Final = frozenset(
+    (
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    )
+)
 _MAX_CACHED_QUANTITIES: Final = 40
 _quantities = lru_cache(maxsize=4096)(quantity_of)
 
@@ -151,42 +165,119 @@ def quantity_errors(amounts: Mapping[str, Any] | None, path: str) -> Iterator[Fi
     """What is wrong with a list of resources."""
     for name, raw in (amounts or {}).items():
         here = f"{path}[{name}]"
-        if name not in _NATIVE:
-            yield from (invalid(here, name, problem) for problem in label_key_problems(name))
-        amount = read_quantity(raw)
-        if amount is None:
-            yield invalid(
-                here,
-                str(raw),
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-            )
-        elif amount.sign < 0:
-            yield invalid(here, str(amount), NOT_NEGATIVE)
-        elif is_extended_resource(name) and amount.milli_value() % 1000:
-            yield invalid(here, str(amount), "must be an integer")
+        yield from resource_name_errors(name, here)
+        yield from amount_errors(name, raw, here)
 
 
-def requirement_errors(resources: Json | None, path: str) -> Iterator[FieldError]:
-    """What is wrong with the resources of a container."""
+def amount_errors(name: str, raw: Any, path: str) -> Iterator[FieldError]:
+    """An amount of a resource: not negative, and whole where it is a number of things."""
+    amount = read_quantity(raw)
+    if amount is None:
+        yield invalid(path, str(raw), ERR_FORMAT)
+    elif amount.sign < 0:
+        yield invalid(path, str(amount), NOT_NEGATIVE)
+    elif (is_extended_resource(name) or name in _WHOLE) and amount.milli_value() % 1000:
+        yield invalid(path, str(amount), "must be an integer")
+
+
+_STANDARD: Final = frozenset(
+    (
+        *(
+            prefix + name
+            for prefix in ("", "requests.", "limits.")
+            for name in ("cpu", "memory", "ephemeral-storage")
+        ),
+        "requests.storage",
+        "storage",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    )
+)
+"""Resources that have no domain."""
+
+
+def resource_name_errors(name: str, path: str) -> Iterator[FieldError]:
+    """The name of any resource: one that is known, or one with a domain."""
+    if name in _NATIVE:
+        return
+    problems = label_key_problems(name)
+    yield from (invalid(path, name, problem) for problem in problems)
+    if not problems and "/" not in name and name not in _STANDARD and not _is_hugepages(name):
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+
+
+def _is_hugepages(name: str) -> bool:
+    return name.startswith(("hugepages-", "requests.hugepages-"))
+
+
+def _container_resource_errors(name: str, path: str) -> Iterator[FieldError]:
+    if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+        return
+    yield from resource_name_errors(name, path)
+    if "/" not in name:
+        yield invalid(path, name, "must be a standard resource for containers")
+    elif "kubernetes.io/" not in name and not is_extended_resource(name):
+        yield invalid(path, name, "doesn't follow extended resource name standard")
+
+
+def requirement_errors(
+    resources: Json | None, path: str, claims: frozenset[str] | None = None
+) -> Iterator[FieldError]:
+    """What is wrong with the resources of a container. `claims`: the resource claims of its pod."""
     if not resources:
         return
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    wrong = [*quantity_errors(limits, f"{path}.limits"), *quantity_errors(requests, f"{path}.requests")]
-    yield from wrong
-    if wrong:
-        return
+    for name, raw in limits.items():
+        here = f"{path}.limits[{name}]"
+        yield from _container_resource_errors(name, here)
+        yield from amount_errors(name, raw, here)
     for name, raw in requests.items():
-        here = f"{path}.requests"
-        asked, most = read_quantity(raw), read_quantity(limits[name]) if name in limits else None
-        assert asked is not None
-        whole = is_extended_resource(name)
-        if most is None:
-            if whole:
-                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-        elif whole and asked != most:
-            yield invalid(here, str(asked), f"must be equal to {name} limit of {most}")
-        elif asked > most:
-            yield invalid(here, str(asked), f"must be less than or equal to {name} limit of {most}")
+        here = f"{path}.requests[{name}]"
+        yield from _container_resource_errors(name, here)
+        yield from amount_errors(name, raw, here)
+        yield from _limit_errors(name, raw, limits, path)
+    names = {*requests, *limits}
+    if not names & {"cpu", "memory"} and any(name.startswith("hugepages-") for name in names):
+        yield forbidden(path, "HugePages require cpu or memory")
+    if claims is not None:
+        yield from _claim_name_errors(resources, claims, f"{path}.claims")
+
+
+def _limit_errors(name: str, raw: Any, limits: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """A request against its limit, which has to be the same where nodes cannot overcommit."""
+    asked, most = read_quantity(raw), read_quantity(limits[name]) if name in limits else None
+    whole = is_extended_resource(name) or name.startswith("hugepages-")
+    if asked is None or (most is None and name in limits):
+        return
+    if most is None:
+        if whole:
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    elif whole and asked != most:
+        yield invalid(f"{path}.requests", str(asked), f"must be equal to {name} limit of {most}")
+    elif asked > most:
+        text = f"must be less than or equal to {name} limit of {most}"
+        yield invalid(f"{path}.requests", str(asked), text)
+
+
+def _claim_name_errors(resources: Json, claims: frozenset[str], path: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, claim in enumerate(resources.get("claims") or ()):
+        name = claim.get("name") or ""
+        shown = f"{name}/{claim['request']}" if claim.get("request") else name
+        if not name:
+            yield required(f"{path}[{i}].name")
+        elif shown in seen:
+            yield duplicate(f"{path}[{i}]", shown)
+        elif name not in claims:
+            yield FieldError(f"{path}[{i}].name", Kind.NOT_FOUND, name)
+        seen.add(shown)
 
 
 IMMUTABLE: Final = "field is immutable"
