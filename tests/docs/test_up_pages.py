@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 from kubernetes.client import CoreV1Api
 
 from docs.pages import ROOT, blocks, write_files
-from stowplan.cli.up import up
 from stowplan.embedded.kubelets import Shape, named_nodes, read_pretend, read_shapes
 from stowplan.embedded.kubelets.config import ShapeDriver, ShapeImage, ShapeTaint
 from stowplan.embedded.kubelets.pretend import FAILURES, NODE_ANNOTATIONS, POD_ANNOTATIONS
@@ -76,16 +74,6 @@ def test_the_test_shown_passes(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_operator.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    "option", [option for one in up.params for option in one.opts if option.startswith("--")]
-)
-def test_options_that_a_page_names_exist(option: str) -> None:
-    pages = [UP, SHAPES, PRETEND, ROOT / "README.md"]
-    everywhere = " ".join(page.read_text() for page in pages)
-    undocumented = ("--feature-gates", "--demo", "--until-done", "--node-monitor-period", "--metrics")
-    assert option in everywhere or option in undocumented
 
 
 def test_blocks_are_there() -> None:

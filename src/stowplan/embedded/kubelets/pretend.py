@@ -17,7 +17,7 @@ from stowplan.api.labels import EVERYTHING, Selector, SelectorError, compile_sel
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.objects import annotations_of, labels_of, namespace_of
-from stowplan.embedded.usage import CPU_USAGE, MEMORY_USAGE
+from stowplan.embedded.usage import CPU_USAGE, MEMORY_USAGE, usage_problem
 
 PREFIX: Final = "pretend.stowplan.io/"
 FAIL: Final = f"{PREFIX}fail"
@@ -169,6 +169,9 @@ def pod_behaviour(pod: Json, pretend: "Pretend", default: PodBehaviour) -> tuple
                 fields[known[0]] = known[1](value)
             except PretendError as error:
                 problems.append(Problem(key, str(error)))
+    usage, _, message = usage_problem(annotations_of(pod)).partition(": ")
+    if usage:
+        problems.append(Problem(usage, message))
     return _with_fields(behaviour, fields), problems
 
 
