@@ -20,7 +20,7 @@ from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.schema.goform import as_written
 from stowplan.embedded.store.objects import with_metadata
-from stowplan.embedded.store.writer import WriteContext
+from stowplan.embedded.store.writer import ServedVersion, WriteContext
 
 
 class FieldManager:
@@ -48,6 +48,8 @@ class FieldManager:
         self, resource: Resource, obj: Json, by: WriteContext, stamp: str, given: Any
     ) -> ManagedFields:
         """The managed fields of a new object, before admission changes it."""
+        if by.served is not None:
+            resource, obj = by.served.resource, self._served(by.served, obj)
         return after_creation(
             self.type_of(resource),
             obj,
@@ -69,6 +71,9 @@ class FieldManager:
         given: Any = None,
     ) -> ManagedFields:
         """The managed fields of an object that replaces another; `given` are those in the request."""
+        if by.served is not None:
+            old, new = self._served(by.served, old), self._served(by.served, new)
+            resource = by.served.resource
         return after_change(
             self.type_of(resource),
             old,
@@ -77,6 +82,9 @@ class FieldManager:
             has_status=resource.status,
             given=None if subresource else given,
         )
+
+    def _served(self, version: ServedVersion, obj: Json) -> Json:
+        return self.written(version.resource, version.to_served(obj))
 
     def applied(self, resource: Resource, old: Json | None, wanted: Json, applier: Applier) -> ApplyResult:
         """What becomes of an object when somebody applies a configuration."""

@@ -2,6 +2,9 @@
 
 from typing import Final, NamedTuple, Protocol
 
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
+
 ADMINISTRATORS: Final = "system:masters"
 
 
@@ -22,16 +25,29 @@ class Component(NamedTuple):
     groups: tuple[str, ...] = (ADMINISTRATORS,)
 
 
+class ServedVersion(Protocol):
+    """A version of the API that is served and not stored."""
+
+    @property
+    def resource(self) -> Resource: ...
+
+    def to_served(self, obj: Json) -> Json:
+        """A stored object in this version."""
+        ...
+
+
 class WriteContext(NamedTuple):
     """The request behind a write.
 
     `field_manager` is who managed fields name as the owner of what is written. A `dry_run` is admitted
-    and validated and gives back what would have been written.
+    and validated and gives back what would have been written. `served` is the version of the API that is
+    written in, if it is not the one objects are stored in.
     """
 
     user: UserInfo
     field_manager: str
     dry_run: bool = False
+    served: ServedVersion | None = None
 
 
 def component(name: str) -> WriteContext:
