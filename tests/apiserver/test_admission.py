@@ -213,7 +213,7 @@ def test_pods_that_make_no_sense_are_refused(
         (c.PODS, pod("p", annotations={"a": "x" * 300_000}), "metadata.annotations"),
         (c.PODS, pod("p", ownerReferences=[{"name": "x"}]), "metadata.ownerReferences.uid"),
         (c.NAMESPACES, {"metadata": {"name": "a.b"}}, "metadata.name"),
-        (c.SERVICES, {"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 1}]}}, "metadata.name"),
+        (c.SERVICES, {"metadata": {"name": "a.b"}, "spec": {"ports": [{"port": 1}]}}, "metadata.name"),
         (c.SERVICES, {"metadata": {"name": "s"}, "spec": {}}, "spec.ports"),
         (c.CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"a b": "c"}}, "data[a b]"),
         (c.PRIORITY_CLASSES, {"metadata": {"name": "p"}, "value": 2**31 - 1}, "value"),
@@ -223,7 +223,7 @@ def test_pods_that_make_no_sense_are_refused(
             {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k"}]}},
             "metadata.taints[0].effect",
         ),
-        (c.NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "-1"}}}, "status.capacity[cpu]"),
+        (c.NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "-1"}}}, "status.capacity.cpu"),
         (c.PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "p"}, "spec": {}}, "spec.accessModes"),
         (
             c.PERSISTENT_VOLUMES,

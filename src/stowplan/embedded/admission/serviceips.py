@@ -36,6 +36,8 @@ class ServiceAllocator:
                 spec["clusterIP"] = before["clusterIP"]
             if not spec.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
                 spec["clusterIPs"] = before.get("clusterIPs")
+            elif spec.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+                spec["clusterIPs"] = [spec["clusterIP"], *(before.get("clusterIPs") or ())[1:]]
             for field in ("ipFamilies", "ipFamilyPolicy"):
                 if not spec.get(field) and before.get(field):
                     spec[field] = before[field]

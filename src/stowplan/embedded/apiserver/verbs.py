@@ -217,9 +217,9 @@ class WriteVerbs:
         if isinstance(read.data, dict) and (read.data.get("metadata") or {}).get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         conversion = self._views.conversion(resource)
-        if conversion.is_converted:
-            by = by._replace(served=conversion)
-        obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace, by=by)
+        obj = self._store.create(
+            conversion.stored, conversion.to_stored(read.data), target.namespace, by=conversion.context(by)
+        )
         return self._shown(request, target, obj, 201, read)
 
     async def update(
@@ -309,14 +309,12 @@ class WriteVerbs:
         conversion = self._views.conversion(target.resource)
         data = conversion.to_stored(read.data)
         check_address(target, data)
-        if conversion.is_converted:
-            by = by._replace(served=conversion)
         return self._store.update(
             conversion.stored,
             data,
             subresource=target.subresource,
             uid_precondition=uid_precondition,
-            by=by,
+            by=conversion.context(by),
         )
 
     def _apply(
@@ -326,15 +324,13 @@ class WriteVerbs:
             missing = required("fieldManager", "is required for apply patch")
             raise options_invalid(Options.PATCH, [missing])
         read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
-        existed = self._store.find(target.resource, target.namespace, target.name) is not None
-        check_configuration(target, read.data, creates=not existed)
         conversion = self._views.conversion(target.resource)
-        if conversion.is_converted:
-            raise status.unsupported_media_type(list(_PATCH_TYPES))
+        existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        check_configuration(target, read.data, creates=not existed)
         obj = self._store.apply(
-            target.resource,
+            conversion.stored,
             read.data,
-            by,
+            conversion.context(by),
             namespace=target.namespace,
             name=target.name,
             force=flag(query, "force"),

@@ -192,9 +192,10 @@ def live_or_given(live: ManagedFields, given: Any) -> ManagedFields:
     if given in ([], [{}]):
         return NOBODY
     try:
-        return ManagedFields(decoded(given))
+        managers = decoded(given)
     except ValueError:
         return live
+    return live if set(managers) == set(live.managers()) else ManagedFields(managers)
 
 
 def tracked_parts(obj: Json, subresource: str, *, has_status: bool) -> Json:

@@ -20,7 +20,7 @@ from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.schema import TypeDef, the_schema
 from stowplan.embedded.schema.goform import as_written
 from stowplan.embedded.store.objects import with_metadata
-from stowplan.embedded.store.writer import ServedVersion, WriteContext
+from stowplan.embedded.store.writer import WriteContext
 
 
 class FieldManager:
@@ -49,7 +49,7 @@ class FieldManager:
     ) -> ManagedFields:
         """The managed fields of a new object, before admission changes it."""
         if by.served is not None:
-            resource, obj = by.served.resource, self._served(by.served, obj)
+            resource, obj = by.served.resource, by.served.to_served(obj)
         return after_creation(
             self.type_of(resource),
             obj,
@@ -72,8 +72,7 @@ class FieldManager:
     ) -> ManagedFields:
         """The managed fields of an object that replaces another; `given` are those in the request."""
         if by.served is not None:
-            old, new = self._served(by.served, old), self._served(by.served, new)
-            resource = by.served.resource
+            resource, old, new = by.served.resource, by.served.to_served(old), by.served.to_served(new)
         return after_change(
             self.type_of(resource),
             old,
@@ -83,12 +82,17 @@ class FieldManager:
             given=None if subresource else given,
         )
 
-    def _served(self, version: ServedVersion, obj: Json) -> Json:
-        return self.written(version.resource, version.to_served(obj))
-
-    def applied(self, resource: Resource, old: Json | None, wanted: Json, applier: Applier) -> ApplyResult:
+    def applied(
+        self, resource: Resource, old: Json | None, wanted: Json, applier: Applier, by: WriteContext
+    ) -> ApplyResult:
         """What becomes of an object when somebody applies a configuration."""
-        return apply_configuration(self.type_of(resource), old, wanted, applier, has_status=resource.status)
+        served = by.served
+        if served is None:
+            type_ = self.type_of(resource)
+            return apply_configuration(type_, old, wanted, applier, has_status=resource.status)
+        type_, before = self.type_of(served.resource), None if old is None else served.to_served(old)
+        result = apply_configuration(type_, before, wanted, applier, has_status=resource.status)
+        return result._replace(object=served.to_stored(result.object))
 
 
 def with_managed_fields(obj: Json, managed: ManagedFields) -> Json:

@@ -411,7 +411,7 @@ def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: floa
     if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
         return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
     if resource == NAMESPACES and _contents_held(obj):
-        return Deletion(_terminating(_mark(obj, now)), remove=False)
+        return Deletion(_terminating(obj, now), remove=False)
     if resource == PODS:
         grace = _pod_grace(obj, options, now)
         if grace is not None:
@@ -441,7 +441,10 @@ def _contents_held(obj: Json) -> bool:
     return obj["kind"] == NAMESPACES.kind and bool(obj.get("spec", {}).get("finalizers"))
 
 
-def _terminating(namespace: Json) -> Json:
+def _terminating(namespace: Json, now: float) -> Json:
+    """A namespace as being deleted. It is emptied first, so there is no grace period."""
+    if "deletionTimestamp" not in namespace["metadata"]:
+        namespace = with_metadata(namespace, deletionTimestamp=timestamp(now))
     if namespace.get("status", {}).get("phase") == "Terminating":
         return namespace
     return {**namespace, "status": {**namespace.get("status", {}), "phase": "Terminating"}}

@@ -347,7 +347,7 @@ class Store(Storage):
         """Have an object be as one manager wants it, in what that manager says of it (server-side apply)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
-        wanted = owned_object(resource, body)
+        wanted = owned_object(resource if by.served is None else by.served.resource, body)
         metadata = wanted["metadata"]
         namespace, named = key_of(resource, metadata, namespace)
         key = (namespace, named or name)
@@ -359,7 +359,7 @@ class Store(Storage):
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
         applier = Applier(by.field_manager, self._metadata.stamp(), force, subresource)
-        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier)
+        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier, by)
         if old is None:
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)

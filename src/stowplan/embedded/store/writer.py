@@ -1,5 +1,6 @@
 """Who writes to the store, and how: what admission and managed fields need to know of a request."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from stowplan.api.catalogue import Resource
@@ -25,29 +26,31 @@ class Component(NamedTuple):
     groups: tuple[str, ...] = (ADMINISTRATORS,)
 
 
-class ServedVersion(Protocol):
-    """A version of the API that is served and not stored."""
+class ServedForm(Protocol):
+    """A version in which objects are served that are stored in another one."""
 
     @property
     def resource(self) -> Resource: ...
 
-    def to_served(self, obj: Json) -> Json:
-        """A stored object in this version."""
-        ...
+    @property
+    def to_served(self) -> Callable[[Json], Json]: ...
+
+    @property
+    def to_stored(self) -> Callable[[Json], Json]: ...
 
 
 class WriteContext(NamedTuple):
     """The request behind a write.
 
     `field_manager` is who managed fields name as the owner of what is written. A `dry_run` is admitted
-    and validated and gives back what would have been written. `served` is the version of the API that is
-    written in, if it is not the one objects are stored in.
+    and validated and gives back what would have been written. `served` is the version the request is in, if
+    its objects are stored in another one: managed fields are those of that version.
     """
 
     user: UserInfo
     field_manager: str
     dry_run: bool = False
-    served: ServedVersion | None = None
+    served: ServedForm | None = None
 
 
 def component(name: str) -> WriteContext:

@@ -13,7 +13,6 @@ from stowplan.api.names import (
     label_key_problems,
     label_value_problems,
     path_segment_problems,
-    service_name_problems,
     subdomain_problems,
 )
 from stowplan.api.quantity import ERR_FORMAT, Quantity, QuantityError, quantity_of
@@ -21,7 +20,7 @@ from stowplan.api.requests import Json
 
 _NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.NAMESPACES: dns_label_problems,
-    catalogue.SERVICES: service_name_problems,
+    catalogue.SERVICES: dns_label_problems,
     catalogue.ROLES: path_segment_problems,
     catalogue.ROLE_BINDINGS: path_segment_problems,
     catalogue.CLUSTER_ROLES: path_segment_problems,
