@@ -171,6 +171,8 @@ def test_scale(kubectl: Run) -> None:
 def test_a_list_of_kinds_in_one_file(kubectl: Run) -> None:
     both = DEFINITION.replace("widgets", "gadgets").replace("Widget", "Gadget").replace("wd", "gd")
     assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", text=both)
-    assert "created" in kubectl("create", "-f", "-", text=WIDGET.replace("NAME", "g").replace("Widget", "Gadget"))
+    assert "created" in kubectl(
+        "create", "-f", "-", text=WIDGET.replace("NAME", "g").replace("Widget", "Gadget")
+    )
     assert "deleted" in kubectl("delete", "crd", "gadgets.example.com", "--timeout=10s")
     assert "gadgets" in kubectl("get", "gadgets", fails=True)
