@@ -47,9 +47,10 @@ def generate_job_selector(job: Json) -> None:
             "job-name": name,
         }
         of_pods = template.get("metadata") or {}
-        labelled = {**of_pods, "labels": {**own, **(of_pods.get("labels") or {})}}
+        labelled = {**of_pods, "labels": dict(sorted({**own, **(of_pods.get("labels") or {})}.items()))}
         given = spec.get("selector") or {}
-        selector = {**given, "matchLabels": {_CONTROLLER_UID: uid, **(given.get("matchLabels") or {})}}
+        chosen = {_CONTROLLER_UID: uid, **(given.get("matchLabels") or {})}
+        selector = {**given, "matchLabels": dict(sorted(chosen.items()))}
         job["spec"] = {**spec, "selector": selector, "template": {**template, "metadata": labelled}}
     default_job_labels(job)
 
