@@ -24,6 +24,7 @@ from stowplan.api.catalogue import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
@@ -373,6 +374,8 @@ def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
     if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
         return True
+    if resource == PRIORITY_CLASSES:
+        return False
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
