@@ -14,8 +14,8 @@ Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 w
 import asyncio
 import logging
 import random
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -53,7 +53,7 @@ from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
 from stowplan.embedded.apiserver.verbs import ReadVerbs, WriteVerbs
 from stowplan.embedded.auth.authentication import Authenticator, impersonated
-from stowplan.embedded.auth.rbac import AccessRules, forbidden
+from stowplan.embedded.auth.rbac import AccessRules, Attributes, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
@@ -69,8 +69,20 @@ _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
+MayRead = Callable[[str, str], Awaitable[bool]]
+"""Whether the user of a request may read objects of a resource (its plural) in a namespace."""
+
+
+class Extension(Protocol):
+    """Something else that the server serves, such as the API of a scheduler that runs with it."""
+
+    def serves(self, path: str) -> bool: ...
+
+    async def respond(self, request: web.BaseRequest, may_read: MayRead) -> web.StreamResponse: ...
+
+
 class Handler:
-    """Answers every request to the server."""
+    """Answers every request to the server. `extension` answers what is not Kubernetes'."""
 
     def __init__(
         self,
@@ -96,6 +108,7 @@ class Handler:
         self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
+        self.extension: Extension | None = None
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -207,7 +220,9 @@ class Handler:
     async def _answer_other(
         self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
-        """What is not about stored objects: reviews, and documents that describe the API."""
+        """What is not about stored objects: reviews, documents that describe the API, and extensions."""
+        if self.extension is not None and self.extension.serves(path):
+            return await self.extension.respond(request, self._reading_rights(user))
         review = self._reviews.resource(path)
         if review is not None:
             if request.method != "POST":
@@ -222,6 +237,12 @@ class Handler:
         if request.method != "GET" and path != "/apis":
             raise status.method_not_allowed()
         return document
+
+    def _reading_rights(self, user: User) -> MayRead:
+        async def may_read(plural: str, namespace: str) -> bool:
+            return self._access.decide(Attributes(user, "get", "", plural, namespace=namespace)).allowed
+
+        return may_read
 
     def _document(self, request: web.BaseRequest, path: str) -> web.Response | None:
         document = self._openapi.answer(path, request.headers.get("Accept", ""))
@@ -257,10 +278,12 @@ class Handler:
         return None if found is None else json_response(found)
 
     def _nothing_at(self, path: str) -> web.Response:
-        """The answer for a path at which there is nothing: a Status only where an API is served."""
+        """The answer for a path at which there is nothing: a Status only where a built-in API is served."""
         parts = path.split("/")
         groups = discovery.groups(self._catalogue)
         in_group = parts[1] == "apis" and len(parts) > 3 and parts[2] in groups
+        if in_group and all(one.defined for one in self._catalogue if one.group == parts[2]):
+            in_group = False
         if in_group or (parts[1] == "api" and len(parts) > 2):
             raise status.unknown_resource()
         return web.Response(text="404 page not found\n", status=404)

@@ -27,6 +27,9 @@ REST_PER_OBJECT: Final = 150e-6
 NO_REST_BELOW: Final = 100
 """Whoever looks at no more objects needs no rest."""
 
+BACKGROUND: Final = DeleteOptions(propagation="Background")
+"""How controllers delete what owns something: some kinds would orphan it if nothing is said."""
+
 MAX_BURST: Final = 500
 """The most writes of one kind in one go."""
 
