@@ -7,6 +7,7 @@ from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.quota.qos import qos_class
+from stowplan.embedded.store.writer import WriteContext
 
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -155,6 +156,16 @@ PREPARE_POD_PART: Final[Mapping[str, Callable[[Json, Json], None]]] = {
     "ephemeralcontainers": keep_all_but_ephemeral_containers,
     "resize": keep_all_but_resources,
 }
+
+
+def set_requestor(request: Json, by: WriteContext) -> None:
+    """A request for a certificate says who made it; what its body says of that does not count."""
+    spec = request.setdefault("spec", {})
+    for field in ("uid", "extra"):
+        spec.pop(field, None)
+    spec["username"], spec["groups"] = by.user.name, [*by.user.groups]
+
+
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,
