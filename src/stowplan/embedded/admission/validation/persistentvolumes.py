@@ -18,6 +18,7 @@ from stowplan.embedded.admission.validation.meta import (
 )
 from stowplan.embedded.admission.validation.placement import node_selector_errors
 from stowplan.embedded.admission.validation.volumes import source_errors
+from stowplan.embedded.schema.internal import difference
 
 Errors = Iterator[FieldError]
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -103,8 +104,10 @@ def _class_errors(spec: Json) -> Errors:
 def volume_update_errors(old: Json, new: Json) -> list[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     errors: list[FieldError] = []
-    if fields_except(before, _OTHER_FIELDS) != fields_except(after, _OTHER_FIELDS):
-        text = "spec.persistentvolumesource is immutable after creation"
+    source, wanted = fields_except(before, _OTHER_FIELDS), fields_except(after, _OTHER_FIELDS)
+    if source != wanted:
+        shown = difference("PersistentVolumeSource", source, wanted)
+        text = f"spec.persistentvolumesource is immutable after creation\n{shown}"
         errors.append(forbidden("spec.persistentvolumesource", text))
     if before.get("volumeMode") != after.get("volumeMode"):
         errors.append(invalid("volumeMode", after.get("volumeMode"), IMMUTABLE))
@@ -182,8 +185,10 @@ def claim_update_errors(old: Json, new: Json) -> list[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     bound = (old.get("status") or {}).get("phase") == "Bound"
     errors: list[FieldError] = []
-    if _fixed(before, before, bound=bound) != _fixed(before, after, bound=bound):
-        errors.append(forbidden("spec", _CLAIM_RULE))
+    kept, changed = _fixed(before, before, bound=bound), _fixed(before, after, bound=bound)
+    if kept != changed:
+        shown = difference("PersistentVolumeClaimSpec", kept, changed)
+        errors.append(forbidden("spec", f"{_CLAIM_RULE}\n{shown}"))
     wanted, asked = _amount(_storage(after)), _amount(_storage(before))
     given = _amount(((old.get("status") or {}).get("capacity") or {}).get("storage"))
     if wanted < asked and wanted <= given:
@@ -195,17 +200,16 @@ def claim_update_errors(old: Json, new: Json) -> list[FieldError]:
 
 
 def _fixed(before: Json, spec: Json, *, bound: bool) -> Json:
-    """What of a claim's spec does not change."""
-    free = set()
-    if not before.get("volumeName"):
-        free.add("volumeName")
-    if "storageClassName" not in before:
-        free.add("storageClassName")
-    if bound:
-        free.add("volumeAttributesClassName")
-    kept = fields_except(spec, free)
+    """A claim's spec in which what may change is as it was."""
+    kept = fields_except(spec, frozenset())
+    free = ["volumeAttributesClassName"] if bound else []
+    free += [field for field in ("volumeName", "storageClassName") if not before.get(field)]
+    for field in free:
+        kept.pop(field, None)
+        if before.get(field):
+            kept[field] = before[field]
     if bound and kept.get("resources"):
-        requests = {**(kept["resources"].get("requests") or {}), "storage": None}
+        requests = {**(kept["resources"].get("requests") or {}), "storage": _storage(before)}
         kept["resources"] = {**kept["resources"], "requests": requests}
     return kept
 
