@@ -7,6 +7,7 @@ from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
 from stowplan.embedded.quota.qos import qos_class
+from stowplan.embedded.store.writer import WriteContext
 
 _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -30,23 +31,28 @@ def keep_namespace_finalizers(old: Json, new: Json) -> None:
 
 
 def generate_job_selector(job: Json) -> None:
-    """A job selects its pods by labels that only they have."""
+    """A job selects its pods by labels that only they have.
+
+    Its template may still be that of the object which makes jobs, so it is not changed in place.
+    """
     spec, metadata = job["spec"], job["metadata"]
     template = spec.get("template")
     if template is None:
         return
     if not spec.get("manualSelector"):
         uid, name = metadata["uid"], metadata["name"]
-        of_pods = template.setdefault("metadata", {})
         own = {
             _CONTROLLER_UID: uid,
             "batch.kubernetes.io/job-name": name,
             "controller-uid": uid,
             "job-name": name,
         }
-        of_pods["labels"] = {**own, **(of_pods.get("labels") or {})}
-        selector = spec["selector"] = dict(spec.get("selector") or {})
-        selector["matchLabels"] = {_CONTROLLER_UID: uid, **(selector.get("matchLabels") or {})}
+        of_pods = template.get("metadata") or {}
+        labelled = {**of_pods, "labels": dict(sorted({**own, **(of_pods.get("labels") or {})}.items()))}
+        given = spec.get("selector") or {}
+        chosen = {_CONTROLLER_UID: uid, **(given.get("matchLabels") or {})}
+        selector = {**given, "matchLabels": dict(sorted(chosen.items()))}
+        job["spec"] = {**spec, "selector": selector, "template": {**template, "metadata": labelled}}
     default_job_labels(job)
 
 
@@ -74,6 +80,20 @@ def next_template_generation(old: Json, new: Json) -> None:
         number += 1
     annotations = {**(new["metadata"].get("annotations") or {}), _TEMPLATE_GENERATION: str(number)}
     new["metadata"]["annotations"] = annotations
+
+
+def drop_max_unavailable(stateful_set: Json) -> None:
+    """Behind the gate MaxUnavailableStatefulSet, which is off by default."""
+    spec = stateful_set.get("spec") or {}
+    strategy = spec.get("updateStrategy") or {}
+    rolling = strategy.get("rollingUpdate") or {}
+    if "maxUnavailable" in rolling:
+        kept = {field: value for field, value in rolling.items() if field != "maxUnavailable"}
+        stateful_set["spec"] = {**spec, "updateStrategy": {**strategy, "rollingUpdate": kept}}
+
+
+def _drop_new_max_unavailable(old: Json, new: Json) -> None:
+    drop_max_unavailable(new)
 
 
 def set_qos_class(pod: Json) -> None:
@@ -136,17 +156,29 @@ PREPARE_POD_PART: Final[Mapping[str, Callable[[Json, Json], None]]] = {
     "ephemeralcontainers": keep_all_but_ephemeral_containers,
     "resize": keep_all_but_resources,
 }
+
+
+def set_requestor(request: Json, by: WriteContext) -> None:
+    """A request for a certificate says who made it; what its body says of that does not count."""
+    spec = request.setdefault("spec", {})
+    for field in ("uid", "extra"):
+        spec.pop(field, None)
+    spec["username"], spec["groups"] = by.user.name, [*by.user.groups]
+
+
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,
     catalogue.NAMESPACES: add_namespace_finalizer,
     catalogue.JOBS: generate_job_selector,
     catalogue.DAEMON_SETS: first_template_generation,
+    catalogue.STATEFUL_SETS: drop_max_unavailable,
 }
 PREPARE_UPDATED: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
     catalogue.NAMESPACES: keep_namespace_finalizers,
     catalogue.JOBS: _keep_job_labels,
     catalogue.DAEMON_SETS: next_template_generation,
+    catalogue.STATEFUL_SETS: _drop_new_max_unavailable,
 }
 PREPARE_STATUS: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
     catalogue.PODS: prepare_pod_status,

@@ -32,7 +32,7 @@ from stowplan.gocompat.yamltext import to_yaml
 
 _INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
-_MAX_WARNING_LENGTH: Final = 200
+_MAX_WARNING_LENGTH: Final = 256
 _encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
@@ -185,7 +185,7 @@ class TableView(View):
         return line
 
     def _bookmark(self, obj: Json) -> Any:
-        return self._table([], obj["metadata"])
+        return self._table([], {"resourceVersion": obj["metadata"]["resourceVersion"]})
 
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._conversion.resource)

@@ -198,10 +198,11 @@ class WriteVerbs:
         validation = query.get("fieldValidation", "")
         custom = self._store.definitions.version_of(target.resource)
         if custom is not None:
-            return decode_custom(custom, text, validation)
-        read = decode_object(target.resource, text, validation)
-        if target.resource == CUSTOM_RESOURCE_DEFINITIONS and target.name:
-            read.before = self._store.find(CUSTOM_RESOURCE_DEFINITIONS, "", target.name)
+            read = decode_custom(custom, text, validation)
+        else:
+            read = decode_object(target.resource, text, validation)
+        if target.name and (custom is not None or target.resource == CUSTOM_RESOURCE_DEFINITIONS):
+            read.before = self._store.find(target.resource, target.namespace, target.name)
         return read
 
     async def create(
@@ -213,6 +214,7 @@ class WriteVerbs:
         by = write_context(Options.CREATE, request.headers, query, user)
         text = as_json(await read_body(request), request.content_type, resource)
         read = self._decoded(target, text, query)
+        dedup_owners(read)
         if isinstance(read.data, dict) and (read.data.get("metadata") or {}).get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
         conversion = self._views.conversion(resource)
@@ -304,6 +306,7 @@ class WriteVerbs:
     def _replace(
         self, target: Target, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
     ) -> Json:
+        dedup_owners(read)
         conversion = self._views.conversion(target.resource)
         data = conversion.to_stored(read.data)
         check_address(target, data)
@@ -322,14 +325,15 @@ class WriteVerbs:
             missing = required("fieldManager", "is required for apply patch")
             raise options_invalid(Options.PATCH, [missing])
         read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
-        check_configuration(target, read.data)
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        check_configuration(target, read.data, creates=not existed)
         obj = self._store.apply(
             conversion.stored,
             read.data,
             conversion.context(by),
             namespace=target.namespace,
+            name=target.name,
             force=flag(query, "force"),
             subresource=target.subresource,
         )
@@ -344,6 +348,9 @@ class WriteVerbs:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
+        custom = self._store.definitions.version_of(target.resource)
+        if read is not None and custom is not None and not target.subresource:
+            warnings += custom.finalizer_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
 
 
@@ -365,7 +372,26 @@ def check_address(target: Target, data: Any) -> None:
             metadata[field] = value
 
 
-def check_configuration(target: Target, data: Any) -> None:
+def dedup_owners(read: Decoded) -> None:
+    """Leave out references to the same owner, with a warning."""
+    metadata = read.data.get("metadata") if isinstance(read.data, dict) else None
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    if not owners or not isinstance(metadata, dict):
+        return
+    kept = {owner.get("uid"): owner for owner in reversed(owners)}
+    if len(kept) == len(owners):
+        return
+    uids = [owner.get("uid") for owner in owners]
+    twice = sorted({str(uid) for uid in uids if uids.count(uid) > 1})
+    metadata["ownerReferences"] = list(reversed(kept.values()))
+    read.warnings.append(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+        "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(twice)
+    )
+
+
+def check_configuration(target: Target, data: Any, *, creates: bool) -> None:
     """See to it that what is applied says what it is. Raises `ApiError` 400."""
     if not isinstance(data, dict):
         raise status.bad_request("the object provided is unrecognized: expected a map")
@@ -378,7 +404,7 @@ def check_configuration(target: Target, data: Any) -> None:
     metadata = metadata if isinstance(metadata, dict) else {}
     if metadata.get("managedFields") is not None:
         raise status.bad_request("metadata.managedFields must be nil")
-    if not metadata.get("name"):
+    if creates and not metadata.get("name"):
         raise status.bad_request(
             f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    CERTIFICATE_SIGNING_REQUESTS,
     CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -23,6 +24,7 @@ from stowplan.api.catalogue import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
@@ -285,6 +287,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
         kept = _with_section(old, "status", new)
         same = new["metadata"] is old["metadata"]
         return kept if same else {**kept, "metadata": _metadata_with_status(resource, old, new)}
+    if subresource == APPROVAL:
+        conditions = (new.get("status") or {}).get("conditions") or []
+        return {**old, "status": {**(old.get("status") or {}), "conditions": conditions}}
     if subresource in POD_PARTS:
         metadata = old["metadata"]
         if old.get("spec") != new.get("spec"):
@@ -301,6 +306,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
 
 SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
 """Kinds that make a number of pods."""
+
+APPROVAL: Final = "approval"
+"""The subresource of certificate signing requests by which they are approved or denied."""
 
 POD_PARTS: Final = ("ephemeralcontainers", "resize")
 """Subresources of pods by which alone some fields of a pod can be changed."""
@@ -324,6 +332,8 @@ def is_part(resource: Resource, subresource: str) -> bool:
     """Whether a subresource is read and written as the object is, of which it is a part."""
     if subresource == "status":
         return resource.status
+    if subresource == APPROVAL:
+        return resource == CERTIFICATE_SIGNING_REQUESTS
     return resource == PODS and subresource in POD_PARTS
 
 
@@ -364,6 +374,8 @@ def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
     if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
         return True
+    if resource == PRIORITY_CLASSES:
+        return False
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)

@@ -135,7 +135,17 @@ class Store(Storage):
     def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
         metadata = old["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        self._rewrite(self._collection(resource), key, new, old, API_SERVER)
+        self._rewrite(
+            self._collection(resource), key, self._with_status_of_server(resource, old, new), old, API_SERVER
+        )
+
+    def _with_status_of_server(self, resource: Resource, old: Json, new: Json) -> Json:
+        """An object whose status the server itself has changed, with its managed fields."""
+        if self._fields is None:
+            return new
+        new = self._fields.written(resource, new, old)
+        stamp = self._metadata.stamp()
+        return with_managed_fields(new, self._fields.changed(resource, old, new, API_SERVER, stamp, "status"))
 
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
@@ -313,10 +323,12 @@ class Store(Storage):
         if fields is not None:
             given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
             new = fields.written(resource, new, old)
-            if tracked:
-                managed = fields.changed(resource, old, new, by, stamp, subresource, given)
+            if tracked and not subresource:
+                managed = fields.changed(resource, old, new, by, stamp, given=given)
         commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
+        if fields is not None and tracked and subresource:
+            managed = fields.changed(resource, old, new, by, self._metadata.stamp(), subresource)
         if managed is not None and managed is not old["metadata"].get("managedFields"):
             new = with_managed_fields(new, managed)
         return self._replace(collection, key, old, new, by, commit)
@@ -328,6 +340,7 @@ class Store(Storage):
         by: WriteContext,
         *,
         namespace: str = "",
+        name: str = "",
         force: bool = False,
         subresource: str = "",
     ) -> Json:
@@ -336,7 +349,8 @@ class Store(Storage):
         _check_subresource(resource, subresource)
         wanted = owned_object(resource if by.served is None else by.served.resource, body)
         metadata = wanted["metadata"]
-        key = key_of(resource, metadata, namespace)
+        namespace, named = key_of(resource, metadata, namespace)
+        key = (namespace, named or name)
         old = _in_version(resource, collection.objects.get(key))
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
@@ -485,7 +499,9 @@ class Store(Storage):
         budgets = self._collection(POD_DISRUPTION_BUDGETS)
         budget = budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
         if budget is not None and not costs_nothing(pod, budget):
-            charged = charged_budget(budget, name, stamp)
+            charged = self._with_status_of_server(
+                POD_DISRUPTION_BUDGETS, budget, charged_budget(budget, name, stamp)
+            )
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
 
 
