@@ -70,7 +70,8 @@ def test_what_leaves_a_selection_is_deleted_for_who_sees_only_that(api: Served) 
 
 
 def test_one_object_can_be_watched(api: Served) -> None:
-    events = api.watch(f"{PODS}/b?watch=true")
+    path = PODS.replace("/v1/", "/v1/watch/")
+    events = api.watch(f"{path}/b")
     assert short(events, 1) == ["ADDED b"]
     api.ask("DELETE", f"{PODS}/a")
     api.ask("DELETE", f"{PODS}/b")

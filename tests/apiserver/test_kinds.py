@@ -7,6 +7,7 @@ import pytest
 
 from apiserver.served import Served, serving
 from stowplan.api.catalogue import BUILT_IN, Resource
+from stowplan.embedded.apiserver.discovery import CREATE_ONLY
 from stowplan.embedded.controllers.actors import ACTORS, STORED_ONLY
 from stowplan.embedded.schema import the_schema
 
@@ -102,3 +103,82 @@ def test_an_autoscaler_of_v1_without_a_target_aims_at_80_percent_of_the_cpu(warn
     older = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
     created = warned.ask("POST", older, {**body, "spec": spec})
     assert (created.code, created.body["spec"]["targetCPUUtilizationPercentage"]) == (201, 80)
+
+
+def test_server_side_apply_in_the_older_version_changes_what_it_says_and_manages_its_fields(
+    warned: Served,
+) -> None:
+    newer = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/applied"
+    older = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers/applied"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    body: dict[str, Any] = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "applied"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50},
+    }
+    form = {"Content-Type": "application/apply-patch+yaml"}
+    assert warned.ask("PATCH", f"{older}?fieldManager=me", body, **form).code == 201
+    body["spec"]["maxReplicas"] = 4
+    shown = warned.ask("PATCH", f"{older}?fieldManager=me", body, **form)
+    assert (shown.code, shown.body["spec"]["maxReplicas"]) == (200, 4)
+    (managed,) = shown.body["metadata"]["managedFields"]
+    assert (managed["manager"], managed["apiVersion"]) == ("me", "autoscaling/v1")
+    assert "f:targetCPUUtilizationPercentage" in managed["fieldsV1"]["f:spec"]
+    (metric,) = warned.ask("GET", newer).body["spec"]["metrics"]
+    assert metric["resource"]["target"] == {"type": "Utilization", "averageUtilization": 50}
+
+
+def test_errors_name_the_group_that_was_asked_for(warned: Served) -> None:
+    core = warned.ask("GET", "/api/v1/namespaces/default/events/none")
+    assert (core.code, core.body["message"]) == (404, 'events "none" not found')
+    assert "group" not in core.body["details"]
+    newer = warned.ask("GET", "/apis/events.k8s.io/v1/namespaces/default/events/none")
+    assert newer.body["message"] == 'events.events.k8s.io "none" not found'
+
+
+KNOWN_HASHES: dict[str, dict[str, str | None]] = {
+    "/api/v1": {
+        "pods": "xPOwRZ+Yhw8=",
+        "events": "r2yiGXH7wu8=",
+        "componentstatuses": None,
+        "bindings": None,
+    },
+    "/apis/apps/v1": {"deployments": "8aSe+NMegvE=", "deployments/status": None},
+    "/apis/events.k8s.io/v1": {"events": "r2yiGXH7wu8="},
+}
+
+
+@pytest.mark.parametrize("path", KNOWN_HASHES)
+def test_discovery_says_in_which_version_objects_are_stored(warned: Served, path: str) -> None:
+    resources = {entry["name"]: entry for entry in warned.ask("GET", path).body["resources"]}
+    found = {name: resources[name].get("storageVersionHash") for name in KNOWN_HASHES[path]}
+    assert found == KNOWN_HASHES[path]
+
+
+def test_groups_come_by_priority_and_versions_the_newest_stable_one_first(warned: Served) -> None:
+    groups = warned.ask("GET", "/apis").body["groups"]
+    names = [group["name"] for group in groups]
+    assert names[:4] == ["apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io"]
+    versions = {group["name"]: [each["version"] for each in group["versions"]] for group in groups}
+    assert versions["autoscaling"] == ["v2", "v1"]
+    assert versions["scheduling.k8s.io"] == ["v1", "v1alpha2"]
+
+
+@pytest.mark.parametrize("resource", [*BUILT_IN, *CREATE_ONLY], ids=lambda resource: resource.dotted)
+def test_openapi_describes_every_kind_under_its_group(warned: Served, resource: Resource) -> None:
+    document = warned.ask("GET", f"/openapi/v3{resource.prefix}").body
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    schemas = document["components"]["schemas"].values()
+    described = [schema for schema in schemas if kind in schema.get("x-kubernetes-group-version-kind", ())]
+    assert len(described) == 1
+    assert described[0]["description"]
+    assert any(path.endswith(f"/{resource.plural}") for path in document["paths"])
+
+
+def test_only_the_verbs_of_a_kind_are_allowed(warned: Served) -> None:
+    assert warned.ask("DELETE", "/api/v1/namespaces").code == 405
+    body = {"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": "x"}}
+    assert warned.ask("POST", "/api/v1/componentstatuses", body).code == 405
+    listed = warned.ask("GET", "/api/v1/componentstatuses")
+    assert listed.headers["Warning"] == '299 - "v1 ComponentStatus is deprecated in v1.19+"'

@@ -17,7 +17,7 @@ from stowplan.api.catalogue import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
-from stowplan.api.requests import Json, PatchType
+from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.daemonset import DaemonSetController
 from stowplan.embedded.controllers.garbagecollector import GarbageCollector
@@ -388,3 +388,75 @@ def test_whatever_went_wrong_a_job_counts_each_pod_once(seed: int) -> None:
         assert not any(pod["metadata"].get("finalizers") for pod in world.pods())
 
     play(story, Faults(**BAD_DAY), seed)
+
+
+def test_more_pods_than_are_counted_at_a_time_end_at_once() -> None:
+    async def story(world: World) -> None:
+        world.put(JOBS, job(completions=700, parallelism=700))
+        await world.until(lambda: len(world.pods()) == 700)
+        for pod in world.pods():
+            world.patch(PODS, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "status")
+        await world.until(lambda: ended(world), 30)
+        assert world.get(JOBS, "sum")["status"]["succeeded"] == 700
+        assert not any(pod["metadata"].get("finalizers") for pod in world.pods())
+
+    live(story, lambda context: [JobController(context)])
+
+
+def test_pods_of_a_job_that_is_deleted_alone_are_held_by_nobody() -> None:
+    async def story(world: World) -> None:
+        world.put(JOBS, job(completions=2, parallelism=2))
+        await world.until(lambda: len(world.pods()) == 2)
+        world.store.delete(JOBS, "d", "sum", DeleteOptions(propagation="Orphan"))
+        await world.until(lambda: not world.all(JOBS))
+        await world.settle(5)
+        assert len(world.pods()) == 2
+        assert not any(pod["metadata"].get("finalizers") for pod in world.pods())
+
+    live(story, lambda context: [JobController(context), GarbageCollector(context)])
+
+
+def test_a_job_of_another_controller_is_left_alone() -> None:
+    async def story(world: World) -> None:
+        world.put(JOBS, job(managedBy="example.com/batch"))
+        await world.settle(10)
+        assert world.pods() == []
+        assert not world.get(JOBS, "sum").get("status")
+
+    live(story, lambda context: [JobController(context)])
+
+
+def test_a_job_goes_with_its_pods_when_its_time_after_the_end_is_over() -> None:
+    async def story(world: World) -> None:
+        world.put(JOBS, job(completions=1, ttlSecondsAfterFinished=60))
+        await world.until(lambda: len(world.pods()) == 1)
+        world.patch(PODS, world.pods()[0]["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "status")
+        await world.until(lambda: ended(world))
+        await world.settle(50)
+        assert world.all(JOBS)
+        await world.settle(20)
+        assert world.all(JOBS) == world.pods() == []
+
+    live(story, lambda context: [JobController(context), GarbageCollector(context)])
+
+
+def test_a_surging_daemon_is_renewed_without_a_gap() -> None:
+    async def story(world: World) -> None:
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        world.put(DAEMON_SETS, daemon(updateStrategy=rolling))
+        await world.until(lambda: daemon_status(world).get("numberAvailable") == 4)
+        fewest = 4
+
+        def saw(change: Change) -> None:
+            nonlocal fewest
+            ready = [pod for pod in world.pods("Running") if "deletionTimestamp" not in pod["metadata"]]
+            fewest = min(fewest, len({pod["spec"]["nodeName"] for pod in ready}))
+
+        world.store.watch(PODS, saw)
+        world.patch(DAEMON_SETS, "agent", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
+        await world.until(lambda: daemon_status(world).get("updatedNumberScheduled") == 4)
+        await world.settle(10)
+        assert fewest == 4
+        assert {pod["metadata"]["labels"].get("v") for pod in world.pods()} == {"2"}
+
+    play(story)

@@ -10,7 +10,14 @@ import pytest
 
 from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, write_files
 
-LASTING = ("stowplan run", "stowplan up", "stowplan apiserver", "stowplan kubelets", "stowplan controllers")
+LASTING = (
+    "stowplan node",
+    "stowplan run",
+    "stowplan up",
+    "stowplan apiserver",
+    "stowplan kubelets",
+    "stowplan controllers",
+)
 INSTALLING = ("pip install",)
 TESTING = "pytest "
 LANGUAGES = {"console", "python", "yaml", "text"}

@@ -162,7 +162,7 @@ def test_a_pod_that_sleeps_before_it_stops_keeps_its_place_as_long_within_its_gr
 
     async def story(place: Place) -> None:
         place.add_pod("long", containers=sleeper(20))
-        place.add_pod("longer", containers=sleeper(300))
+        place.add_pod("longer", containers=sleeper(29))
         await asyncio.sleep(5)
         for name in ("long", "longer"):
             place.store.delete(PODS, "d", name)

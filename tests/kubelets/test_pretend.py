@@ -182,10 +182,11 @@ def test_an_annotation_can_be_set_while_a_pod_runs() -> None:
 
 def test_an_annotation_that_cannot_be_read_is_told_in_an_event_and_has_no_effect() -> None:
     async def story(place: Place) -> None:
-        place.add("p", "Never", run_seconds="long", rum_seconds="1", start_seconds="0")
+        place.add("p", "Never", run_seconds="long", rum_seconds="1", start_seconds="0", cpu_usage="x")
         await asyncio.sleep(1)
         notes = {event["note"].partition(": ")[2] for event in place.store.list(EVENTS).items}
         assert "expected seconds such as 5 or a range such as 2-5, got 'long'" in notes
+        assert "expected an amount such as 250m or a percentage such as 80%, got 'x'" in notes
         assert any(
             note.startswith("there is no such annotation of pods; there is start-seconds") for note in notes
         )
@@ -352,4 +353,4 @@ def test_seconds_are_a_number_or_a_range() -> None:
     drawn = {span_of("1-2").draw(random.Random(seed)) for seed in range(20)}
     assert len(drawn) > 10
     assert all(1 <= seconds <= 2 for seconds in drawn)
-    assert len(POD_ANNOTATIONS) == 7
+    assert len(POD_ANNOTATIONS) == 9

@@ -148,3 +148,42 @@ def test_a_namespace_takes_what_is_in_it_along(kubectl: Run) -> None:
     kubectl("-n", "team", "rollout", "status", "deployment/d", "--timeout=40s")
     kubectl("delete", "namespace", "team", "--timeout=40s")
     assert "NotFound" in kubectl("get", "namespace", "team", ok=False).stderr
+
+
+OLD = """
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec:
+  replicas: 1
+  selector: {app: old}
+  template:
+    metadata: {labels: {app: old}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: "nginx:1"}
+"""
+
+
+def test_a_replication_controller_of_the_early_designs_is_scaled(kubectl: Run) -> None:
+    kubectl("apply", "-f", "-", text=OLD)
+    until(kubectl, "rc/old", "{.status.readyReplicas}", "1")
+    kubectl("scale", "rc", "old", "--replicas=3")
+    until(kubectl, "rc/old", "{.status.readyReplicas}", "3")
+    assert kubectl("get", "rc", "old", "--no-headers").stdout.split()[:4] == ["old", "3", "3", "3"]
+    kubectl("delete", "rc", "old", "--cascade=foreground", "--timeout=40s")
+    assert pods(kubectl, "app=old") == []
+
+
+def test_a_cron_job_makes_jobs_by_hand_too_and_finished_ones_say_complete(kubectl: Run) -> None:
+    kubectl("create", "cronjob", "tick", "--image=busybox", "--schedule=0 0 1 1 *", "--", "true")
+    kubectl("create", "job", "now", "--from=cronjob/tick")
+    kubectl("wait", "job/now", "--for=condition=Complete", "--timeout=40s")
+    assert kubectl("get", "job", "now", "--no-headers").stdout.split()[:3] == ["now", "Complete", "1/1"]
+    assert "Job completed" in kubectl("describe", "job", "now").stdout
+    until(kubectl, "cronjob/tick", "{.status.active}", "")
+    assert kubectl("get", "cronjob", "tick", "-o", "jsonpath={.status.lastSuccessfulTime}").stdout
+    refused = kubectl("create", "cronjob", "bad", "--image=busybox", "--schedule=bad", ok=False)
+    assert "expected exactly 5 fields, found 1: [bad]" in refused.stderr
+    kubectl("delete", "cronjob", "tick")

@@ -538,6 +538,9 @@ PRIORITY_LEVEL_CONFIGURATIONS: Final = Resource(
 BUILT_IN: Final = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
 """Every resource above, in that order."""
 
+SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale")
+"""The kind of the subresource `scale`, which has no objects of its own."""
+
 
 class Catalogue:
     """The resources one server knows, found by any of their names."""

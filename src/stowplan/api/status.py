@@ -166,10 +166,20 @@ def internal_error(why: str) -> ApiError:
     return ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
-def unprocessable(why: str) -> ApiError:
-    """A well-formed patch that does not fit the object. The reason is kept as a cause."""
+def unprocessable(why: str = "") -> ApiError:
+    """A well-formed patch that does not fit the object; why not is kept as a cause."""
     text = "the server rejected our request due to an error in our request"
-    return ApiError(422, "Invalid", text, {"causes": [{"message": why}]})
+    return ApiError(422, "Invalid", text, {"causes": [{"message": why}]} if why else {})
+
+
+def unknown_resource() -> ApiError:
+    """A path below a served group at which there is nothing."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> ApiError:
+    text = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", text, {})
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:

@@ -30,6 +30,7 @@ from stowplan.embedded.kubelets import (
     read_shapes,
 )
 from stowplan.embedded.usage import PretendUsage
+from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
 from stowplan.scheduler.gc_tuning import calm_collector
@@ -66,6 +67,7 @@ class Wishes:
     until_ready: bool = False
     timeout: float = 300.0
     command: tuple[str, ...] = ()
+    page_port: int | None = None
 
 
 @click.command("up")
@@ -101,6 +103,8 @@ class Wishes:
 )
 @click.option("--port", type=_PORT, default=0, show_default="a free port", help="Port to listen on.")
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--page-port", type=_PORT, default=0, show_default="a free port", help="Port of the page.")
+@click.option("--page/--no-page", default=True, help="Serve the page on a loopback port.")
 @click.option(
     "--kubeconfig-out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
 )
@@ -157,6 +161,8 @@ def up(
     verbosity: int | None,
     port: int,
     bind: str,
+    page_port: int,
+    page: bool,
     kubeconfig_out: Path | None,
     seed: int | None,
     node_monitor_period: float,
@@ -193,6 +199,7 @@ def up(
         until == "ready",
         timeout,
         command,
+        page_port if page else None,
     )
     with one_line_errors():
         source = SchedulerSource(str(config or ""), plugins, parse_feature_gates(feature_gates))
@@ -296,7 +303,10 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
                 first = cluster.schedulers[0]
                 server = scheduler_port(first, path, wishes.serving, cluster.clock, cluster.logger)
                 await stack.enter_async_context(server)
-            _greet(cluster, path, wishes)
+            page = None
+            if wishes.page_port is not None:
+                page = await stack.enter_async_context(PageServer(cluster.routes, wishes.page_port))
+            _greet(cluster, path, wishes, page)
             with calm_collector():
                 work = asyncio.create_task(_work(cluster, wishes, path))
                 stopped = asyncio.create_task(ended.wait())
@@ -314,11 +324,13 @@ async def _run(cluster: LocalCluster, wishes: Wishes) -> int:
     return 0
 
 
-def _greet(cluster: LocalCluster, path: Path, wishes: Wishes) -> None:
+def _greet(cluster: LocalCluster, path: Path, wishes: Wishes, page: PageServer | None) -> None:
     nodes = len(cluster.kubelets.names)
     click.echo(f"A cluster with {nodes:,} nodes is up at {cluster.server.url}")
     if wishes.until_ready or wishes.command:
         return
+    if page is not None:
+        click.echo(f"Look at it: {page.url}")
     click.echo("Ctrl-C ends it. In another shell:")
     click.echo("")
     click.echo(f"  export KUBECONFIG={path}")

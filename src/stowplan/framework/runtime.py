@@ -86,6 +86,9 @@ class Framework:
     ) -> None:
         self.profile = profile
         self.table = table
+        self._registry = registry
+        self._gates = gates
+        self._services = services
         self.probe = probe
         self._reuse = reuse
         self._serial = next(_serials)
@@ -115,6 +118,18 @@ class Framework:
         self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
         self._by_plain_pod = [plugin for plugin in self._by_pod if not plugin.signs_volumes]
+
+    def twin(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
+        """Another framework of the profile over the same table; its results and chance are its own."""
+        return Framework(
+            self.profile,
+            self.table,
+            self._registry,
+            self._gates,
+            class_memory=class_memory,
+            rng=rng,
+            services=self._services,
+        )
 
     def at(self, point: Point) -> list[Plugin]:
         """The plugins of an extension point, in the order they run."""

@@ -72,6 +72,7 @@ class Options:
     config_map: ConfigMapRef | None
     write_config_to: str
     plugins: tuple[str, ...]
+    page: bool
     version: str
     flag_values: Mapping[str, str]
     warnings: tuple[str, ...]
@@ -124,6 +125,7 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
         config_map=configured.config_map,
         write_config_to=parsed.text("write-config-to"),
         plugins=parsed.texts("plugin"),
+        page=parsed.on("page"),
         version=version if version.startswith("v") else VERSION,
         flag_values=parsed.shown(),
         warnings=tuple(_warnings(parsed, gates)),

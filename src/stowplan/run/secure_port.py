@@ -1,14 +1,21 @@
 """The secure port of a process and the pages it serves."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from stowplan.api.pod import Pod
+from stowplan.config.dump import dump
+from stowplan.inspection import PREFIX, Inspection, Routes, Viewer
+from stowplan.inspection.web import PAGE, respond
 from stowplan.metrics import HealthMetrics, PodResources
 from stowplan.run.clients import Clients
 from stowplan.run.version import KUBERNETES, MINOR
+from stowplan.scheduler import Scheduler
 from stowplan.serving import Pages, SecureServer
+from stowplan.serving.filters import USER
 from stowplan.serving.pages import PING, Component, Sources, all_pages, checks
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ class SecurePort:
                 if client is not None:
                     await stack.enter_async_context(client)
             server = SecureServer(
-                self._pages(),
+                {**self._pages(), **self._inspection_pages(lambda: server)},
                 options.serving,
                 options.authentication,
                 options.authorization,
@@ -52,6 +59,29 @@ class SecurePort:
                 yield
             process.logger.info(0, "[graceful-termination] secure server has stopped listening")
         process.logger.info(0, "[graceful-termination] secure server is exiting")
+
+    def _inspection_pages(self, server: Callable[[], SecureServer]) -> Pages:
+        """The API /stowplan/v1, and the page if it is wanted. Viewers see what they may read."""
+        process = self._process
+        inspection = Inspection(
+            self._scheduler,
+            cluster="kubernetes",
+            release=KUBERNETES,
+            leads=lambda: process.is_leading,
+        )
+        routes = Routes(inspection, lambda: dump(process.resolved.built.config))
+
+        async def page(request: web.Request) -> web.StreamResponse:
+            user = request[USER]
+            viewer = Viewer(lambda plural, namespace: server().may_read(user, plural, namespace))
+            return await respond(routes, request, viewer)
+
+        paths = (PREFIX, f"{PREFIX}/", *((PAGE,) if process.options.page else ()))
+        return dict.fromkeys(paths, page)
+
+    def _scheduler(self) -> Scheduler | None:
+        instance = self._process.instance
+        return None if instance is None else instance.scheduler
 
     def _pages(self) -> Pages:
         process, options = self._process, self._process.options

@@ -248,7 +248,7 @@ class BindingCycle:
         waited = None if first is None else context.clock.monotonic() - first
         took = context.timer() - assignment.began
         context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
-        context.decisions.update(queued.uid, "bound", note)
+        context.decisions.update(queued.uid, "bound", note, took)
         if queued.flushed and context.logger.level >= 4:
             context.logger.info(
                 4,

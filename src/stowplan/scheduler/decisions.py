@@ -1,6 +1,7 @@
 """The last decision about each pod, and the explanation made of it and of where the pod is now."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ class LastDecision(msgspec.Struct):
     outcome: str
     message: str
     preempting: Preempting | None = None
+    seconds: float | None = None
+    """How long it took from the queue to the binding."""
 
 
 class LastDecisions:
@@ -76,6 +79,10 @@ class LastDecisions:
             if self._uids.get(gone.key) == gone.uid:
                 del self._uids[gone.key]
 
+    def latest(self) -> Iterator[LastDecision]:
+        """Newest first."""
+        return iter(list(reversed(self._by_uid.values())))
+
     def get(self, uid: str) -> LastDecision | None:
         return self._by_uid.get(uid)
 
@@ -84,11 +91,11 @@ class LastDecisions:
         uid = self._uids.get(key)
         return None if uid is None else self._by_uid.get(uid)
 
-    def update(self, uid: str, outcome: str, message: str) -> None:
+    def update(self, uid: str, outcome: str, message: str, seconds: float | None = None) -> None:
         """How an attempt went on."""
         made = self._by_uid.get(uid)
         if made is not None:
-            made.outcome, made.message = outcome, message
+            made.outcome, made.message, made.seconds = outcome, message, seconds
 
 
 class Explainer:

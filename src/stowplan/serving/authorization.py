@@ -85,6 +85,18 @@ class Authorizer:
         client = self._client
         return await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)
 
+    async def may_read(self, user: User, plural: str, namespace: str) -> bool:
+        """Whether a user may get objects of the core group. Raises `ReviewError`."""
+        if not self._groups.isdisjoint(user.groups):
+            return True
+        if self._client is None:
+            return False
+        wanted = {"verb": "get", "resource": plural, **({"namespace": namespace} if namespace else {})}
+        spec = _subject(user, {"resourceAttributes": wanted})
+        client = self._client
+        decision = await self._cache.get(msgspec.json.encode(spec), lambda: _review(client, spec), self._ttl)
+        return decision.allowed
+
     def clear(self) -> None:
         self._cache.clear()
 
@@ -99,7 +111,11 @@ async def _review(client: ReviewClient, spec: Json) -> AccessDecision:
 
 
 def _spec(user: User, verb: str, path: str) -> Json:
-    spec: Json = {"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name}
+    return _subject(user, {"nonResourceAttributes": {"path": path, "verb": verb}})
+
+
+def _subject(user: User, attributes: Json) -> Json:
+    spec: Json = {**attributes, "user": user.name}
     if user.groups:
         spec["groups"] = list(user.groups)
     if user.extra:

@@ -10,7 +10,7 @@ from stowplan.clock import Clock
 from stowplan.logs import Logger
 from stowplan.serving.authentication import Authenticator
 from stowplan.serving.authorization import Authorizer
-from stowplan.serving.clientcertificates import CredentialsError
+from stowplan.serving.clientcertificates import CredentialsError, User
 from stowplan.serving.responses import (
     forbidden,
     internal_error,
@@ -25,6 +25,9 @@ Page: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Pages: TypeAlias = Mapping[str, Page]
 """Pages by path. A path that ends in "/" is also a prefix."""
+
+USER: Final = web.RequestKey("user", User)
+"""Under which a request has the user it was authenticated as."""
 
 CACHE_CONTROL: Final = "no-cache, private"
 _LOG_VERBOSITY: Final = 3
@@ -114,6 +117,7 @@ class FilterChain:
         if not decision.allowed:
             self._logger.info(4, "Forbidden", URI=request.raw_path, reason=decision.reason)
             return forbidden(user, verb, path, decision.reason)
+        request[USER] = user
         return await self._dispatch(request)
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:

@@ -23,9 +23,10 @@ from stowplan.serving.authentication import Authenticator, TokenAuthenticator
 from stowplan.serving.authorization import Authorizer
 from stowplan.serving.certificates import Certificates, CertificateSource, subject_of
 from stowplan.serving.clientca import ClientCAs
+from stowplan.serving.clientcertificates import User
 from stowplan.serving.connections import ConnectionHandler, Connections
 from stowplan.serving.filters import FilterChain, Pages, set_common_headers
-from stowplan.serving.reviews import UNOBSERVED, AccessObserver
+from stowplan.serving.reviews import UNOBSERVED, AccessObserver, ReviewError
 from stowplan.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,
@@ -112,6 +113,14 @@ class SecureServer:
         self._reloading: asyncio.Task[None] | None = None
         self._address = ""
         self.port = 0
+
+    async def may_read(self, user: User, plural: str, namespace: str) -> bool:
+        """Whether a user may get objects of the core group; False if that cannot be found out."""
+        try:
+            return await self._authorizer.may_read(user, plural, namespace)
+        except ReviewError as error:
+            self._logger.error("Failed to make webhook authorizer request", err=str(error))
+            return False
 
     async def __aenter__(self) -> "SecureServer":
         await self.start()

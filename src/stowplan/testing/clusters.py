@@ -1,24 +1,28 @@
-"""A cluster in memory, the scheduler's engine on it, and nothing else: no server, no clock, no threads."""
+"""A cluster in memory and the scheduler's engine on it, and nothing else: no server, no queue, no threads."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable
-from stowplan.config import build, load, load_file
+from stowplan.config import LoadedConfig, build, load, load_file
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.framework.decision import Decision, decide
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.interface import Plugin
+from stowplan.framework.interface import Plugin, Services
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry, load_plugin
 from stowplan.framework.runtime import Framework
+from stowplan.framework.status import Code
 from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
+from stowplan.testing.binding import Binder, RecordedEvent, TestClock, TestServices
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 
 AnyNode = Node | NodeBuilder
@@ -32,10 +36,14 @@ class Cluster:
 
     def __init__(self, profiles: Sequence[ProfileSpec], registry: Registry, seed: int, reuse: bool) -> None:
         self.table = ClusterTable()
+        self._services = services = TestServices(self)
         self.frameworks = {
-            profile.scheduler_name: Framework(profile, self.table, registry, reuse=reuse)
+            profile.scheduler_name: Framework(
+                profile, self.table, registry, reuse=reuse, services=cast(Services, services)
+            )
             for profile in profiles
         }
+        self._binder = Binder(services, registry.own)
         self._rng = Random(seed)
 
     def add(self, *objects: Object | NodeBuilder | PodBuilder) -> None:
@@ -79,12 +87,49 @@ class Cluster:
         return decide(self.evaluate(pod), self._rng.randrange, top)
 
     def schedule(self, pod: AnyPod, top: int = 5) -> Decision:
-        """Find a node for a pod and put it there. The decision says which node, or why none."""
+        """Find a node for a pod and put it there. The decision says which node, or why none.
+
+        Reserve, Permit, PreBind and PostBind plugins are called as in a scheduler, but at once; in-tree ones
+        that would write to the API server are not. A pod that waits at Permit has its node and is `waiting`
+        until plugins allow it (then it is bound), or turn it away, or it has waited too long.
+        """
         obj = _pod(pod)
-        decision = self.decide(obj, top)
-        if decision.node is not None:
-            self.table.assume(self.table.info(obj), decision.node)
-        return decision
+        evaluation = self.evaluate(obj)
+        decision = decide(evaluation, self._rng.randrange, top)
+        if decision.node is None:
+            return decision
+        info = self.table.info(obj)
+        self.table.assume(info, decision.node)
+        status = self._binder.hold(self._framework(obj), evaluation.cycle, info, decision.node)
+        self._binder.settle()
+        if status.is_success or status.code is Code.WAIT:
+            return decision
+        return msgspec.structs.replace(decision, node=None, message=status.message)
+
+    @property
+    def clock(self) -> TestClock:
+        """The clock of plugins, `handle.scheduler.clock`. It stands still; see `advance`."""
+        return self._services.clock
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: pods that have waited at Permit for too long are turned away."""
+        self._services.clock.advance(seconds)
+        self._binder.settle()
+
+    @property
+    def waiting(self) -> dict[str, list[str]]:
+        """The pods that wait at Permit, by key, and the plugins they wait for."""
+        return {held.pod.key: held.pending_plugins for held in self._services.waiting}
+
+    @property
+    def rejected(self) -> dict[str, str]:
+        """The pods that were turned away while they waited at Permit, by key, and why."""
+        return dict(self._binder.rejections)
+
+    @property
+    def events(self) -> list[RecordedEvent]:
+        """The events that plugins recorded."""
+        return list(self._services.events)
 
     def pods_on(self, node_name: str) -> list[str]:
         """The keys (`namespace/name`) of the pods on a node."""
@@ -131,13 +176,17 @@ def profiles_of(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
     """The profiles of a configuration; without one, the default profile with the plugins that were added."""
     if isinstance(config, ProfileSpec):
         return (config,)
-    if config is None:
-        config = _joining(list(registry.added))
-    if isinstance(config, Path):
-        loaded = load_file(config)
-    else:
-        loaded = load(config if isinstance(config, str) else json.dumps(config))
+    loaded = loaded_config(config, list(registry.added))
     return build(loaded, {**IN_TREE_POINTS, **registry.offered}).profiles
+
+
+def loaded_config(config: str | Path | Mapping[str, Any] | None, added: list[str]) -> LoadedConfig:
+    """A configuration; without one, the default configuration with the plugins that were added."""
+    if config is None:
+        config = _joining(added)
+    if isinstance(config, Path):
+        return load_file(config)
+    return load(config if isinstance(config, str) else json.dumps(config))
 
 
 def _joining(names: list[str]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from stowplan.api.catalogue import STORAGE_CLASSES
 from stowplan.clock import Clock, RealClock
+from stowplan.config.dump import dump
 from stowplan.embedded.admission import ClusterAdmission, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
@@ -22,7 +23,10 @@ from stowplan.embedded.durable import open_data_dir
 from stowplan.embedded.kubelets import Kubelets, KubeletSettings, Shape, named_nodes
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.embedded.usage import PretendUsage
+from stowplan.inspection import Inspection, Routes
+from stowplan.inspection.web import Extension
 from stowplan.logs import Logger
+from stowplan.run.version import KUBERNETES as RELEASE
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import LoadReport, load_cluster
 from stowplan.up.manifests import Manifest
@@ -86,6 +90,11 @@ class LocalCluster:
             stored_only=STORED_ONLY,
             usage=plan.usage,
         )
+        self.routes = Routes(
+            Inspection(lambda: self.scheduler, cluster="stowplan up", release=RELEASE),
+            lambda: dump(self.schedulers[0].settings.config.config),
+        )
+        self.server.handler.extension = Extension(self.routes)
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
             plan.shapes,

@@ -9,8 +9,10 @@ import aiohttp
 import msgspec
 from aiohttp import web
 from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import StreamReader
-from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from stowplan.api.catalogue import Catalogue, Resource
 from stowplan.api.requests import Json
@@ -71,6 +73,27 @@ class Transport(Protocol):
         ...
 
 
+class _NoConnection(BaseProtocol):
+    """What a request asks of the connection that it came by."""
+
+    ssl_context = None
+    peername = sockname = ("127.0.0.1", 0)
+
+
+def _request(method: str, path: str, headers: dict[str, str], text: bytes) -> web.BaseRequest:
+    """A request that came by no connection."""
+    loop = asyncio.get_running_loop()
+    connection: Any = _NoConnection(loop)
+    payload = StreamReader(connection, 2**16, loop=loop)
+    payload.feed_data(text)
+    payload.feed_eof()
+    named = CIMultiDictProxy(CIMultiDict(headers))
+    message = RawRequestMessage(method, path, HttpVersion11, named, (), False, None, False, False, URL(path))
+    task: Any = asyncio.current_task()
+    writer: Any = None
+    return web.BaseRequest(message, payload, connection, writer, task, loop, client_max_size=2**22)
+
+
 class HandlerTransport:
     """Requests go through the API server's handler chain without a socket, so virtual time can pass."""
 
@@ -80,16 +103,11 @@ class HandlerTransport:
         self._headers = headers
 
     async def call(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> Answer:
-        loop = asyncio.get_running_loop()
-        payload = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
         headers = {**self._headers, "Host": "stories", "Accept": JSON}
+        text = b"" if body is None else msgspec.json.encode(body)
         if body is not None:
-            text = msgspec.json.encode(body)
-            payload.feed_data(text)
             headers |= {"Content-Type": content_type, "Content-Length": str(len(text))}
-        payload.feed_eof()
-        request = make_mocked_request(method, path, headers, payload=payload, client_max_size=2**22)
-        response = await self._handler(request)
+        response = await self._handler(_request(method, path, headers, text))
         assert isinstance(response, web.Response)
         shown = response.body
         assert isinstance(shown, bytes)

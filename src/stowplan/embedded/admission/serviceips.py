@@ -36,6 +36,11 @@ class ServiceAllocator:
                 spec["clusterIP"] = before["clusterIP"]
             if not spec.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
                 spec["clusterIPs"] = before.get("clusterIPs")
+            elif spec.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+                spec["clusterIPs"] = [spec["clusterIP"], *(before.get("clusterIPs") or ())[1:]]
+            for field in ("ipFamilies", "ipFamilyPolicy"):
+                if not spec.get(field) and before.get(field):
+                    spec[field] = before[field]
         if _has_ports(before) and _has_ports(spec):
             _keep_ports(before, spec)
             if before.get("healthCheckNodePort") and _is_local(spec):
@@ -62,6 +67,10 @@ class ServiceAllocator:
         spec["clusterIP"] = wanted
         if not spec.get("clusterIPs"):
             spec["clusterIPs"] = [wanted]
+        if not spec.get("ipFamilyPolicy"):
+            spec["ipFamilyPolicy"] = "SingleStack"
+        if not spec.get("ipFamilies"):
+            spec["ipFamilies"] = ["IPv6" if ":" in wanted else "IPv4"]
 
     def _allocate_ports(self, lookup: Lookup, obj: Json, before: Json) -> None:
         spec, used = obj["spec"], _used_ports(lookup)

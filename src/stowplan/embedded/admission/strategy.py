@@ -30,23 +30,28 @@ def keep_namespace_finalizers(old: Json, new: Json) -> None:
 
 
 def generate_job_selector(job: Json) -> None:
-    """A job selects its pods by labels that only they have."""
+    """A job selects its pods by labels that only they have.
+
+    Its template may still be that of the object which makes jobs, so it is not changed in place.
+    """
     spec, metadata = job["spec"], job["metadata"]
     template = spec.get("template")
     if template is None:
         return
     if not spec.get("manualSelector"):
         uid, name = metadata["uid"], metadata["name"]
-        of_pods = template.setdefault("metadata", {})
         own = {
             _CONTROLLER_UID: uid,
             "batch.kubernetes.io/job-name": name,
             "controller-uid": uid,
             "job-name": name,
         }
-        of_pods["labels"] = {**own, **(of_pods.get("labels") or {})}
-        selector = spec["selector"] = dict(spec.get("selector") or {})
-        selector["matchLabels"] = {_CONTROLLER_UID: uid, **(selector.get("matchLabels") or {})}
+        of_pods = template.get("metadata") or {}
+        labelled = {**of_pods, "labels": dict(sorted({**own, **(of_pods.get("labels") or {})}.items()))}
+        given = spec.get("selector") or {}
+        chosen = {_CONTROLLER_UID: uid, **(given.get("matchLabels") or {})}
+        selector = {**given, "matchLabels": dict(sorted(chosen.items()))}
+        job["spec"] = {**spec, "selector": selector, "template": {**template, "metadata": labelled}}
     default_job_labels(job)
 
 

@@ -1,18 +1,21 @@
 """Bodies of requests: read within a limit, decoded and checked against the fields of their kind."""
 
+import json
 import re
 from typing import Any, Final
 
 import msgspec
-import yaml
 from aiohttp import web
 
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
+from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json
 from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import TypeDef, TypeMismatchError, decode_body, the_schema
 from stowplan.embedded.schema.protobuf import ProtobufError, decoded, envelope
+from stowplan.gocompat.jsontext import ObjectNode, TextError, Tree, kind_of, parse_json, to_python
+from stowplan.gocompat.yamltext import yaml_to_json
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
 """The longest body that is read, in bytes."""
@@ -25,7 +28,6 @@ _PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _READABLE: Final = ("application/json", _YAML, _PROTOBUF)
 _MAX_DEPTH: Final = 100
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_LENIENT: Final = ("", "Warn", "Ignore")
 
 
 def too_large() -> status.ApiError:
@@ -44,7 +46,13 @@ async def read_body(request: web.BaseRequest) -> bytes:
         raise too_large() from None
 
 
-def as_json(text: bytes, content_type: str) -> bytes:
+class JsonText(bytes):
+    """JSON text, and what was wrong with the text it was made from: keys that were there twice."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def as_json(text: bytes, content_type: str, resource: Resource | None = None) -> bytes:
     """The body as JSON text, whichever of the readable types it has. Raises `ApiError` 415 or 400."""
     if content_type == "application/json" or content_type == "application/octet-stream":
         return text
@@ -52,7 +60,7 @@ def as_json(text: bytes, content_type: str) -> bytes:
         return protobuf_as_json(text)
     if content_type != _YAML:
         raise status.unsupported_media_type(_READABLE)
-    return yaml_as_json(text)
+    return yaml_as_json(text, resource)
 
 
 def protobuf_as_json(body: bytes) -> bytes:
@@ -68,7 +76,7 @@ def protobuf_as_json(body: bytes) -> bytes:
         raise status.bad_request(f"the object provided is not protobuf: {error}") from None
 
 
-def yaml_as_json(text: bytes) -> bytes:
+def yaml_as_json(text: bytes, resource: Resource | None = None) -> bytes:
     """JSON text of what YAML says. JSON is YAML too, and much faster read as what it is."""
     if text.lstrip()[:1] == b"{":
         return text
@@ -76,16 +84,68 @@ def yaml_as_json(text: bytes) -> bytes:
         why = f"Request entity too large: limit is {YAML_LIMIT} for YAML; send JSON"
         raise status.ApiError(413, "RequestEntityTooLarge", why)
     try:
-        return msgspec.json.encode(yaml.load(text, _PlainLoader))
-    except (
-        yaml.YAMLError,
-        RecursionError,
-        UnicodeDecodeError,
-        TypeError,
-        ValueError,
-        msgspec.MsgspecError,
-    ) as error:
-        raise status.bad_request(f"error converting YAML to JSON: {' '.join(str(error).split())}") from None
+        document = yaml_to_json(text)
+        read = JsonText(msgspec.json.encode(to_python(document.tree)))
+    except (TextError, RecursionError, ValueError, msgspec.MsgspecError) as error:
+        if resource is None:
+            raise status.bad_request(f"error converting YAML to JSON: {error}") from None
+        raise _unrecognized(resource, str(error), text) from None
+    read.repeated = document.repeated_keys
+    return read
+
+
+_SHOWN: Final = 30
+
+
+def _unrecognized(resource: Resource, why: str, text: bytes) -> status.ApiError:
+    """A body that cannot be read, with the beginning of it."""
+    shown = "<empty>"
+    if text:
+        begins = text[:_SHOWN].decode("utf-8", "replace") if text[:1] == b"{" else text[:_SHOWN].hex()
+        shown = f"{begins} ..." if len(text) > _SHOWN else begins
+    return status.bad_request(
+        f"the object provided is unrecognized (must be of type {resource.kind}): {why} ({shown})"
+    )
+
+
+def _malformed(resource: Resource, text: bytes) -> status.ApiError:
+    """JSON that is none, in Go's words."""
+    try:
+        check_depth(text)
+        found = kind_of(parse_json(text))
+        why = (
+            f"json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string "
+            '"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
+    except TextError as error:
+        why = str(error)
+    return _unrecognized(resource, f"couldn't get version/kind; json parse error: {why}", text)
+
+
+def decode_patch(text: bytes) -> Any:
+    """A patch as data. Raises `ApiError` 400."""
+    try:
+        patch = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        check_depth(text)
+        try:
+            parse_json(text)
+        except TextError as error:
+            raise status.bad_request(f"error decoding patch: {error}") from None
+        raise status.bad_request("error decoding patch: invalid text") from None
+    check_depth(text)
+    return patch
+
+
+def undecodable_patch(error: status.ApiError, resource: Resource, text: bytes) -> status.ApiError:
+    """The error of a patch whose result is no object of its kind."""
+    if error.code != 400:
+        return error
+    why = error.message.removeprefix(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+    )
+    wrong = invalid("patch", text.decode("utf-8", "replace"), why)
+    return status.invalid(Resource("", "", "", ""), "", [wrong])
 
 
 def check_depth(text: bytes) -> None:
@@ -122,8 +182,12 @@ def decode_object(resource: Resource, text: bytes, validation: str = "") -> Deco
     `validation` says what becomes of unknown fields: they are left out in any case; with `Strict` that is
     an error, with `Warn` (the default) a warning. Raises `ApiError` 400.
     """
-    type_ = None if resource.custom else the_schema().of_kind(resource.group, resource.version, resource.kind)
-    return decode_as(type_, text, resource, validation)
+    if resource.custom:
+        return decode_as(None, text, resource, validation)
+    type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
+    read = decode_as(type_, text, resource, validation)
+    check_kind(resource, read.data)
+    return read
 
 
 def decode_custom(custom: ServedVersion, text: bytes, validation: str = "") -> Decoded:
@@ -143,11 +207,8 @@ def decode_custom(custom: ServedVersion, text: bytes, validation: str = "") -> D
 
 def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation: str = "") -> Decoded:
     """JSON text as a type of the table (None: whatever it is)."""
-    if validation not in (*_LENIENT, "Strict"):
-        allowed = 'fieldValidation: Unsupported value: "{}": supported values: "", "Ignore", "Strict", "Warn"'
-        raise status.ApiError(
-            422, "Invalid", f'{resource.kind}.meta.k8s.io "" is invalid: {allowed.format(validation)}'
-        )
+    if text.strip() == b"null":
+        return Decoded({}, [])
     try:
         unknown: list[str] = []
         if type_ is None:
@@ -155,38 +216,94 @@ def decode_as(type_: TypeDef | None, text: bytes, resource: Resource, validation
         else:
             data, unknown = decode_body(type_, text)
     except TypeMismatchError as error:
-        raise status.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
-        ) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise status.bad_request(f"the object provided is not JSON: {error}") from None
+        if not text.lstrip().startswith(b"{"):
+            raise _malformed(resource, text) from None
+        raise _cannot_be_handled(resource, resource.version, resource.kind, str(error)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise _malformed(resource, text) from None
     check_depth(text)
-    return Decoded(data, check_unknown_fields(resource, unknown, validation))
+    repeated = [*getattr(text, "repeated", ())]
+    if repeated and validation == "Strict":
+        why = "strict decoding error: yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
+        raise _cannot_be_handled(resource, resource.version, resource.kind, why)
+    if not repeated and has_repeated_fields(text):
+        merged, paths = merged_repeated_fields(parse_json(text))
+        data = merged if type_ is None else decode_body(type_, msgspec.json.encode(merged))[0]
+        repeated = [f'duplicate field "{path}"' for path in paths]
+    messages = [*repeated, *(f'unknown field "{path}"' for path in unknown)]
+    return Decoded(data, check_strictly(resource, messages, validation))
+
+
+def _cannot_be_handled(resource: Resource, version: str, kind: str, why: str) -> status.ApiError:
+    return status.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {why}')
 
 
 def check_unknown_fields(resource: Resource, unknown: list[str], validation: str) -> list[str]:
-    messages = [f'unknown field "{path}"' for path in unknown]
+    return check_strictly(resource, [f'unknown field "{path}"' for path in unknown], validation)
+
+
+def check_strictly(resource: Resource, messages: list[str], validation: str) -> list[str]:
+    """What the sender is to be warned of. Raises `ApiError` 400 if everything has to be right."""
     if validation == "Strict" and messages:
-        raise status.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"strict decoding error: {', '.join(messages)}"
-        )
+        why = f"strict decoding error: {', '.join(messages)}"
+        raise _cannot_be_handled(resource, resource.version, resource.kind, why)
     return [] if validation == "Ignore" else messages
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """YAML with text for dates, as JSON has it, and without aliases that multiply."""
+def has_repeated_fields(text: bytes) -> bool:
+    """Whether any object within JSON text has a field twice."""
+    found = False
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not allowed")
-        return super().compose_node(parent, index)
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        found = found or len({name for name, _ in pairs}) != len(pairs)
+
+    try:
+        json.loads(text, object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        return False
+    return found
 
 
-_PlainLoader.yaml_implicit_resolvers = {
-    key: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-    for key, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def merged_repeated_fields(tree: Tree, path: str = "") -> tuple[Any, list[str]]:
+    """The data as Go reads fields that are there twice (maps are merged), and the paths of these fields."""
+    if isinstance(tree, list):
+        elements = [merged_repeated_fields(element, f"{path}[{i}]") for i, element in enumerate(tree)]
+        return [element for element, _ in elements], [one for _, paths in elements for one in paths]
+    if not isinstance(tree, ObjectNode):
+        return to_python(tree), []
+    data: dict[str, Any] = {}
+    repeated: list[str] = []
+    for name, value in tree.members:
+        place = f"{path}.{name}" if path else name
+        read, within = merged_repeated_fields(value, place)
+        repeated += within
+        if name in data:
+            repeated.append(place)
+            if isinstance(read, dict) and isinstance(data[name], dict):
+                read = {**data[name], **read}
+        data[name] = read
+    return data, repeated
+
+
+def check_kind(resource: Resource, data: Any) -> None:
+    """Raises `ApiError` 400 if an object says that it is of another kind."""
+    if not isinstance(data, dict):
+        return
+    api_version, kind = data.get("apiVersion") or resource.api_version, data.get("kind") or resource.kind
+    if (api_version, kind) == (resource.api_version, resource.kind):
+        return
+    group, _, version = str(api_version).rpartition("/")
+    why = (
+        f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+        '"pkg/api/legacyscheme/scheme.go:30"'
+    )
+    if the_schema().of_kind(group, version, str(kind)) is not None:
+        package = resource.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{kind}) to ({package}.{resource.kind}): unknown conversion"
+    raise _cannot_be_handled(resource, str(version), str(kind), why)
+
+
 _OPTIONS: Final = Resource("meta.k8s.io", "v1", "deleteoptions", "DeleteOptions")
 
 

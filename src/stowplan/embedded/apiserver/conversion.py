@@ -22,6 +22,7 @@ from stowplan.api.status import ApiError
 from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.schema.goform import as_written
+from stowplan.embedded.store.writer import WriteContext
 
 _OLD_NAMES: Final[Mapping[str, str]] = {
     "regarding": "involvedObject",
@@ -407,6 +408,10 @@ class Conversion:
         self._type = the_schema().of_kind(resource.group, resource.version, resource.kind)
         self.to_stored = forms.to_stored
         self.selection = forms.selection
+
+    def context(self, by: WriteContext) -> WriteContext:
+        """The context of a request in this version."""
+        return by._replace(served=self) if self.is_converted else by
 
     def _shown(self, obj: Json) -> Json:
         return as_written(self._type, self._forms.to_served(obj))

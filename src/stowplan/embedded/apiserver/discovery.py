@@ -47,23 +47,25 @@ _GROUP_ORDER: Final = (
 )
 """Groups by priority, as kube-apiserver has them; all others come after these, by name."""
 
-_REVIEWS: Final = {
-    ("authentication.k8s.io", "v1"): ("tokenreviews", "selfsubjectreviews"),
-    ("authorization.k8s.io", "v1"): (
-        "selfsubjectaccessreviews",
-        "selfsubjectrulesreviews",
-        "subjectaccessreviews",
-        "localsubjectaccessreviews",
-    ),
-}
-REVIEW_KINDS: Final = {
-    "tokenreviews": "TokenReview",
-    "selfsubjectreviews": "SelfSubjectReview",
-    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
-    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
-    "subjectaccessreviews": "SubjectAccessReview",
-    "localsubjectaccessreviews": "LocalSubjectAccessReview",
-}
+
+def _create_only(group: str, plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(group, "v1", plural, kind, namespaced=namespaced, verbs=("create",))
+
+
+_AUTHENTICATION: Final = "authentication.k8s.io"
+_AUTHORIZATION: Final = "authorization.k8s.io"
+REVIEWS: Final = (
+    _create_only(_AUTHENTICATION, "tokenreviews", "TokenReview"),
+    _create_only(_AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview"),
+    _create_only(_AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    _create_only(_AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    _create_only(_AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview"),
+    _create_only(_AUTHORIZATION, "localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
+)
+CREATE_ONLY: Final = (_create_only("", "bindings", "Binding", namespaced=True), *REVIEWS)
+"""What can be created but is not stored."""
+
+REVIEW_KINDS: Final = {resource.plural: resource.kind for resource in REVIEWS}
 
 
 class Subresource(NamedTuple):
@@ -116,30 +118,23 @@ def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
     """Everything a group serves in a version, by name."""
     found: list[Entry] = []
     custom: list[Entry] = []
-    for resource in catalogue:
+    for resource in (*catalogue, *CREATE_ONLY):
         if (resource.group, resource.version) == (group, version):
             if resource.defined:
                 custom += _entries_of(resource)
             else:
                 found += _entries_of(resource)
-    if (group, version) == ("", "v1"):
-        found.append(Entry("bindings", "Binding", True, ("create",), singular="binding"))
-    for plural in _REVIEWS.get((group, version), ()):
-        kind = REVIEW_KINDS[plural]
-        found.append(Entry(plural, kind, plural.startswith("local"), ("create",), singular=kind.lower()))
     return [*sorted(found), *custom]
 
 
 def groups(catalogue: Catalogue) -> dict[str, list[str]]:
     """The versions of every named group, the preferred one first."""
     found: dict[str, list[str]] = {}
-    for resource in catalogue:
+    for resource in (*catalogue, *REVIEWS):
         if resource.group:
             versions = found.setdefault(resource.group, [])
             if resource.version not in versions:
                 versions.append(resource.version)
-    for group, version in _REVIEWS:
-        found.setdefault(group, [version])
     return {group: sorted(found[group], key=_preference) for group in sorted(found, key=_priority)}
 
 
@@ -206,7 +201,7 @@ def _entries_of(resource: Resource) -> Iterable[Entry]:
         singular=resource.singular or kind.lower(),
         short_names=resource.short_names,
         categories=resource.categories,
-        storage_hash=_storage_hash(resource) if "create" in resource.verbs else "",
+        storage_hash=_storage_hash(resource) if "update" in resource.verbs else "",
     )
     if resource.status:
         yield Entry(f"{name}/status", kind, namespaced, _STATUS_VERBS)
@@ -293,6 +288,10 @@ def _preference(version: str) -> tuple[int, int, int, str]:
 VERSION: Final[dict[str, Any]] = {
     "major": "1",
     "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
     "gitVersion": "v1.36.4+stowplan",
     "gitCommit": "",
     "gitTreeState": "clean",

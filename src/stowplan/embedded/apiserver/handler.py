@@ -14,8 +14,8 @@ Whatever a stage raises becomes a Status; what it did not mean to raise, a 500 w
 import asyncio
 import logging
 import random
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -29,20 +29,31 @@ from stowplan.embedded.apiserver.conversion import served_error
 from stowplan.embedded.apiserver.openapi import OpenApi
 from stowplan.embedded.apiserver.request import (
     DISCOVERY,
+    JSON,
+    PROTOBUF,
+    YAML,
     PathResolver,
     Target,
+    check_acceptable,
     flag,
     negotiated,
+    not_acceptable,
 )
 from stowplan.embedded.apiserver.requestinfo import attributes_of
 from stowplan.embedded.apiserver.resourcemetrics import METRICS, ResourceMetricsApi
-from stowplan.embedded.apiserver.responses import Views, error_response, json_response, warning_header
+from stowplan.embedded.apiserver.responses import (
+    Views,
+    error_response,
+    in_media_type,
+    json_response,
+    warning_header,
+)
 from stowplan.embedded.apiserver.reviews import Reviews
 from stowplan.embedded.apiserver.subresources import Subresources
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
-from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, ReadVerbs, WriteVerbs
+from stowplan.embedded.apiserver.verbs import ReadVerbs, WriteVerbs
 from stowplan.embedded.auth.authentication import Authenticator, impersonated
-from stowplan.embedded.auth.rbac import AccessRules, forbidden
+from stowplan.embedded.auth.rbac import AccessRules, Attributes, forbidden
 from stowplan.embedded.auth.tokens import JWKS_PATH, OPENID_PATH, TokenIssuer
 from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
@@ -58,8 +69,20 @@ _NONE: Final[Mapping[str, str]] = {}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
+MayRead = Callable[[str, str], Awaitable[bool]]
+"""Whether the user of a request may read objects of a resource (its plural) in a namespace."""
+
+
+class Extension(Protocol):
+    """Something else that the server serves, such as the API of a scheduler that runs with it."""
+
+    def serves(self, path: str) -> bool: ...
+
+    async def respond(self, request: web.BaseRequest, may_read: MayRead) -> web.StreamResponse: ...
+
+
 class Handler:
-    """Answers every request to the server."""
+    """Answers every request to the server. `extension` answers what is not Kubernetes'."""
 
     def __init__(
         self,
@@ -85,12 +108,13 @@ class Handler:
         self._openapi = OpenApi(store.catalogue, store.definitions)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
+        self.extension: Extension | None = None
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._once_durable(request, await self._answer(request))
+            return await self._once_durable(request, self._encoded(request, await self._answer(request)))
         except status.ApiError as error:
-            return await self._once_durable(request, error_response(error))
+            return await self._once_durable(request, self._refusal(request, error))
         except (ConnectionError, web.HTTPException):
             raise
         except Exception:  # noqa: BLE001 - logged, with one line to the client
@@ -98,6 +122,20 @@ class Handler:
             return error_response(
                 status.ApiError(500, "InternalError", "Internal error occurred: see the server's log")
             )
+
+    def _encoded(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
+        """The response in the media type that the client accepts."""
+        accept = request.headers.get("Accept", "")
+        if not isinstance(found, web.Response) or (YAML not in accept and PROTOBUF not in accept):
+            return found
+        return in_media_type(found, negotiated(accept).media)
+
+    def _refusal(self, request: web.BaseRequest, error: status.ApiError) -> web.StreamResponse:
+        response = error_response(error)
+        try:
+            return self._encoded(request, response)
+        except status.ApiError:
+            return response
 
     async def _once_durable(self, request: web.BaseRequest, found: web.StreamResponse) -> web.StreamResponse:
         """The response, once every write it may show is durable; a write that is not has failed."""
@@ -118,6 +156,10 @@ class Handler:
         target = self._paths.target(path)
         if target is None:
             return await self._answer_other(request, path, query, user)
+        is_list = request.method == "GET" and not target.name
+        check_acceptable(request.headers.get("Accept", ""), is_list=is_list)
+        if target.watch:
+            query = {**query, "watch": "true"}
         try:
             response = await self._verb(request, target, query, user)
         except status.ApiError as error:
@@ -145,11 +187,11 @@ class Handler:
         if target.subresource and not is_part(target.resource, target.subresource):
             return await self._subresources.handler(method, target)(request, target, query, user)
         if not target.subresource and _verb_of(method, target, query) not in target.resource.verbs:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+            raise status.method_not_allowed()
         if self._metrics is not None and target.resource in METRICS:
             return self._metrics.answer(target, query)
         if method == "GET":
-            if not target.name or flag(query, "watch"):
+            if not target.name or target.watch:
                 return await self.reads.list(request, target, query)
             return self.reads.get(request, target, query)
         if method == "POST" and not target.name:
@@ -162,7 +204,7 @@ class Handler:
             if target.name:
                 return await self._writes.delete(request, target, query, user)
             return await self._writes.delete_collection(request, target, query, user)
-        raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
+        raise status.method_not_allowed()
 
     async def _create(
         self, request: web.BaseRequest, target: Target, query: Mapping[str, str], user: User
@@ -178,20 +220,31 @@ class Handler:
     async def _answer_other(
         self, request: web.BaseRequest, path: str, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
-        """What is not about stored objects: reviews, and documents that describe the API."""
+        """What is not about stored objects: reviews, documents that describe the API, and extensions."""
+        if self.extension is not None and self.extension.serves(path):
+            return await self.extension.respond(request, self._reading_rights(user))
         review = self._reviews.resource(path)
         if review is not None:
             if request.method != "POST":
-                raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED, {})
+                raise status.method_not_allowed()
             return await self._reviews.answer(request, *review, query, user)
         binding = _binding_namespace(path)
         if binding and request.method == "POST":
             return await self._subresources.bind(request, Target(PODS, binding), query, user)
-        if request.method != "GET":
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
-        return self._document(request, path)
+        document = self._document(request, path)
+        if document is None:
+            return self._nothing_at(path)
+        if request.method != "GET" and path != "/apis":
+            raise status.method_not_allowed()
+        return document
 
-    def _document(self, request: web.BaseRequest, path: str) -> web.Response:
+    def _reading_rights(self, user: User) -> MayRead:
+        async def may_read(plural: str, namespace: str) -> bool:
+            return self._access.decide(Attributes(user, "get", "", plural, namespace=namespace)).allowed
+
+        return may_read
+
+    def _document(self, request: web.BaseRequest, path: str) -> web.Response | None:
         document = self._openapi.answer(path, request.headers.get("Accept", ""))
         if document is not None:
             return document
@@ -201,9 +254,13 @@ class Handler:
             return json_response(self._issuer.jwks(), content_type="application/jwk-set+json")
         parts = [part for part in path.split("/") if part]
         found = None
-        form = negotiated(request.headers.get("Accept", "")) if parts[:1] in (["api"], ["apis"]) else None
+        is_discovery = parts[:1] in (["api"], ["apis"]) and len(parts) < 4
+        form = negotiated(request.headers.get("Accept", "")) if is_discovery else None
         match parts:
             case ["version"]:
+                accept = request.headers.get("Accept", "")
+                if accept and negotiated(accept).media != JSON:
+                    raise not_acceptable((JSON,))
                 found = discovery.VERSION
             case ["api" | "apis"] if form is not None and form.form == DISCOVERY:
                 names = [""] if parts == ["api"] else list(discovery.groups(self._catalogue))
@@ -218,9 +275,16 @@ class Handler:
                 found = discovery.resource_list(self._catalogue, "", version)
             case ["apis", group, version]:
                 found = discovery.resource_list(self._catalogue, group, version)
-        if found is None:
-            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
-        return json_response(found)
+        return None if found is None else json_response(found)
+
+    def _nothing_at(self, path: str) -> web.Response:
+        """The answer for a path at which there is nothing: a Status only where an API is served."""
+        parts = path.split("/")
+        groups = discovery.groups(self._catalogue)
+        in_group = parts[1] == "apis" and len(parts) > 3 and parts[2] in groups
+        if in_group or (parts[1] == "api" and len(parts) > 2):
+            raise status.unknown_resource()
+        return web.Response(text="404 page not found\n", status=404)
 
 
 def _aggregated(data: object, version: str) -> web.Response:
@@ -246,6 +310,6 @@ def _binding_namespace(path: str) -> str:
 def _verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     """What a request does to objects, in the words of discovery."""
     verb = _VERBS.get(method, method.lower())
-    if verb == "get" and (not target.name or flag(query, "watch")):
+    if verb == "get" and (not target.name or target.watch):
         return "watch" if flag(query, "watch") else "list"
     return "deletecollection" if verb == "delete" and not target.name else verb

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -12,13 +12,14 @@ import msgspec
 
 from stowplan.api import status
 from stowplan.api.catalogue import Catalogue, Resource
-from stowplan.api.fielderrors import FieldError, Kind, forbidden, invalid, not_supported
+from stowplan.api.fielderrors import EnumText, FieldError, Kind, forbidden, invalid, not_supported
 from stowplan.api.labels import SelectorError
 from stowplan.api.requests import EVERY_OBJECT, DeleteOptions, Json, Selection
 from stowplan.api.status import ApiError
 from stowplan.embedded.store.objects import Key
 from stowplan.embedded.store.selection import PageRequest
 from stowplan.embedded.store.writer import UserInfo, WriteContext
+from stowplan.gocompat.quoting import quote
 
 
 class Target(NamedTuple):
@@ -28,6 +29,7 @@ class Target(NamedTuple):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    watch: bool = False
 
 
 class PathResolver:
@@ -55,6 +57,9 @@ class PathResolver:
         """The target below a group and version: [namespaces, namespace,] plural [, name [, subresource]]."""
         if not rest or not all(rest):
             return None
+        if rest[0] == "watch" and rest[1:2] != ["watch"]:
+            found = self._within(group, version, rest[1:])
+            return None if found is None or found.subresource else found._replace(watch=True)
         if rest[0] == "namespaces" and len(rest) > 2 and not _is_namespace_itself(rest):
             return self._named(group, version, rest[2], rest[1], rest[3:])
         return self._named(group, version, rest[0], "", rest[1:])
@@ -67,7 +72,7 @@ class PathResolver:
             return None
         if rest and resource.namespaced and not namespace:
             return None
-        return Target(resource, namespace, *rest)
+        return Target(resource, namespace, "".join(rest[:1]), "".join(rest[1:]))
 
     def _resource(self, group: str, version: str, plural: str) -> Resource | None:
         key = (group, version, plural)
@@ -115,8 +120,10 @@ def list_options(query: Query) -> ListOptions:
     initial = flag(query, "sendInitialEvents")
     match, given = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
     _check_version_match(match, given, query, watch, initial)
-    version = version_of(given)
+    version = version_of(given, of_list=not watch)
     after, at = _continue_from(query.get("continue", ""))
+    if after is not None and version is not None:
+        raise status.bad_request("specifying resource version is not allowed when using continue")
     if match == "Exact":
         at = version
     timeout = integer(query, "timeoutSeconds")
@@ -145,8 +152,6 @@ def _check_version_match(match: str, given: str, query: Query, watch: bool, init
                     path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
                 )
             )
-    elif initial:
-        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match and match not in _VERSION_MATCHES:
         errors.append(not_supported(path, match, [*_VERSION_MATCHES, ""]))
     elif match and not watch:
@@ -159,6 +164,8 @@ def _check_version_match(match: str, given: str, query: Query, watch: bool, init
         elif match == "Exact" and given == "0":
             text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             errors.append(forbidden(path, text))
+    if initial and not watch:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if errors:
         raise list_options_invalid(errors)
 
@@ -172,13 +179,18 @@ def list_options_invalid(errors: list[FieldError]) -> status.ApiError:
     return options_invalid("ListOptions", errors)
 
 
-def version_of(text: str) -> int | None:
-    """A version as a number; None for none and for `0`, which stands for any."""
+def version_of(text: str, *, of_list: bool = True) -> int | None:
+    """A version as a number; None for none and for `0`, which stands for any. Raises `ApiError` 400."""
     if not text or text == "0":
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise list_options_invalid([invalid("resourceVersion", text, "must be an unsigned integer")])
+        wrong = invalid("resourceVersion", text, f"{_unparsed('ParseUint', text)}")
+        raise status.bad_request(f"invalid resource version: {wrong}" if of_list else str(wrong))
     return int(text)
+
+
+def _unparsed(function: str, text: str) -> str:
+    return f"strconv.{function}: parsing {quote(text[:100])}: invalid syntax"
 
 
 def continue_token(version: int, last: Key) -> str:
@@ -202,7 +214,7 @@ def _continue_from(token: str) -> tuple[Key | None, int | None]:
         if read.rv < 0 or read.v != "meta.k8s.io/v1":
             raise ValueError("unexpected content")
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
-        raise status.bad_request(f"continue key is not valid: {error}") from None
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
     return read.start, read.rv
 
 
@@ -216,7 +228,7 @@ def integer(query: Query, name: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 18:
-        raise status.bad_request(f"{name}: expected a whole number, got {text[:40]!r}")
+        raise status.bad_request(_unparsed("ParseInt", text))
     return int(text)
 
 
@@ -281,16 +293,23 @@ def delete_options(query: Query, body: Json) -> DeleteOptions:
 
 
 def propagation(query: Query, body: Json) -> str:
-    """What becomes of what the object owns: Background, Foreground or Orphan."""
-    policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
-    if policy not in ("", "Background", "Foreground", "Orphan"):
-        raise list_options_invalid(
-            [not_supported("propagationPolicy", str(policy), ["Background", "Foreground", "Orphan", ""])]
-        )
+    """What becomes of what the object owns: Background, Foreground or Orphan; empty if it is not said."""
+    policy = str(body.get("propagationPolicy") or query.get("propagationPolicy", ""))
     orphan = body.get("orphanDependents")
-    if not policy and orphan is not None:
+    if orphan is None and "orphanDependents" in query:
+        orphan = flag(query, "orphanDependents")
+    path = "propagationPolicy"
+    if policy and orphan is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        raise options_invalid(Options.DELETE, [invalid(path, EnumText(policy), text)])
+    if policy not in ("", *_POLICIES):
+        raise options_invalid(Options.DELETE, [not_supported(path, policy, [*_POLICIES, "nil"])])
+    if orphan is not None:
         return "Orphan" if orphan else "Background"
-    return str(policy)
+    return policy
+
+
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
 OBJECT: Final = ""
@@ -298,7 +317,11 @@ TABLE: Final = "Table"
 METADATA: Final = "PartialObjectMetadata"
 METADATA_LIST: Final = "PartialObjectMetadataList"
 DISCOVERY: Final = "APIGroupDiscoveryList"
-_JSON_TYPES: Final = frozenset(("application/json", "application/*", "*/*"))
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_REPRESENTATIONS: Final = (JSON, YAML, PROTOBUF)
+_STREAMS: Final = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 _FORMATS: Final = frozenset(
     (
         (TABLE, "meta.k8s.io", "v1"),
@@ -314,10 +337,11 @@ _FORMATS: Final = frozenset(
 
 
 class ResponseFormat(NamedTuple):
-    """A form and its version; the objects themselves if no form is named."""
+    """A form and its version (the objects themselves if no form is named), and the media type."""
 
     form: str = OBJECT
     version: str = ""
+    media: str = JSON
 
 
 PLAIN_OBJECTS: Final = ResponseFormat()
@@ -325,18 +349,42 @@ PLAIN_OBJECTS: Final = ResponseFormat()
 
 @lru_cache(maxsize=256)
 def negotiated(accept: str) -> ResponseFormat:
-    """The first form somebody accepts that we have. Raises `ApiError` 406 if we have none of them."""
-    if not accept or accept == "application/json":
+    """The first form somebody accepts that we have. Raises `ApiError` 406 if we have none of them.
+
+    Whoever accepts protobuf and something else gets that.
+    """
+    if not accept or accept == JSON:
         return PLAIN_OBJECTS
+    found: ResponseFormat | None = None
     for choice in accept.split(","):
         media, *parameters = (part.strip() for part in choice.split(";"))
-        if media not in _JSON_TYPES:
+        media = JSON if media in ("application/*", "*/*") else media
+        if media not in _REPRESENTATIONS:
             continue
         given = dict(parameter.partition("=")[::2] for parameter in parameters)
         form = given.get("as", OBJECT)
-        if form == OBJECT:
-            return PLAIN_OBJECTS
-        if (form, given.get("g", ""), given.get("v", "")) in _FORMATS:
-            return ResponseFormat(form, given["v"])
-    text = "only the following media types are accepted: application/json"
-    raise ApiError(406, "NotAcceptable", text)
+        if form != OBJECT and (form, given.get("g", ""), given.get("v", "")) not in _FORMATS:
+            continue
+        offered = ResponseFormat(form, given["v"] if form else "", media)
+        if media != PROTOBUF:
+            return offered
+        found = found or offered
+    if found is None:
+        listed = ", ".join(_REPRESENTATIONS)
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {listed}")
+    return found
+
+
+def check_acceptable(accept: str, *, is_list: bool) -> None:
+    """Raises `ApiError` 406 if a client accepts none of the media types there are."""
+    if not accept or JSON in accept:
+        return
+    accepted = {choice.partition(";")[0].strip() for choice in accept.split(",")}
+    if accepted.isdisjoint((*_REPRESENTATIONS, "application/*", "*/*")):
+        raise not_acceptable((*_REPRESENTATIONS, *_STREAMS) if is_list else _REPRESENTATIONS)
+
+
+def not_acceptable(available: Sequence[str]) -> ApiError:
+    listed = ", ".join(available)
+    text = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+    return ApiError(406, "NotAcceptable", text, {})

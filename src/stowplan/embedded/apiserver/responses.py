@@ -11,17 +11,28 @@ from stowplan.api.requests import Json
 from stowplan.api.status import ApiError, bad_request
 from stowplan.clock import Clock
 from stowplan.embedded.apiserver.conversion import Conversion, as_core
-from stowplan.embedded.apiserver.request import METADATA, METADATA_LIST, TABLE, ResponseFormat
+from stowplan.embedded.apiserver.request import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    TABLE,
+    YAML,
+    ResponseFormat,
+    not_acceptable,
+)
 from stowplan.embedded.apiserver.tables import Tables
 from stowplan.embedded.apply import plain_json
 from stowplan.embedded.customresources.lifecycle import Definitions
+from stowplan.embedded.schema import the_schema
+from stowplan.embedded.schema.goform import zero_object
+from stowplan.embedded.schema.protobuf import ProtobufError, encoded_object
 from stowplan.embedded.store import BOOKMARK, Change
 from stowplan.gocompat.quoting import quote
+from stowplan.gocompat.yamltext import to_yaml
 
 _INCLUDED: Final = ("", "Metadata", "Object", "None")
 _MAX_WARNINGS: Final = 30
-_MAX_WARNING_LENGTH: Final = 200
-JSON: Final = "application/json"
+_MAX_WARNING_LENGTH: Final = 256
 _encode: Final = msgspec.json.Encoder(enc_hook=plain_json).encode
 
 
@@ -41,6 +52,23 @@ def warning_header(text: str) -> str:
 
 def json_response(data: Any, code: int = 200, *, content_type: str = JSON) -> web.Response:
     return response_of(_encode(data), code, content_type=content_type)
+
+
+def in_media_type(response: web.Response, media: str) -> web.Response:
+    """A response in JSON as one of another media type. Raises `ApiError` 406 if there is no such thing."""
+    body = response.body
+    if media == JSON or response.content_type != JSON or not isinstance(body, bytes):
+        return response
+    data = msgspec.json.decode(body)
+    if media == YAML:
+        response.body = to_yaml(data).encode()
+    else:
+        try:
+            response.body = encoded_object(data)
+        except ProtobufError:
+            raise not_acceptable((JSON, YAML)) from None
+    response.content_type = media
+    return response
 
 
 def error_response(error: ApiError) -> web.Response:
@@ -94,6 +122,8 @@ class View:
         self._list_metadata = list_metadata
         self._last: Json | None = None
         self._last_raw = b""
+        resource = conversion.resource
+        self._is_typed = kind.startswith(f"{resource.api_version}/") and not resource.custom
 
     def raw(self, obj: Json) -> bytes:
         """One object."""
@@ -108,6 +138,8 @@ class View:
         shape = self._shape
         api_version, _, kind = self._kind.rpartition("/")
         shown = [shape(obj) for obj in items]
+        if self._is_typed:
+            shown = [_without_type(obj) for obj in shown]
         metadata = {**self._list_metadata, **metadata}
         return encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": shown})
 
@@ -117,11 +149,17 @@ class View:
         return _EVENT_START[change.type] + raw + b"}\n"
 
     def _bookmark(self, obj: Json) -> Any:
-        return {
-            **obj,
-            "apiVersion": self._conversion.resource.api_version,
-            "kind": self._conversion.resource.kind,
-        }
+        resource = self._conversion.resource
+        if not self._is_typed:
+            return self._shape({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
+        type_ = the_schema().of_kind(resource.group, resource.version, resource.kind)
+        shown = {"kind": resource.kind, "apiVersion": resource.api_version, **zero_object(type_)}
+        return {**shown, "metadata": obj["metadata"]}
+
+
+def _without_type(obj: Json) -> Json:
+    """An element of a list, whose type the list itself names."""
+    return {field: value for field, value in obj.items() if field != "kind" and field != "apiVersion"}
 
 
 class TableView(View):
@@ -132,6 +170,7 @@ class TableView(View):
         self._tables = tables
         self._version = f"meta.k8s.io/{version}"
         self._include = include
+        self._watched = False
 
     def raw(self, obj: Json) -> bytes:
         return encode(self._table([obj], {"resourceVersion": obj["metadata"]["resourceVersion"]}))
@@ -139,8 +178,14 @@ class TableView(View):
     def listing(self, items: list[Json], metadata: Json) -> bytes:
         return encode(self._table(items, metadata))
 
+    def line(self, change: Change) -> bytes:
+        """A change as a line of a watch; only the first has the columns."""
+        line = super().line(change)
+        self._watched = True
+        return line
+
     def _bookmark(self, obj: Json) -> Any:
-        return self._table([], obj["metadata"])
+        return self._table([], {"resourceVersion": obj["metadata"]["resourceVersion"]})
 
     def _table(self, items: list[Json], metadata: Json) -> Json:
         table = self._tables.of(self._conversion.resource)
@@ -151,7 +196,7 @@ class TableView(View):
             "kind": "Table",
             "apiVersion": self._version,
             "metadata": metadata,
-            "columnDefinitions": table.columns,
+            "columnDefinitions": None if self._watched else table.columns,
             "rows": rows,
         }
 

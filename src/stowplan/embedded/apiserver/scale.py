@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import SCALES as SCALE
 from stowplan.api.fielderrors import invalid
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.apiserver.bodies import as_json, decode_as, read_body, yaml_as_json
@@ -21,7 +21,6 @@ from stowplan.embedded.store.writer import UserInfo, WriteContext
 from stowplan.gocompat.quoting import quote
 
 Query = Mapping[str, str]
-SCALE: Final = Resource("autoscaling", "v1", "scales", "Scale")
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
 _KEPT: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 

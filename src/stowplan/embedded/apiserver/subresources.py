@@ -14,7 +14,7 @@ from stowplan.embedded.apiserver.request import Options, Target, delete_options,
 from stowplan.embedded.apiserver.responses import Views, json_response
 from stowplan.embedded.apiserver.scale import Scales
 from stowplan.embedded.apiserver.tokenrequests import TokenRequests
-from stowplan.embedded.apiserver.verbs import NOT_ALLOWED, check_address
+from stowplan.embedded.apiserver.verbs import check_address
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.registry import has_scale
 from stowplan.embedded.store.writer import UserInfo
@@ -40,10 +40,9 @@ class Subresources:
         if not ways and target.resource.defined:
             raise status.not_found(target.resource, target.name)
         if not ways:
-            text = "the server could not find the requested resource"
-            raise status.ApiError(404, "NotFound", text, {})
+            raise status.unknown_resource()
         if method not in ways:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED, {})
+            raise status.method_not_allowed()
         return ways[method]
 
     def _ways(self, resource: Resource, name: str) -> dict[str, Handler]:

@@ -11,20 +11,22 @@ from typing import Any, Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from stowplan.api.fielderrors import required
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, Resource
+from stowplan.api.fielderrors import forbidden, required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
     Decoded,
     as_json,
-    decode_as,
     decode_custom,
     decode_object,
+    decode_patch,
     deletion_body,
     read_body,
+    undecodable_patch,
     yaml_as_json,
 )
 from stowplan.embedded.apiserver.request import (
+    METADATA,
     ListOptions,
     Options,
     Target,
@@ -34,14 +36,23 @@ from stowplan.embedded.apiserver.request import (
     list_options,
     negotiated,
     options_invalid,
+    propagation,
+    version_of,
     write_context,
 )
-from stowplan.embedded.apiserver.responses import View, Views, encode, response_of, success_response
+from stowplan.embedded.apiserver.responses import (
+    View,
+    Views,
+    encode,
+    response_of,
+    success_response,
+    warning_header,
+)
 from stowplan.embedded.apiserver.watch import HEADERS, HttpWatch
 from stowplan.embedded.customresources.definitions import definition_warnings
 from stowplan.embedded.store import Store, Watcher
 from stowplan.embedded.store.fieldmanager import without_managed_fields
-from stowplan.embedded.store.patches import patched
+from stowplan.embedded.store.patches import apply_patch
 from stowplan.embedded.store.selection import Page
 from stowplan.embedded.store.writer import UserInfo, WriteContext
 
@@ -64,6 +75,9 @@ class ReadVerbs:
 
     def get(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> web.Response:
         conversion = self._views.conversion(target.resource)
+        version = version_of(query.get("resourceVersion", ""), of_list=False)
+        if version is not None and version > self._store.version:
+            raise status.too_large_version(version, self._store.version)
         obj = self._store.get(conversion.stored, target.namespace, target.name)
         return response_of(self._view(request, target, query).raw(obj))
 
@@ -119,6 +133,7 @@ class ReadVerbs:
                 since=options.version,
                 initial_events=options.initial_events or any_version,
                 bookmarks=options.bookmarks,
+                waits=True,
             )
         except status.ApiError as error:
             if not error.is_expired:
@@ -127,7 +142,7 @@ class ReadVerbs:
         backlog = list(watcher.backlog)
         watcher.backlog = ()
         watcher.on_end = watch.end
-        if any_version and not options.initial_events:
+        if backlog and backlog[-1].ends_initial_state and not (options.initial_events and options.bookmarks):
             backlog.pop()
         self._watches[watch] = watcher
         seconds = options.timeout or MIN_WATCH_SECONDS * (1 + self._rng.random())
@@ -139,6 +154,10 @@ class ReadVerbs:
 
     def _view(self, request: web.BaseRequest, target: Target, query: Mapping[str, str]) -> View:
         form = negotiated(request.headers.get("Accept", ""))
+        if form.form == METADATA and not target.name and not flag(query, "watch"):
+            listed = f"*{target.resource.group.partition('.')[0] or 'core'}.{target.resource.kind}List"
+            text = f"you requested {METADATA}, but the requested object is a list ({listed})"
+            raise status.ApiError(406, "NotAcceptable", text)
         return self._views.view(target.resource, form, query.get("includeObject", ""))
 
 
@@ -159,7 +178,10 @@ def by_name(selection: Selection, name: str) -> Selection:
 
 Query = Mapping[str, str]
 APPLY: Final = "application/apply-patch+yaml"
-NOT_ALLOWED: Final = "the server does not allow this method on the requested resource"
+_PODS_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+    "them or set propagationPolicy=Orphan to suppress this warning"
+)
 _PATCH_TYPES: Final = {kind.value: kind for kind in PatchType}
 
 
@@ -187,18 +209,23 @@ class WriteVerbs:
     ) -> web.Response:
         resource = target.resource
         if resource.namespaced and not target.namespace:
-            raise status.ApiError(405, "MethodNotAllowed", NOT_ALLOWED)
-        text = as_json(await read_body(request), request.content_type)
-        read = self._decoded(target, text, query)
-        conversion = self._views.conversion(resource)
+            raise status.method_not_allowed()
         by = write_context(Options.CREATE, request.headers, query, user)
-        obj = self._store.create(conversion.stored, conversion.to_stored(read.data), target.namespace, by=by)
+        text = as_json(await read_body(request), request.content_type, resource)
+        read = self._decoded(target, text, query)
+        dedup_owners(read)
+        if isinstance(read.data, dict) and (read.data.get("metadata") or {}).get("resourceVersion"):
+            raise status.bad_request("resourceVersion should not be set on objects to be created")
+        conversion = self._views.conversion(resource)
+        obj = self._store.create(
+            conversion.stored, conversion.to_stored(read.data), target.namespace, by=conversion.context(by)
+        )
         return self._shown(request, target, obj, 201, read)
 
     async def update(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
-        text = as_json(await read_body(request), request.content_type)
+        text = as_json(await read_body(request), request.content_type, target.resource)
         read = self._decoded(target, text, query)
         conversion = self._views.conversion(target.resource)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
@@ -214,16 +241,24 @@ class WriteVerbs:
         if request.content_type == APPLY:
             return self._apply(request, target, query, yaml_as_json(text), by)
         kind = _PATCH_TYPES.get(request.content_type)
-        if kind is None or (kind is PatchType.STRATEGIC and target.resource.custom):
-            known = [name for name in _PATCH_TYPES if not target.resource.custom or "strategic" not in name]
+        if kind is None:
+            raise status.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        if kind is PatchType.STRATEGIC and target.resource.custom:
+            known = [name for name in _PATCH_TYPES if "strategic" not in name]
             raise status.unsupported_media_type([*known, APPLY])
-        change = decode_as(None, text, target.resource).data
+        if "force" in query:
+            wrong = forbidden("force", "may not be specified for non-apply patch")
+            raise options_invalid(Options.PATCH, [wrong])
+        change = decode_patch(text)
         conversion = self._views.conversion(target.resource)
         old = self._store.get(conversion.stored, target.namespace, target.name)
         if b"managedFields" not in text:
             old = without_managed_fields(old)
-        new = encode(patched(target.resource, conversion.to_served(old), change, kind))
-        read = self._decoded(target, new, query)
+        new = encode(apply_patch(target.resource, conversion.to_served(old), change, kind))
+        try:
+            read = self._decoded(target, new, query)
+        except status.ApiError as error:
+            raise undecodable_patch(error, target.resource, new) from None
         obj = self._replace(target, read, by, uid_precondition=False)
         return self._shown(request, target, obj, 200, read)
 
@@ -236,19 +271,24 @@ class WriteVerbs:
         obj = self._store.delete(
             conversion.stored, target.namespace, target.name, delete_options(query, body), by=by
         )
-        metadata = obj["metadata"]
-        gone = self._store.find(conversion.stored, target.namespace, target.name) is None
-        if not gone or target.resource.returns_deleted:
-            return self._shown(request, target, obj, 200)
-        resource = target.resource
-        details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
-        return success_response(
-            **{key: value for key, value in details.items() if value}, uid=metadata["uid"]
-        )
+        resource, metadata = target.resource, obj["metadata"]
+        stays = "deletionTimestamp" in metadata
+        if stays or resource.returns_deleted:
+            response = self._shown(request, target, obj, 200)
+        else:
+            details = {"name": metadata["name"], "group": resource.group, "kind": resource.plural}
+            response = success_response(
+                **{key: value for key, value in details.items() if value}, uid=metadata["uid"]
+            )
+        if resource == JOBS and not propagation(query, body):
+            response.headers.add("Warning", warning_header(_PODS_PRESERVED))
+        return response
 
     async def delete_collection(
         self, request: web.BaseRequest, target: Target, query: Query, user: UserInfo
     ) -> web.Response:
+        if target.resource.namespaced and not target.namespace:
+            raise status.method_not_allowed()
         body = deletion_body(await read_body(request), request.content_type)
         options = list_options({key: value for key, value in query.items() if key != "watch"})
         conversion = self._views.conversion(target.resource)
@@ -265,6 +305,7 @@ class WriteVerbs:
     def _replace(
         self, target: Target, read: Decoded, by: WriteContext, *, uid_precondition: bool = True
     ) -> Json:
+        dedup_owners(read)
         conversion = self._views.conversion(target.resource)
         data = conversion.to_stored(read.data)
         check_address(target, data)
@@ -273,23 +314,27 @@ class WriteVerbs:
             data,
             subresource=target.subresource,
             uid_precondition=uid_precondition,
-            by=by,
+            by=conversion.context(by),
         )
 
     def _apply(
         self, request: web.BaseRequest, target: Target, query: Query, text: bytes, by: WriteContext
     ) -> web.Response:
-        read = self._decoded(target, text, query)
         if not query.get("fieldManager"):
             missing = required("fieldManager", "is required for apply patch")
             raise options_invalid(Options.PATCH, [missing])
+        read = self._decoded(target, text, {**query, "fieldValidation": "Strict"})
         conversion = self._views.conversion(target.resource)
-        if conversion.is_converted:
-            raise status.unsupported_media_type(list(_PATCH_TYPES))
-        check_address(target, read.data)
         existed = self._store.find(conversion.stored, target.namespace, target.name) is not None
+        check_configuration(target, read.data, creates=not existed)
         obj = self._store.apply(
-            target.resource, read.data, by, force=flag(query, "force"), subresource=target.subresource
+            conversion.stored,
+            read.data,
+            conversion.context(by),
+            namespace=target.namespace,
+            name=target.name,
+            force=flag(query, "force"),
+            subresource=target.subresource,
         )
         return self._shown(request, target, obj, 200 if existed else 201, read)
 
@@ -310,11 +355,53 @@ def check_address(target: Target, data: Any) -> None:
     if not isinstance(data, dict) or not isinstance(data.setdefault("metadata", {}), dict):
         raise status.bad_request("the object provided is unrecognized: expected a map with metadata")
     metadata: Json = data["metadata"]
-    for field, expected in (("name", target.name), ("namespace", target.namespace)):
-        given = metadata.get(field)
-        if given and given != expected:
-            raise status.bad_request(
-                f"the {field} of the object ({given}) does not match the {field} on the URL ({expected})"
-            )
-        if expected:
-            metadata[field] = expected
+    if metadata.get("name") and metadata["name"] != target.name:
+        raise status.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+        )
+    if metadata.get("namespace") and metadata["namespace"] != target.namespace:
+        raise status.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    for field, value in (("name", target.name), ("namespace", target.namespace)):
+        if value:
+            metadata[field] = value
+
+
+def dedup_owners(read: Decoded) -> None:
+    """Leave out references to the same owner, with a warning."""
+    metadata = read.data.get("metadata") if isinstance(read.data, dict) else None
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    if not owners or not isinstance(metadata, dict):
+        return
+    kept = {owner.get("uid"): owner for owner in reversed(owners)}
+    if len(kept) == len(owners):
+        return
+    uids = [owner.get("uid") for owner in owners]
+    twice = sorted({str(uid) for uid in uids if uids.count(uid) > 1})
+    metadata["ownerReferences"] = list(reversed(kept.values()))
+    read.warnings.append(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+        "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        + ", ".join(twice)
+    )
+
+
+def check_configuration(target: Target, data: Any, *, creates: bool) -> None:
+    """See to it that what is applied says what it is. Raises `ApiError` 400."""
+    if not isinstance(data, dict):
+        raise status.bad_request("the object provided is unrecognized: expected a map")
+    version, kind = data.get("apiVersion") or "", data.get("kind") or ""
+    if not version or not kind:
+        raise status.bad_request(
+            f"invalid object type: {version if '/' in version else '/' + version}, Kind={kind}"
+        )
+    metadata = data.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    if metadata.get("managedFields") is not None:
+        raise status.bad_request("metadata.managedFields must be nil")
+    if creates and not metadata.get("name"):
+        raise status.bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    check_address(target, {"metadata": {**metadata}})

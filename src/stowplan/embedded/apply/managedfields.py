@@ -192,23 +192,33 @@ def live_or_given(live: ManagedFields, given: Any) -> ManagedFields:
     if given in ([], [{}]):
         return NOBODY
     try:
-        return ManagedFields(decoded(given))
+        managers = decoded(given)
     except ValueError:
         return live
+    return live if set(managers) == set(live.managers()) else ManagedFields(managers)
 
 
 def tracked_parts(obj: Json, subresource: str, *, has_status: bool) -> Json:
-    """What of an object a request can set: its status by the subresource of that name and only so."""
+    """What of an object a request can set: its status by the subresource of that name and only so.
+
+    A scale of zero is one that says nothing of replicas.
+    """
+    if subresource == "scale":
+        replicas = (obj.get("spec") or {}).get("replicas")
+        return {"spec": {"replicas": replicas} if replicas else {}}
     if subresource == "status":
-        return {"status": obj["status"]} if "status" in obj else {}
+        parts = {"status": obj["status"]} if "status" in obj else {}
+        return {**parts, "metadata": _tracked_metadata(obj)}
     parts = {part: value for part, value in obj.items() if part not in _NOT_TRACKED}
     if has_status:
         parts.pop("status", None)
-    metadata = obj.get("metadata") or {}
-    parts["metadata"] = {
-        field: value for field, value in metadata.items() if field not in _NOT_TRACKED_METADATA
-    }
+    parts["metadata"] = _tracked_metadata(obj)
     return parts
+
+
+def _tracked_metadata(obj: Json) -> Json:
+    metadata = obj.get("metadata") or {}
+    return {field: value for field, value in metadata.items() if field not in _NOT_TRACKED_METADATA}
 
 
 def without_shared_parts(old: Json, new: Json) -> tuple[Json, Json]:
@@ -335,7 +345,8 @@ def after_change(
     if not before and not after:
         return start
     shape = shape_of(type_)
-    update = Update(manager, new["apiVersion"], stamp, subresource, shape, before, after)
+    when = "" if subresource == "scale" else stamp
+    update = Update(manager, new["apiVersion"], when, subresource, shape, before, after)
     if subresource == "status":
         return start.after(update)
     managers = start.managers()

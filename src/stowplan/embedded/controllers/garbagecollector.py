@@ -9,30 +9,7 @@ from collections.abc import Coroutine, Iterable, Sequence, Set
 from enum import Enum, auto
 from typing import Any, ClassVar, Final
 
-from stowplan.api.catalogue import (
-    CONFIG_MAPS,
-    CONTROLLER_REVISIONS,
-    CRON_JOBS,
-    CSI_NODES,
-    CUSTOM_RESOURCE_DEFINITIONS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    ENDPOINT_SLICES,
-    JOBS,
-    LEASES,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    RESOURCE_CLAIMS,
-    SECRETS,
-    SERVICES,
-    STATEFUL_SETS,
-    Catalogue,
-    Resource,
-)
+from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
@@ -83,27 +60,12 @@ def blocks_owner(obj: Json, owner: Json) -> bool:
     return any(one.get("uid") == uid_of(owner) and one.get("blockOwnerDeletion") for one in owners_of(obj))
 
 
-WATCHED: Final = (
-    PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    DEPLOYMENTS,
-    STATEFUL_SETS,
-    DAEMON_SETS,
-    JOBS,
-    CRON_JOBS,
-    CONTROLLER_REVISIONS,
-    PERSISTENT_VOLUME_CLAIMS,
-    POD_DISRUPTION_BUDGETS,
-    RESOURCE_CLAIMS,
-    SERVICES,
-    ENDPOINT_SLICES,
-    CONFIG_MAPS,
-    SECRETS,
-    NODES,
-    LEASES,
-    CSI_NODES,
+WATCHED: Final = tuple(
+    resource
+    for resource in BUILT_IN
+    if {"watch", "delete"} <= set(resource.verbs) and not resource.storage_version and resource != CORE_EVENTS
 )
+"""Kinds whose objects may own others and be owned, each in the version it is stored in."""
 
 REMEMBERED: Final = 1000
 """So many owners are remembered to be gone, lest the server be asked once for each of their objects."""

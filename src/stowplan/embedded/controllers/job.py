@@ -288,6 +288,7 @@ class JobController(Controller):
     ) -> None:
         """Write down pods that have ended, let them go, count them, and say so if the Job is over."""
         written, freed = to_write_down(pods, end)
+        has_more = len(freed) >= MAX_UNCOUNTED
         status: Json = {
             "active": progress.active,
             "ready": progress.ready,
@@ -315,7 +316,7 @@ class JobController(Controller):
             status["succeeded"] += len(written["succeeded"]) - len(left["succeeded"])
         status["failed"] += len(written["failed"]) - len(left["failed"])
         status["uncountedTerminatedPods"] = {kind: uids for kind, uids in left.items() if uids}
-        is_over = end is not None and not any(left.values()) and not progress.terminating
+        is_over = not has_more and not any(left.values()) and not progress.terminating
         if end is not None and is_over:
             status["conditions"] = [
                 *conditions,
@@ -365,7 +366,10 @@ class JobController(Controller):
 
 
 def to_write_down(pods: JobPods, end: Ending | None) -> tuple[dict[str, list[str]], list[Json]]:
-    """The uids of pods that have ended but are not counted yet, by how; and the pods to let go then."""
+    """The uids of pods that have ended but are not counted yet, by how; and the pods to let go then.
+
+    No more than `MAX_UNCOUNTED` at a time.
+    """
     written = {"succeeded": list(pods.uncounted_succeeded), "failed": list(pods.uncounted_failed)}
     freed: list[Json] = []
     for pod in pods.tracked:
@@ -384,7 +388,7 @@ def to_write_down(pods: JobPods, end: Ending | None) -> tuple[dict[str, list[str
             and verdict_on(pods.job, pod).counts
         ):
             written["failed"].append(uid)
-        if len(written["succeeded"]) + len(written["failed"]) >= MAX_UNCOUNTED:
+        if len(freed) >= MAX_UNCOUNTED:
             break
     return written, freed
 

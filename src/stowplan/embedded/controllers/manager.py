@@ -25,6 +25,7 @@ from stowplan.embedded.controllers.podgc import PodGCController
 from stowplan.embedded.controllers.provisioner import Provisioner, ProvisionerSettings
 from stowplan.embedded.controllers.replicaset import ReplicaSetController, ReplicationControllerController
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
+from stowplan.embedded.controllers.resourcequota import ResourceQuotaController
 from stowplan.embedded.controllers.serviceaccount import (
     AccountSettings,
     RootCAPublisher,
@@ -75,6 +76,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         PodGCController(context),
         GarbageCollector(context),
         NamespaceController(context),
+        ResourceQuotaController(context),
         ServiceAccountController(context),
         RootCAPublisher(context, settings.accounts),
         TokensController(context, settings.accounts),

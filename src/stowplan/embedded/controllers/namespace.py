@@ -9,7 +9,6 @@ from stowplan.api.catalogue import (
     BUILT_IN,
     CORE_EVENTS,
     CUSTOM_RESOURCE_DEFINITIONS,
-    EVENTS,
     NAMESPACES,
     PODS,
     Resource,
@@ -32,13 +31,16 @@ KUBERNETES: Final = "kubernetes"
 """The finalizer in a namespace's spec that stands for its contents."""
 
 LOOK_AGAIN: Final = 1.0
-_LAST: Final = (CORE_EVENTS, EVENTS)
 
 
 def contents() -> list[Resource]:
     """Kinds that live in namespaces; events come last, for what is deleted may cause some."""
-    kinds = [one for one in BUILT_IN if one.namespaced and one not in _LAST]
-    return [*kinds, *_LAST]
+    kinds = [
+        one
+        for one in BUILT_IN
+        if one.namespaced and "delete" in one.verbs and not one.storage_version and one != CORE_EVENTS
+    ]
+    return [*kinds, CORE_EVENTS]
 
 
 @dataclass(slots=True)

@@ -113,25 +113,25 @@ def walk(raw: Json) -> Iterator[Json]:
         waiting += [inner for _, inner in parts_of(part)]
 
 
+_NEVER_STRUCTURAL: Final = (
+    "id",
+    "$schema",
+    "$ref",
+    "patternProperties",
+    "dependencies",
+    "additionalItems",
+    "definitions",
+)
+
+
 def _unsupported(raw: Json) -> bool:
     """Whether it has what no structural schema can have; that is told with the other rules for properties."""
-    return (
-        any(
-            part.get(field)
-            for part in walk(raw)
-            for field in (
-                "id",
-                "$schema",
-                "$ref",
-                "patternProperties",
-                "dependencies",
-                "additionalItems",
-                "definitions",
-            )
-        )
-        or any(isinstance(part.get("items"), list) for part in walk(raw))
-        or any(part.get("x-kubernetes-preserve-unknown-fields") is False for part in walk(raw))
-    )
+    for part in walk(raw):
+        if isinstance(part.get("items"), list) or part.get("x-kubernetes-preserve-unknown-fields") is False:
+            return True
+        if not part.keys().isdisjoint(_NEVER_STRUCTURAL) and any(map(part.get, _NEVER_STRUCTURAL)):
+            return True
+    return False
 
 
 def _structural_errors(raw: Json, path: str, level: str) -> Iterator[FieldError]:

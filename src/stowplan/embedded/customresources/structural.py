@@ -24,7 +24,10 @@ META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class Schema:
-    """One node of a schema. Only what was checked by the rules for schemas is made into one."""
+    """One node of a schema. Only what was checked by the rules for schemas is made into one.
+
+    Its parts are made when they are first needed: definitions are large, and most objects have few fields.
+    """
 
     def __init__(self, raw: Json) -> None:
         self.raw = raw
@@ -42,15 +45,26 @@ class Schema:
         self.list_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
         self.map_type: str = raw.get("x-kubernetes-map-type") or ""
         self.rules: list[Json] = raw.get("x-kubernetes-validations") or []
-        self._read_parts(raw)
+        self._read_logic(raw)
         self._read_validations(raw)
 
-    def _read_parts(self, raw: Json) -> None:
-        self.properties = {name: Schema(part) for name, part in (raw.get("properties") or {}).items()}
-        items = raw.get("items")
-        self.items: Schema | None = Schema(items) if isinstance(items, dict) else None
+    @cached_property
+    def properties(self) -> "dict[str, Schema]":
+        return {name: Schema(part) for name, part in (self.raw.get("properties") or {}).items()}
+
+    @cached_property
+    def items(self) -> "Schema | None":
+        items = self.raw.get("items")
+        return Schema(items) if isinstance(items, dict) else None
+
+    @cached_property
+    def additional(self) -> "Schema | None":
+        """The schema of fields that are not among the properties."""
+        additional = self.raw.get("additionalProperties")
+        return Schema(additional) if isinstance(additional, dict) else None
+
+    def _read_logic(self, raw: Json) -> None:
         additional = raw.get("additionalProperties")
-        self.additional: Schema | None = Schema(additional) if isinstance(additional, dict) else None
         self.has_additional = additional is not None
         self.forbids_additional = additional is False
         self.all_of = [Schema(part) for part in raw.get("allOf") or ()]
@@ -94,29 +108,31 @@ class Schema:
     @cached_property
     def has_rules(self) -> bool:
         """Whether there are CEL rules anywhere in it."""
-        return any(part.rules for part in self.walk())
+        return any(part.get("x-kubernetes-validations") for part in self._parts())
 
     @cached_property
     def has_defaults(self) -> bool:
-        return any(part.default is not ABSENT for part in self.walk())
+        return any(part.get("default") is not None for part in self._parts())
 
     @cached_property
     def has_keyed_lists(self) -> bool:
         """Whether some list has elements that must not repeat."""
-        return any(part.list_type in ("set", "map") for part in self.walk())
+        return any(part.get("x-kubernetes-list-type") in ("set", "map") for part in self._parts())
 
     @cached_property
     def has_embedded(self) -> bool:
-        return any(part.embedded for part in self.walk())
+        return any(part.get("x-kubernetes-embedded-resource") for part in self._parts())
 
-    def walk(self) -> "Iterator[Schema]":
+    def _parts(self) -> Iterator[Json]:
         """This schema and those of everything in it, without those that only validate (allOf and others)."""
-        waiting = [self]
+        waiting = [self.raw]
         while waiting:
-            schema = waiting.pop()
-            yield schema
-            waiting += schema.properties.values()
-            waiting += [part for part in (schema.items, schema.additional) if part is not None]
+            raw = waiting.pop()
+            yield raw
+            waiting += (raw.get("properties") or {}).values()
+            waiting += [
+                raw[field] for field in ("items", "additionalProperties") if isinstance(raw.get(field), dict)
+            ]
 
     def child(self, name: str) -> "Schema | None":
         """The schema of a field, None if nothing is said about it."""

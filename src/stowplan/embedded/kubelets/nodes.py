@@ -315,7 +315,7 @@ class NodeController(Controller):
             return
         self.states[name] = state
         state.came = self.monotonic()
-        if self.settings.as_found and not self.has_begun:
+        if self.settings.as_found and not self.has_begun and condition_of(node, "Ready") is not None:
             state.complete, state.silent = True, is_silent(node)
             state.unwell = unwell_conditions(node)
             state.next_status = self._status_due()

@@ -17,6 +17,7 @@ from stowplan.api.labels import EVERYTHING, Selector, SelectorError, compile_sel
 from stowplan.api.meta import LabelSelector
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.objects import annotations_of, labels_of, namespace_of
+from stowplan.embedded.usage import CPU_USAGE, MEMORY_USAGE, usage_problem
 
 PREFIX: Final = "pretend.stowplan.io/"
 FAIL: Final = f"{PREFIX}fail"
@@ -131,7 +132,10 @@ _POD_FIELDS: Final[Mapping[str, _Read]] = {
 """Annotations of pods by what follows the prefix: the field they set, and how they are read."""
 
 _ENDINGS: Final = frozenset(("run", "exit_code", "failure_probability"))
-POD_ANNOTATIONS: Final = tuple(f"{PREFIX}{name}" for name in _POD_FIELDS)
+_OF_OTHERS: Final = (CPU_USAGE, MEMORY_USAGE)
+"""Annotations of pods that are not about what their kubelet does."""
+
+POD_ANNOTATIONS: Final = (*(f"{PREFIX}{name}" for name in _POD_FIELDS), *_OF_OTHERS)
 NODE_ANNOTATIONS: Final = (FAIL, HEARTBEAT)
 
 
@@ -155,7 +159,7 @@ def pod_behaviour(pod: Json, pretend: "Pretend", default: PodBehaviour) -> tuple
     fields: dict[str, Any] = {}
     problems: list[Problem] = []
     for key, value in annotations_of(pod).items():
-        if key.startswith(PREFIX):
+        if key.startswith(PREFIX) and key not in _OF_OTHERS:
             known = _POD_FIELDS.get(key.removeprefix(PREFIX))
             try:
                 if known is None:
@@ -165,6 +169,9 @@ def pod_behaviour(pod: Json, pretend: "Pretend", default: PodBehaviour) -> tuple
                 fields[known[0]] = known[1](value)
             except PretendError as error:
                 problems.append(Problem(key, str(error)))
+    usage, _, message = usage_problem(annotations_of(pod)).partition(": ")
+    if usage:
+        problems.append(Problem(usage, message))
     return _with_fields(behaviour, fields), problems
 
 

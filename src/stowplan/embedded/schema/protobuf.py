@@ -1,6 +1,6 @@
-"""Objects that come as protobuf, as clients written in Go like to send them, turned into what JSON would say.
+"""Objects as protobuf, which clients written in Go like to speak, from and to what JSON would say.
 
-Only reading is needed: whoever sends protobuf reads JSON too.
+Whoever accepts JSON besides gets JSON: protobuf is written only for those who accept nothing else.
 """
 
 import base64
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api.meta import micro_timestamp, timestamp
+from stowplan.api.meta import micro_timestamp, seconds_of, timestamp
 from stowplan.api.requests import Json
 from stowplan.embedded.schema.types import Field, Form, TypeDef, the_schema
 
@@ -214,3 +214,117 @@ def _text(value: int | bytes) -> str:
         return _bytes(value).decode()
     except UnicodeDecodeError:
         raise ProtobufError("text that is not UTF-8") from None
+
+
+_LIST_META: Final = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
+
+
+def encoded_object(data: Json) -> bytes:
+    """An object, a list of objects or a Status. Raises `ProtobufError` for any other kind."""
+    api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
+    group, _, version = api_version.rpartition("/")
+    if kind == "Status" and api_version == "v1":
+        raw = _written(the_schema().types["meta.v1.Status"], data)
+    elif kind.endswith("List") and isinstance(data.get("items"), list):
+        type_ = _type_of(group, version, kind.removesuffix("List"))
+        metadata = b"".join(
+            _field(number, _plain(data["metadata"][name]))
+            for number, name in enumerate(_LIST_META, start=1)
+            if data["metadata"].get(name)
+        )
+        items = b"".join(_field(2, _written(type_, item)) for item in data["items"])
+        raw = _field(1, metadata) + items
+    else:
+        raw = _written(_type_of(group, version, kind), data)
+    type_meta = _field(1, api_version.encode()) + _field(2, kind.encode())
+    return MAGIC + _field(1, type_meta) + _field(2, raw) + _field(3, b"") + _field(4, b"")
+
+
+def _type_of(group: str, version: str, kind: str) -> TypeDef:
+    type_ = the_schema().of_kind(group, version, kind)
+    if type_ is None:
+        raise ProtobufError(f"no kind {kind!r} is registered for version {version!r}")
+    return type_
+
+
+def _plain(value: Any) -> int | bytes:
+    return value if isinstance(value, int) else str(value).encode()
+
+
+def _written(type_: TypeDef, data: Json) -> bytes:
+    """The fields of an object in the order of their numbers."""
+    simple: dict[int, bytes] = {}
+    nested: dict[int, dict[int, bytes]] = {}
+    for name, value in data.items():
+        field = type_.fields.get(name)
+        if field is None or not field.number or value is None:
+            continue
+        parts = b"".join(_field(field.number[-1], part) for part in _values(field.form, value))
+        if len(field.number) == 1:
+            simple[field.number[0]] = parts
+        else:
+            nested.setdefault(field.number[0], {})[field.number[1]] = parts
+    for number, found in nested.items():
+        simple[number] = _field(number, b"".join(found[inner] for inner in sorted(found)))
+    return b"".join(simple[number] for number in sorted(simple))
+
+
+def _values(form: Form, value: Any) -> Iterator[int | bytes]:
+    """A value as what stands in a message: one part, or one for each element."""
+    if form.shape == "list":
+        assert form.of is not None
+        for element in value:
+            yield from _values(form.of, element)
+    elif form.shape == "map":
+        assert form.of is not None
+        for key in sorted(value):
+            part = (
+                _list(form.of, value[key]) if form.of.shape == "list" else next(_values(form.of, value[key]))
+            )
+            yield _field(1, str(key).encode()) + _field(2, part)
+    elif form.shape == "type":
+        yield _written(the_schema().types[form.name], value)
+    else:
+        yield _scalar(form.name, value)
+
+
+def _list(form: Form, value: Any) -> bytes:
+    assert form.of is not None
+    return b"".join(_field(1, part) for element in value for part in _values(form.of, element))
+
+
+def _scalar(name: str, value: Any) -> int | bytes:
+    match name:
+        case "int" | "long" | "bool":
+            return int(value) & ((1 << 64) - 1)
+        case "bytes":
+            return base64.b64decode(str(value))
+        case "time" | "microtime":
+            seconds, nanos = divmod(round(seconds_of(str(value)) * 1_000_000), 1_000_000)
+            return _field(1, seconds) + _field(2, nanos * 1000)
+        case "quantity":
+            return _field(1, str(value).encode())
+        case "intstr":
+            if isinstance(value, int):
+                return _field(1, 0) + _field(2, value & ((1 << 64) - 1)) + _field(3, b"")
+            return _field(1, 1) + _field(2, 0) + _field(3, str(value).encode())
+        case "any":
+            return _field(1, msgspec.json.encode(value))
+        case "number":
+            raise ProtobufError("a number with a fraction")
+    return str(value).encode()
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _varint_of(number << 3) + _varint_of(value)
+    return _varint_of(number << 3 | 2) + _varint_of(len(value)) + value
+
+
+def _varint_of(number: int) -> bytes:
+    written = bytearray()
+    while number > 127:
+        written.append(number & 127 | 128)
+        number >>= 7
+    written.append(number)
+    return bytes(written)

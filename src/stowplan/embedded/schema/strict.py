@@ -23,7 +23,7 @@ _PYTHON_TYPES: Final[dict[str, Any]] = {
     "bytes": bytes,
     "time": Annotated[datetime, Meta(tz=True)],
     "microtime": Annotated[datetime, Meta(tz=True)],
-    "quantity": str | int | float,
+    "quantity": Annotated[str, Meta(pattern=r"^ *[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]* *$")] | int | float,
     "intstr": str | Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
     "any": Any,
 }
@@ -113,7 +113,7 @@ def decode_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     try:
         msgspec.convert(data, struct_of(type_.full_name))
     except msgspec.ValidationError as error:
-        raise TypeMismatchError(_readable(str(error))) from None
+        raise TypeMismatchError(_readable(type_, str(error))) from None
     return data, unknown
 
 
@@ -156,9 +156,58 @@ def _without_nulls(data: Any) -> Any:
     return [_without_nulls(value) for value in data] if isinstance(data, list) else data
 
 
-def _readable(problem: str) -> str:
-    """msgspec's message with the field first and JSON's names of types."""
+_QUANTITY: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+_GOT: Final = {"str": "string", "int": "number", "float": "number"}
+_GO_TYPES: Final = {
+    "int": "int32",
+    "long": "int64",
+    "number": "float64",
+    "bytes": "[]uint8",
+    "time": "v1.Time",
+}
+_MISMATCH: Final = re.compile(r"Expected `[^`]*`, got `(\w+)`")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[[^\]]*\]")
+
+
+def _readable(type_: TypeDef, problem: str) -> str:
+    """msgspec's message in Go's words, or at least with the field first and JSON's names of types."""
     what, _, where = problem.partition(" - at `")
+    if "matching regex" in what:
+        return _QUANTITY
+    place = where.rstrip("`").removeprefix("key in ").strip("`").removeprefix("$")
+    mismatch = _MISMATCH.match(what)
+    if mismatch is not None and place:
+        struct, path, expected = _field_at(type_, place)
+        got = _GOT.get(mismatch[1], mismatch[1])
+        return f"json: cannot unmarshal {got} into Go struct field {struct}.{path} of type {expected}"
     what = re.sub(r"`(\w+)( \| null)?`", lambda match: _JSON_TYPES.get(match[1], match[1]), what)
-    place = where.rstrip("`").removeprefix("key in ").strip("`").removeprefix("$").removeprefix(".")
+    place = place.removeprefix(".")
     return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+
+
+def _field_at(type_: TypeDef, place: str) -> tuple[str, str, str]:
+    """The struct that a field belongs to, the names on the way to it, and its type in Go."""
+    form = Form("type", type_.full_name)
+    struct, names = type_.name, []
+    for step in _STEP.finditer(place):
+        if form.shape == "type" and step[1] is not None:
+            found = the_schema().types[form.name]
+            struct = found.name
+            names.append(step[1])
+            field = found.fields.get(step[1])
+            form = Form("plain", "any") if field is None else _form_of(form.name, field)
+        elif form.of is not None:
+            form = form.of
+    return struct, ".".join(names), _go_type(form)
+
+
+def _go_type(form: Form) -> str:
+    if form.shape == "list" and form.of is not None:
+        return f"[]{_go_type(form.of)}"
+    if form.shape == "map" and form.of is not None:
+        return f"map[string]{_go_type(form.of)}"
+    if form.shape == "type":
+        return form.name.partition(".")[2]
+    return _GO_TYPES.get(form.name, form.name)

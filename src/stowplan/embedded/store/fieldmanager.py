@@ -48,6 +48,8 @@ class FieldManager:
         self, resource: Resource, obj: Json, by: WriteContext, stamp: str, given: Any
     ) -> ManagedFields:
         """The managed fields of a new object, before admission changes it."""
+        if by.served is not None:
+            resource, obj = by.served.resource, by.served.to_served(obj)
         return after_creation(
             self.type_of(resource),
             obj,
@@ -69,6 +71,8 @@ class FieldManager:
         given: Any = None,
     ) -> ManagedFields:
         """The managed fields of an object that replaces another; `given` are those in the request."""
+        if by.served is not None:
+            resource, old, new = by.served.resource, by.served.to_served(old), by.served.to_served(new)
         return after_change(
             self.type_of(resource),
             old,
@@ -78,9 +82,17 @@ class FieldManager:
             given=None if subresource else given,
         )
 
-    def applied(self, resource: Resource, old: Json | None, wanted: Json, applier: Applier) -> ApplyResult:
+    def applied(
+        self, resource: Resource, old: Json | None, wanted: Json, applier: Applier, by: WriteContext
+    ) -> ApplyResult:
         """What becomes of an object when somebody applies a configuration."""
-        return apply_configuration(self.type_of(resource), old, wanted, applier, has_status=resource.status)
+        served = by.served
+        if served is None:
+            type_ = self.type_of(resource)
+            return apply_configuration(type_, old, wanted, applier, has_status=resource.status)
+        type_, before = self.type_of(served.resource), None if old is None else served.to_served(old)
+        result = apply_configuration(type_, before, wanted, applier, has_status=resource.status)
+        return result._replace(object=served.to_stored(result.object))
 
 
 def with_managed_fields(obj: Json, managed: ManagedFields) -> Json:

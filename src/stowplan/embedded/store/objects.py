@@ -68,7 +68,7 @@ def checked(resource: Resource, data: Any, *, typed: bool = False) -> Json:
         obj = {"apiVersion": api_version, "kind": kind, **data}
     if obj["apiVersion"] != api_version or obj["kind"] != kind:
         raise _wrong_kind(resource, obj)
-    for section in _SECTIONS:
+    for section in () if resource.custom else _SECTIONS:
         if section in obj and not isinstance(obj[section], dict) and obj.pop(section) is not None:
             raise status.bad_request(f"{section}: expected a map")
     metadata = obj.get("metadata")

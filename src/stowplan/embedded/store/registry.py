@@ -17,11 +17,13 @@ from stowplan.api.catalogue import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
+    JOBS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
@@ -363,6 +365,8 @@ def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
     """Whether more has changed than what describes the object and what is observed of it."""
     if resource == ENDPOINT_SLICES and old["metadata"].get("labels") != new["metadata"].get("labels"):
         return True
+    if resource == PRIORITY_CLASSES:
+        return False
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
@@ -387,6 +391,9 @@ def check_metadata(resource: Resource, old: Json, metadata: Json) -> None:
         raise status.invalid(resource, before["name"], errors * 2)
 
 
+_DEFAULT_PROPAGATION: Final = {JOBS: "Orphan", REPLICATION_CONTROLLERS: "Orphan"}
+"""Kinds whose dependents stay if a request to delete does not say what becomes of them."""
+
 _PROPAGATION: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _ENDED: Final = ("Succeeded", "Failed")
 
@@ -401,12 +408,13 @@ class Deletion(NamedTuple):
 def deletion_of(resource: Resource, obj: Json, options: DeleteOptions, now: float) -> Deletion:
     """What deleting an object comes to. Raises `ApiError` 409 if another object is meant."""
     check_deletion(resource, obj, options)
-    obj = _with_propagation_finalizer(obj, options.propagation)
+    propagation = options.propagation or _DEFAULT_PROPAGATION.get(resource, "")
+    obj = _with_propagation_finalizer(obj, propagation)
     held = bool(obj["metadata"].get("finalizers"))
     if resource == CUSTOM_RESOURCE_DEFINITIONS and "deletionTimestamp" not in obj["metadata"]:
         return Deletion(marked_for_deletion(obj, timestamp(now)), remove=False)
     if resource == NAMESPACES and _contents_held(obj):
-        return Deletion(_terminating(_mark(obj, now)), remove=False)
+        return Deletion(_terminating(obj, now), remove=False)
     if resource == PODS:
         grace = _pod_grace(obj, options, now)
         if grace is not None:
@@ -436,7 +444,10 @@ def _contents_held(obj: Json) -> bool:
     return obj["kind"] == NAMESPACES.kind and bool(obj.get("spec", {}).get("finalizers"))
 
 
-def _terminating(namespace: Json) -> Json:
+def _terminating(namespace: Json, now: float) -> Json:
+    """A namespace as being deleted. It is emptied first, so there is no grace period."""
+    if "deletionTimestamp" not in namespace["metadata"]:
+        namespace = with_metadata(namespace, deletionTimestamp=timestamp(now))
     if namespace.get("status", {}).get("phase") == "Terminating":
         return namespace
     return {**namespace, "status": {**namespace.get("status", {}), "phase": "Terminating"}}

@@ -120,16 +120,18 @@ class Storage:
         since: int | None = None,
         initial_events: bool = False,
         bookmarks: bool = False,
+        waits: bool = False,
     ) -> Watcher:
         """Have a function called with changes, from a version on or (without one) from now on.
 
         The watcher's backlog is the caller's to go through first: it has what happened since that version,
         or, with `initial_events`, everything that exists and a bookmark at its end.
-        Raises `ApiError`: 410 if the version is too old, 504 if it has not been reached.
+        Raises `ApiError`: 410 if the version is too old, 504 if it has not been reached, unless the watcher
+        `waits` for that.
         """
         collection = self._collection(resource)
         chosen = predicate(resource, namespace, selection)
-        if since is not None and since > self.version:
+        if since is not None and since > self.version and not waits:
             raise status.too_large_version(since, self.version)
         backlog: list[Change] = []
         if initial_events:
@@ -142,7 +144,7 @@ class Storage:
             sink,
             chosen,
             collection.remove_watcher,
-            version=self.version,
+            version=max(self.version, since or 0),
             backlog=backlog,
             bookmarks=bookmarks,
         )

@@ -135,7 +135,17 @@ class Store(Storage):
     def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
         metadata = old["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        self._rewrite(self._collection(resource), key, new, old, API_SERVER)
+        self._rewrite(
+            self._collection(resource), key, self._with_status_of_server(resource, old, new), old, API_SERVER
+        )
+
+    def _with_status_of_server(self, resource: Resource, old: Json, new: Json) -> Json:
+        """An object whose status the server itself has changed, with its managed fields."""
+        if self._fields is None:
+            return new
+        new = self._fields.written(resource, new, old)
+        stamp = self._metadata.stamp()
+        return with_managed_fields(new, self._fields.changed(resource, old, new, API_SERVER, stamp, "status"))
 
     def page(
         self, resource: Resource, namespace: str, selection: Selection, place: PageRequest = FIRST_PAGE
@@ -313,10 +323,12 @@ class Store(Storage):
         if fields is not None:
             given, stamp = new["metadata"].get("managedFields"), self._metadata.stamp()
             new = fields.written(resource, new, old)
-            if tracked:
-                managed = fields.changed(resource, old, new, by, stamp, subresource, given)
+            if tracked and not subresource:
+                managed = fields.changed(resource, old, new, by, stamp, given=given)
         commit = self._admit_update(resource, old, new, subresource, by)
         new = prepared_update(resource, old, new, subresource)
+        if fields is not None and tracked and subresource:
+            managed = fields.changed(resource, old, new, by, self._metadata.stamp(), subresource)
         if managed is not None and managed is not old["metadata"].get("managedFields"):
             new = with_managed_fields(new, managed)
         return self._replace(collection, key, old, new, by, commit)
@@ -327,15 +339,18 @@ class Store(Storage):
         body: Body,
         by: WriteContext,
         *,
+        namespace: str = "",
+        name: str = "",
         force: bool = False,
         subresource: str = "",
     ) -> Json:
         """Have an object be as one manager wants it, in what that manager says of it (server-side apply)."""
         collection = self._collection(resource)
         _check_subresource(resource, subresource)
-        wanted = owned_object(resource, body)
+        wanted = owned_object(resource if by.served is None else by.served.resource, body)
         metadata = wanted["metadata"]
-        key = key_of(resource, metadata)
+        namespace, named = key_of(resource, metadata, namespace)
+        key = (namespace, named or name)
         old = _in_version(resource, collection.objects.get(key))
         if old is None and metadata.get("uid") and not subresource:
             raise no_such_uid(resource, key[1], metadata["uid"])
@@ -344,7 +359,7 @@ class Store(Storage):
         if old is not None:
             check_version(resource, old, metadata.get("resourceVersion"))
         applier = Applier(by.field_manager, self._metadata.stamp(), force, subresource)
-        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier)
+        found, managed = (self._fields or FieldManager()).applied(resource, old, wanted, applier, by)
         if old is None:
             return self._create(resource, found, key[0], by, managed)
         check_metadata(resource, old, metadata)
@@ -384,12 +399,12 @@ class Store(Storage):
         *,
         by: WriteContext = API_SERVER,
     ) -> Sequence[Json]:
-        """Delete all objects that match; gives back their last states."""
-        found = [obj["metadata"] for obj in self.list(resource, namespace, selection).items]
-        return [
+        """Delete all objects that match; gives back what they were before."""
+        found = self.list(resource, namespace, selection).items
+        for obj in found:
+            metadata = obj["metadata"]
             self.delete(resource, metadata.get("namespace", ""), metadata["name"], options, by=by)
-            for metadata in found
-        ]
+        return found
 
     def bind(self, namespace: str, name: str, body: Body, *, by: WriteContext = API_SERVER) -> Json:
         """Put a pod on the node that a Binding names (the subresource `binding` of pods)."""
@@ -484,7 +499,9 @@ class Store(Storage):
         budgets = self._collection(POD_DISRUPTION_BUDGETS)
         budget = budget_for(pod, self.list(POD_DISRUPTION_BUDGETS, namespace).items)
         if budget is not None and not costs_nothing(pod, budget):
-            charged = charged_budget(budget, name, stamp)
+            charged = self._with_status_of_server(
+                POD_DISRUPTION_BUDGETS, budget, charged_budget(budget, name, stamp)
+            )
             self._rewrite(budgets, (namespace, budget["metadata"]["name"]), charged, budget, by)
 
 
@@ -499,4 +516,4 @@ def _check_subresource(resource: Resource, subresource: str) -> None:
     if not subresource or (subresource == "finalize" and resource == NAMESPACES):
         return
     if not is_part(resource, subresource) and not (subresource == "scale" and has_scale(resource)):
-        raise status.ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        raise status.unknown_resource()

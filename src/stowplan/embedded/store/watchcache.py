@@ -383,7 +383,7 @@ class Collections(dict[Resource, Collection]):
         if resource.custom and not resource.kind:
             resource = self._catalogue.named(resource.dotted) or resource
         if resource not in self._catalogue:
-            raise status.ApiError(404, "NotFound", "the server could not find the requested resource")
+            raise status.unknown_resource()
         if resource not in self:
             self[resource] = Collection(resource, self._history, self.compacted)
         return self[resource]

@@ -1,6 +1,10 @@
 """Who writes to the store, and how: what admission and managed fields need to know of a request."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
+
+from stowplan.api.catalogue import Resource
+from stowplan.api.requests import Json
 
 ADMINISTRATORS: Final = "system:masters"
 
@@ -22,16 +26,31 @@ class Component(NamedTuple):
     groups: tuple[str, ...] = (ADMINISTRATORS,)
 
 
+class ServedForm(Protocol):
+    """A version in which objects are served that are stored in another one."""
+
+    @property
+    def resource(self) -> Resource: ...
+
+    @property
+    def to_served(self) -> Callable[[Json], Json]: ...
+
+    @property
+    def to_stored(self) -> Callable[[Json], Json]: ...
+
+
 class WriteContext(NamedTuple):
     """The request behind a write.
 
     `field_manager` is who managed fields name as the owner of what is written. A `dry_run` is admitted
-    and validated and gives back what would have been written.
+    and validated and gives back what would have been written. `served` is the version the request is in, if
+    its objects are stored in another one: managed fields are those of that version.
     """
 
     user: UserInfo
     field_manager: str
     dry_run: bool = False
+    served: ServedForm | None = None
 
 
 def component(name: str) -> WriteContext:

@@ -358,6 +358,12 @@ STOWPLAN: Final = Group(
             "Out-of-tree plugin that the configuration enables, as module:Class or file.py:Class. "
             "Can be repeated.",
         ),
+        Flag(
+            "page",
+            BOOL,
+            False,
+            "Serve the page at /stowplan/ on the secure port. The API /stowplan/v1 is always served there.",
+        ),
     ),
 )
 """Flags that kube-scheduler does not have."""

@@ -42,10 +42,9 @@ def default_service(obj: Json) -> None:
         fill(port, {"protocol": "TCP", "targetPort": port.get("port", 0)}, zero=True)
     if spec["type"] == "ExternalName":
         return
-    fill(spec, {"internalTrafficPolicy": "Cluster", "ipFamilyPolicy": "SingleStack"})
-    if not spec.get("ipFamilies"):
-        given = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-        spec["ipFamilies"] = ["IPv6" if ":" in given else "IPv4"]
+    fill(spec, {"internalTrafficPolicy": "Cluster"})
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
     external = spec["type"] in ("NodePort", "LoadBalancer") or (
         spec["type"] == "ClusterIP" and spec.get("externalIPs")
     )

@@ -10,6 +10,7 @@ from stowplan.embedded.admission.defaults.core import default_claim
 from stowplan.embedded.admission.defaults.podspec import default_pod_spec, fill
 
 _MAX_INT32: Final = (1 << 31) - 1
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
 def _spec_of(obj: Json) -> Json:
@@ -70,6 +71,8 @@ def default_stateful_set(obj: Json) -> None:
 
 
 def default_daemon_set(obj: Json) -> None:
+    metadata = obj["metadata"]
+    metadata["annotations"] = {_TEMPLATE_GENERATION: "0", **(metadata.get("annotations") or {})}
     spec = _spec_of(obj)
     strategy = _strategy(spec, "updateStrategy")
     if strategy["type"] == "RollingUpdate":

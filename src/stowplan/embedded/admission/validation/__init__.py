@@ -13,10 +13,14 @@ from stowplan.embedded.admission.validation import (
     core,
     devices,
     events,
+    jobs,
+    limits,
     networking,
+    persistentvolumes,
     pods,
     rbac,
     scheduling,
+    services,
     storage,
     workloads,
 )
@@ -29,8 +33,12 @@ __all__ = ["check_created", "check_loaded", "check_status", "check_updated"]
 
 _GROUPS: Final = (
     core,
+    services,
+    limits,
+    persistentvolumes,
     pods,
     workloads,
+    jobs,
     autoscaling,
     storage,
     scheduling,
@@ -51,12 +59,14 @@ _ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
 
 _ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     **pods.ON_CREATE,
+    **jobs.ON_CREATE,
     CUSTOM_RESOURCE_DEFINITIONS: definition_errors,
 }
 _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
     **pods.ON_STATUS,
     **workloads.ON_STATUS,
-    **core.ON_STATUS,
+    **jobs.ON_STATUS,
+    **limits.ON_STATUS,
 }
 _POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 

@@ -1,96 +1,151 @@
-"""Validation of the core group but for pods: nodes, services, ConfigMaps, Secrets, volumes, claims."""
+"""Validation of nodes, namespaces, ConfigMaps and Secrets."""
 
+import base64
+import binascii
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
-from stowplan.api.fielderrors import FieldError, duplicate, forbidden, invalid, not_supported, required
-from stowplan.api.names import config_key_problems, dns_label_problems, label_key_problems
+from stowplan.api.fielderrors import FieldError, Kind, duplicate, forbidden, invalid, not_supported, required
+from stowplan.api.names import config_key_problems, label_key_problems, label_value_problems
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation.meta import (
-    IMMUTABLE,
-    fields_except,
-    quantity_errors,
-    read_quantity,
-)
+from stowplan.embedded.admission.validation.meta import IMMUTABLE, amount_errors
 
+Errors = Iterator[FieldError]
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 
 
 def node_errors(obj: Json) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[tuple[str, str]] = set()
-    for i, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
-        here, key = f"metadata.taints[{i}]", taint.get("key") or ""
-        errors += [invalid(f"{here}.key", key, problem) for problem in label_key_problems(key)]
-        effect = taint.get("effect") or ""
-        if effect not in _EFFECTS:
-            errors.append(not_supported(f"{here}.effect", effect, _EFFECTS))
-        if (key, effect) in seen:
-            errors.append(duplicate(here, {"key": key, "effect": effect}))
-        seen.add((key, effect))
+    errors = [*_taint_errors(obj)]
     status = obj.get("status") or {}
     for field in ("capacity", "allocatable"):
-        errors += quantity_errors(status.get(field), f"status.{field}")
+        for name, raw in (status.get(field) or {}).items():
+            errors += amount_errors(name, raw, f"status.{field}.{name}")
     return errors
 
 
-def service_errors(obj: Json) -> list[FieldError]:
-    spec = obj.get("spec") or {}
-    kind, ports = spec.get("type", ""), spec.get("ports") or ()
-    errors: list[FieldError] = []
-    if kind not in _SERVICE_TYPES:
-        errors.append(not_supported("spec.type", kind, _SERVICE_TYPES))
-    if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
-        errors.append(required("spec.ports"))
-    if kind == "ExternalName" and not spec.get("externalName"):
-        errors.append(required("spec.externalName"))
-    seen: set[str] = set()
-    for i, port in enumerate(ports):
-        errors += _port_errors(port, f"spec.ports[{i}]", named=len(ports) > 1, seen=seen)
-    return errors
+def _taint_errors(obj: Json) -> Errors:
+    seen: set[tuple[str, str]] = set()
+    for i, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
+        here, key, value = f"metadata.taints[{i}]", taint.get("key") or "", taint.get("value") or ""
+        yield from (invalid(f"{here}.key", key, problem) for problem in label_key_problems(key))
+        problems = label_value_problems(value)
+        if problems:
+            yield invalid(f"{here}.value", value, ";".join(problems))
+        effect = taint.get("effect") or ""
+        if not effect:
+            yield required(f"{here}.effect")
+        elif effect not in _EFFECTS:
+            yield not_supported(f"{here}.effect", effect, _EFFECTS)
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            text = "taints must be unique by key and effect pair"
+            yield FieldError(here, Kind.DUPLICATE, shown, text)
+        seen.add((key, effect))
 
 
-def _port_errors(port: Json, path: str, *, named: bool, seen: set[str]) -> Iterator[FieldError]:
-    name = port.get("name")
-    if not name and named:
-        yield required(f"{path}.name")
-    elif name:
-        yield from (invalid(f"{path}.name", name, problem) for problem in dns_label_problems(name))
-        if name in seen:
-            yield duplicate(f"{path}.name", name)
-        seen.add(name)
-    number = port.get("port") or 0
-    if not 0 < number < 65536:
-        yield invalid(f"{path}.port", number, _PORT_RANGE)
-    if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-        yield not_supported(f"{path}.protocol", port.get("protocol") or "", ["SCTP", "TCP", "UDP"])
-
-
-def service_update_errors(old: Json, new: Json) -> list[FieldError]:
+def node_update_errors(old: Json, new: Json) -> list[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    if "ExternalName" in (before.get("type"), after.get("type")):
-        return []
-    address = before.get("clusterIP")
-    if address and after.get("clusterIP") != address:
-        return [invalid("spec.clusterIPs[0]", [after.get("clusterIP")], "may not change once set")]
-    return []
-
-
-def config_errors(obj: Json) -> list[FieldError]:
-    """ConfigMaps and Secrets: the keys of their data."""
     errors: list[FieldError] = []
-    for field in ("data", "binaryData"):
-        for key in obj.get(field) or {}:
-            errors += [invalid(f"{field}[{key}]", key, problem) for problem in config_key_problems(key)]
+    seen: list[Json] = []
+    for i, address in enumerate((new.get("status") or {}).get("addresses") or ()):
+        if address in seen:
+            shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
+            errors.append(duplicate(f"status.addresses[{i}]", shown))
+        seen.append(address)
+    if before.get("podCIDRs") and before["podCIDRs"] != after.get("podCIDRs"):
+        text = 'node updates may not change podCIDR except from "" to valid'
+        errors.append(forbidden("spec.podCIDRs", text))
+    if before.get("providerID") and before["providerID"] != after.get("providerID"):
+        text = (
+            "field cannot be modified once set"
+            if after.get("providerID")
+            else "field cannot be cleared once set"
+        )
+        errors.append(invalid("spec.providerID", None, text))
     return errors
+
+
+def namespace_errors(obj: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
+        path = "spec.finalizers"
+        errors += [invalid(path, finalizer, problem) for problem in label_key_problems(finalizer)]
+        if "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(path, finalizer, text))
+    return errors
+
+
+_MAX_CONFIG_BYTES: Final = 1024 * 1024
+
+
+def config_map_errors(obj: Json) -> list[FieldError]:
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    errors: list[FieldError] = []
+    size = 0
+    for key, value in data.items():
+        errors += [invalid(f"data[{key}]", key, problem) for problem in config_key_problems(key)]
+        if key in binary:
+            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        size += len(value.encode("utf-8", "surrogatepass"))
+    for key, value in binary.items():
+        errors += [invalid(f"binaryData[{key}]", key, problem) for problem in config_key_problems(key)]
+        size += len(value) * 3 // 4
+    if size > _MAX_CONFIG_BYTES:
+        errors.append(_too_long(""))
+    return errors
+
+
+def _too_long(path: str) -> FieldError:
+    return FieldError(path, Kind.TOO_LONG, "", f"may not be more than {_MAX_CONFIG_BYTES} bytes")
+
+
+_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+_DOCKER: Final = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
+
+
+def secret_errors(obj: Json) -> list[FieldError]:
+    data, kind = obj.get("data") or {}, obj.get("type", "Opaque")
+    errors: list[FieldError] = []
+    for key in data:
+        errors += [invalid(f"data[{key}]", key, problem) for problem in config_key_problems(key)]
+    if sum(len(value) * 3 // 4 for value in data.values()) > _MAX_CONFIG_BYTES:
+        errors.append(_too_long("data"))
+    if kind == "kubernetes.io/service-account-token":
+        if not (obj["metadata"].get("annotations") or {}).get(_ACCOUNT_NAME):
+            errors.append(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
+    elif kind == "kubernetes.io/basic-auth":
+        if not {"username", "password"} & data.keys():
+            errors += [required("data[username]"), required("data[password]")]
+    elif kind in _DOCKER:
+        errors += _docker_errors(data, _DOCKER[kind])
+    errors += [required(f"data[{key}]") for key in _NEEDED.get(kind, ()) if key not in data]
+    return errors
+
+
+def _docker_errors(data: Json, key: str) -> Errors:
+    if key not in data:
+        yield required(f"data[{key}]")
+        return
+    try:
+        msgspec.json.decode(base64.b64decode(data[key]), type=dict[str, object])
+    except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError):
+        yield invalid(f"data[{key}]", "<secret contents redacted>", "expected a JSON object")
 
 
 def config_update_errors(old: Json, new: Json) -> list[FieldError]:
-    """A ConfigMap or Secret that says it is immutable."""
+    """A ConfigMap or Secret that says it is immutable; a Secret's type never changes."""
     errors: list[FieldError] = []
     if "type" in old and old.get("type") != new.get("type"):
         errors.append(invalid("type", new.get("type"), IMMUTABLE))
@@ -105,85 +160,14 @@ def config_update_errors(old: Json, new: Json) -> list[FieldError]:
     return errors
 
 
-_ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
-
-
-def volume_errors(obj: Json) -> list[FieldError]:
-    spec = obj.get("spec") or {}
-    errors = [*_mode_errors(spec)]
-    if not spec.get("capacity"):
-        errors.append(required("spec.capacity"))
-    errors += quantity_errors(spec.get("capacity"), "spec.capacity")
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    if policy not in RECLAIM_POLICIES:
-        errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy or "", RECLAIM_POLICIES))
-    return errors
-
-
-def claim_errors(obj: Json) -> list[FieldError]:
-    spec = obj.get("spec") or {}
-    errors = [*_mode_errors(spec)]
-    requests = (spec.get("resources") or {}).get("requests") or {}
-    if "storage" not in requests:
-        errors.append(required("spec.resources[storage]"))
-    errors += quantity_errors(requests, "spec.resources.requests")
-    return errors
-
-
-def _mode_errors(spec: Json) -> Iterator[FieldError]:
-    modes = spec.get("accessModes")
-    if not modes:
-        yield required("spec.accessModes", "at least 1 access mode is required")
-    for mode in modes or ():
-        if mode not in _ACCESS_MODES:
-            yield not_supported("spec.accessModes", mode, _ACCESS_MODES)
-
-
-_CLAIM_RULE: Final = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
-    "bound claims"
-)
-
-
-def claim_update_errors(old: Json, new: Json) -> list[FieldError]:
-    """A claim may grow, and get a volume and a class if it had none; nothing else of it changes."""
-    before, after = old.get("spec") or {}, new.get("spec") or {}
-    free = {"resources", "volumeAttributesClassName"}
-    if not before.get("volumeName"):
-        free.add("volumeName")
-    if "storageClassName" not in before:
-        free.add("storageClassName")
-    bound = (old.get("status") or {}).get("phase") == "Bound"
-    if fields_except(before, free) != fields_except(after, free) or (
-        not bound and before.get("resources") != after.get("resources")
-    ):
-        return [forbidden("spec", _CLAIM_RULE)]
-    wanted, asked = read_quantity(_storage(after)), read_quantity(_storage(before))
-    given = read_quantity((old.get("status") or {}).get("capacity", {}).get("storage"))
-    shrinks = wanted is not None and asked is not None and wanted < asked
-    if shrinks and (given is None or wanted is None or wanted <= given):
-        text = "field can not be less than status.capacity"
-        return [forbidden("spec.resources.requests.storage", text)]
-    return []
-
-
-def _storage(spec: Json) -> Any:
-    return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-
-
 ALWAYS: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     catalogue.NODES: node_errors,
-    catalogue.SERVICES: service_errors,
-    catalogue.CONFIG_MAPS: config_errors,
-    catalogue.SECRETS: config_errors,
-    catalogue.PERSISTENT_VOLUMES: volume_errors,
-    catalogue.PERSISTENT_VOLUME_CLAIMS: claim_errors,
+    catalogue.NAMESPACES: namespace_errors,
+    catalogue.CONFIG_MAPS: config_map_errors,
+    catalogue.SECRETS: secret_errors,
 }
 ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
-    catalogue.SERVICES: service_update_errors,
+    catalogue.NODES: node_update_errors,
     catalogue.CONFIG_MAPS: config_update_errors,
     catalogue.SECRETS: config_update_errors,
-    catalogue.PERSISTENT_VOLUME_CLAIMS: claim_update_errors,
 }
-ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {}

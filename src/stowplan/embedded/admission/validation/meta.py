@@ -1,6 +1,6 @@
 """Validation that all kinds share: metadata, label selectors, quantities, fields that must not change."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ from stowplan.api.names import (
     label_key_problems,
     label_value_problems,
     path_segment_problems,
-    service_name_problems,
     subdomain_problems,
 )
 from stowplan.api.quantity import ERR_FORMAT, Quantity, QuantityError, quantity_of
@@ -21,7 +20,7 @@ from stowplan.api.requests import Json
 
 _NAME_RULES: Final[Mapping[Resource, Callable[[str], list[str]]]] = {
     catalogue.NAMESPACES: dns_label_problems,
-    catalogue.SERVICES: service_name_problems,
+    catalogue.SERVICES: dns_label_problems,
     catalogue.ROLES: path_segment_problems,
     catalogue.ROLE_BINDINGS: path_segment_problems,
     catalogue.CLUSTER_ROLES: path_segment_problems,
@@ -37,6 +36,12 @@ def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
     """What is wrong with an object's metadata."""
     errors: list[FieldError] = []
     name = metadata.get("name", "")
+    prefix = metadata.get("generateName", "")
+    if prefix and not _is_plain_name(resource, f"{prefix}x"):
+        problems = _NAME_RULES.get(resource, subdomain_problems)(
+            f"{prefix[:-1]}a" if prefix[-1] == "-" else prefix
+        )
+        errors += [invalid("metadata.generateName", prefix, problem) for problem in problems]
     if name and not _is_plain_name(resource, name):
         problems = _NAME_RULES.get(resource, subdomain_problems)(name)
         errors += [invalid("metadata.name", name, problem) for problem in problems]
@@ -44,8 +49,8 @@ def metadata_errors(resource: Resource, metadata: Json) -> list[FieldError]:
         errors += label_errors(metadata["labels"], "metadata.labels")
     if metadata.get("annotations"):
         errors += _annotation_errors(metadata["annotations"])
-    for i, owner in enumerate(metadata.get("ownerReferences") or ()):
-        errors += _owner_errors(owner, f"metadata.ownerReferences[{i}]")
+    if metadata.get("ownerReferences"):
+        errors += _owners_errors(metadata["ownerReferences"], "metadata.ownerReferences")
     for finalizer in metadata.get("finalizers") or ():
         errors += [
             invalid("metadata.finalizers", finalizer, problem) for problem in label_key_problems(finalizer)
@@ -89,6 +94,23 @@ def _annotation_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         size += len(key) + len(value)
     if size > _MAX_ANNOTATION_BYTES:
         yield FieldError(path, Kind.TOO_LONG, "", f"may not be more than {_MAX_ANNOTATION_BYTES} bytes")
+
+
+def _owners_errors(owners: Sequence[Any], path: str) -> Iterator[FieldError]:
+    controller: Any = None
+    for owner in owners:
+        yield from _owner_errors(owner, path)
+        if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
+            yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.get("controller"):
+            if controller is not None:
+                yield invalid(path, list(owners), _two_controllers(controller, owner))
+            controller = owner
+
+
+def _two_controllers(first: Any, second: Any) -> str:
+    named = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in (first, second))
+    return f'Only one reference can have Controller set to true. Found "true" in references for {named}'
 
 
 def _owner_errors(owner: Any, path: str) -> Iterator[FieldError]:

@@ -7,6 +7,7 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid, required
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.validation.placement import tolerations_errors
 from stowplan.embedded.quota.qos import qos_class
+from stowplan.embedded.schema.internal import difference
 
 _POD_RULE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -34,7 +35,7 @@ def pod_update_errors(old: Json, new: Json) -> list[FieldError]:
     errors += _gated_errors(before, after)
     kept, wanted = _munged(before, before), _munged(before, after)
     if kept != wanted:
-        errors.append(forbidden("spec", _POD_RULE))
+        errors.append(forbidden("spec", f"{_POD_RULE}\n{difference('PodSpec', kept, wanted)}"))
     return errors
 
 
@@ -102,26 +103,34 @@ def _gated_errors(before: Json, after: Json) -> Iterator[FieldError]:
 
 
 def _munged(before: Json, spec: Json) -> Json:
-    """A spec without what may change."""
-    free = {*_MUTABLE}
-    if before.get("schedulingGates"):
-        free.add("nodeSelector")
+    """A spec in which what may change is as it was."""
     core = {
-        field: value for field, value in spec.items() if field not in free and value not in (None, [], {})
+        field: value for field, value in spec.items() if field not in _MUTABLE and value not in (None, [], {})
     }
+    core |= {field: before[field] for field in _MUTABLE if before.get(field) not in (None, [], {})}
     for kind in ("containers", "initContainers"):
         if core.get(kind):
-            core[kind] = [{key: value for key, value in c.items() if key != "image"} for c in core[kind]]
+            pairs = zip(core[kind], before[kind], strict=True)
+            core[kind] = [{**new, "image": old.get("image", "")} for new, old in pairs]
     if before.get("schedulingGates"):
-        affinity = {
-            key: value for key, value in (core.pop("affinity", None) or {}).items() if key != "nodeAffinity"
-        }
-        if affinity:
-            core["affinity"] = affinity
+        _keep_placement(before, core)
     grace = before.get("terminationGracePeriodSeconds")
     if grace is not None and grace < 0 and core.get("terminationGracePeriodSeconds") == 1:
         core["terminationGracePeriodSeconds"] = grace
     return core
+
+
+def _keep_placement(before: Json, core: Json) -> None:
+    """A gated pod may change its node selector and its node affinity."""
+    core.pop("nodeSelector", None)
+    if before.get("nodeSelector"):
+        core["nodeSelector"] = before["nodeSelector"]
+    old, new = before.get("affinity") or {}, core.pop("affinity", None) or {}
+    affinity = {key: value for key, value in new.items() if key != "nodeAffinity"}
+    if old.get("nodeAffinity"):
+        affinity["nodeAffinity"] = old["nodeAffinity"]
+    if affinity:
+        core["affinity"] = affinity
 
 
 def ephemeral_update_errors(old: Json, new: Json) -> list[FieldError]:
@@ -135,7 +144,9 @@ def ephemeral_update_errors(old: Json, new: Json) -> list[FieldError]:
             text = f'existing ephemeral containers "{name}" may not be removed\n'
             errors.append(forbidden(path, text))
         elif given[name] != container:
-            errors.append(forbidden(path, f'existing ephemeral containers "{name}" may not be changed\n'))
+            shown = difference("EphemeralContainer", container, given[name])
+            text = f'existing ephemeral containers "{name}" may not be changed\n{shown}'
+            errors.append(forbidden(path, text))
     return errors
 
 

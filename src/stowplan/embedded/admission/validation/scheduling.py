@@ -35,7 +35,7 @@ def priority_class_errors(obj: Json) -> list[FieldError]:
         errors.append(forbidden("value", text))
     policy = obj.get("preemptionPolicy")
     if policy not in ("PreemptLowerPriority", "Never"):
-        errors.append(not_supported("preemptionPolicy", policy or "", ["Never", "PreemptLowerPriority"]))
+        errors.append(not_supported("preemptionPolicy", policy or "", ["PreemptLowerPriority", "Never"]))
     return errors
 
 
@@ -53,7 +53,13 @@ def budget_errors(obj: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     if "minAvailable" in spec and "maxUnavailable" in spec:
         text = "minAvailable and maxUnavailable cannot be both set"
-        errors.append(invalid("spec", {key: spec[key] for key in ("minAvailable", "maxUnavailable")}, text))
+        shown = {
+            "MinAvailable": spec["minAvailable"],
+            "Selector": spec.get("selector"),
+            "MaxUnavailable": spec["maxUnavailable"],
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
+        errors.append(invalid("spec", shown, text))
     for field in ("minAvailable", "maxUnavailable"):
         value = spec.get(field)
         if isinstance(value, int) and value < 0:

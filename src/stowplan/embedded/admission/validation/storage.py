@@ -8,7 +8,6 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from stowplan.api.names import label_key_problems, subdomain_problems
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.validation.core import RECLAIM_POLICIES
 from stowplan.embedded.admission.validation.meta import (
     IMMUTABLE,
     NOT_NEGATIVE,
@@ -16,6 +15,7 @@ from stowplan.embedded.admission.validation.meta import (
     read_quantity,
     selector_errors,
 )
+from stowplan.embedded.admission.validation.persistentvolumes import RECLAIM_POLICIES
 
 _BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
 

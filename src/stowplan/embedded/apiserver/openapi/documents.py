@@ -6,8 +6,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from stowplan.api.catalogue import Catalogue, Resource
+from stowplan.api.catalogue import BUILT_IN, Catalogue, Resource
 from stowplan.api.requests import Json
+from stowplan.embedded.apiserver.discovery import CREATE_ONLY
 from stowplan.embedded.apiserver.openapi.descriptions import described
 from stowplan.embedded.apiserver.openapi.gnostic import encoded
 from stowplan.embedded.apiserver.responses import response_of
@@ -63,7 +64,7 @@ class OpenApi:
     def _groups(self) -> dict[str, list[Resource]]:
         """What is served, by the place of its group and version."""
         found: dict[str, list[Resource]] = {}
-        for resource in self._catalogue:
+        for resource in (*self._catalogue, *CREATE_ONLY):
             found.setdefault(resource.prefix.strip("/"), []).append(resource)
         return found
 
@@ -128,18 +129,31 @@ def paths_of(resource: Resource, third: bool) -> Json:
     """The paths of a resource with their operations."""
     base = resource.prefix + ("/namespaces/{namespace}" if resource.namespaced else "")
     many, one = f"{base}/{resource.plural}", f"{base}/{resource.plural}/{{name}}"
-    return {
+    operations = {
         many: {
-            "get": _operation(resource, "list", (), third),
-            "post": _operation(resource, "post", _WRITE_PARAMETERS, third),
+            "get": ("list", ()),
+            "post": ("create", _WRITE_PARAMETERS),
         },
         one: {
-            "get": _operation(resource, "get", (), third),
-            "put": _operation(resource, "put", _WRITE_PARAMETERS, third),
-            "patch": _operation(resource, "patch", _APPLY_PARAMETERS, third),
-            "delete": _operation(resource, "delete", ("dryRun",), third),
+            "get": ("get", ()),
+            "put": ("update", _WRITE_PARAMETERS),
+            "patch": ("patch", _APPLY_PARAMETERS),
+            "delete": ("delete", ("dryRun",)),
         },
     }
+    return {
+        path: {
+            method: _operation(resource, _ACTIONS.get(verb, verb), said, third)
+            for method, (verb, said) in methods.items()
+            if verb in resource.verbs
+        }
+        for path, methods in operations.items()
+        if any(verb in resource.verbs for verb, _ in methods.values())
+    }
+
+
+_ACTIONS: Final = {"create": "post", "update": "put"}
+"""Verbs that the documents call by their methods."""
 
 
 def _operation(resource: Resource, action: str, said: tuple[str, ...], third: bool) -> Json:
@@ -164,14 +178,16 @@ def _parameter(name: str, third: bool) -> Json:
     return {"name": name, "in": "query", **({"schema": kind} if third else {**kind, "uniqueItems": True})}
 
 
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta"
-_GROUPS: Final = {
-    "apps": "apps",
-    "batch": "batch",
-    "policy": "policy",
-    "autoscaling": "autoscaling",
-    "core": "",
+_GROUPS: Final = {resource.group.split(".")[0] or "core": resource.group for resource in BUILT_IN}
+"""API groups by the names that their packages have in the table."""
+
+_PACKAGES: Final = {
+    "meta": "io.k8s.apimachinery.pkg.apis.meta",
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
 }
+"""Where the types of packages outside io.k8s.api are."""
+
 _PLAIN: Final[dict[str, Json]] = {
     "string": {"type": "string"},
     "int": {"type": "integer", "format": "int32"},
@@ -220,10 +236,8 @@ def group_of(package: str) -> str:
 
 def public_name(full_name: str) -> str:
     """What a type is called in the documents."""
-    package, _, name = full_name.rpartition(".")
-    if package == "meta.v1":
-        return f"{_META}.v1.{name}"
-    return f"io.k8s.api.{package}.{name}"
+    package, _, rest = full_name.partition(".")
+    return f"{_PACKAGES.get(package, f'io.k8s.api.{package}')}.{rest}"
 
 
 def referred(type_: TypeDef, third: bool) -> tuple[Json, set[str]]:

@@ -213,6 +213,13 @@ AUTOSCALERS: Final = (
     AGE,
 )
 
+SCALES: Final = (
+    NAME._replace(format=""),
+    Column("Desired", lambda obj, now: spec_of(obj).get("replicas") or 0, "integer"),
+    Column("Available", lambda obj, now: _count_of(obj, "replicas"), "integer"),
+    AGE,
+)
+
 COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.DEPLOYMENTS: DEPLOYMENTS,
     catalogue.REPLICA_SETS: REPLICA_SETS,
@@ -222,6 +229,7 @@ COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.JOBS: JOBS,
     catalogue.CRON_JOBS: CRON_JOBS,
     catalogue.CONTROLLER_REVISIONS: REVISIONS,
+    catalogue.SCALES: SCALES,
     catalogue.HORIZONTAL_POD_AUTOSCALERS: AUTOSCALERS,
     catalogue.HORIZONTAL_POD_AUTOSCALERS_V1: AUTOSCALERS,
 }

@@ -1,0 +1,53 @@
+"""What a viewer may see: pods of namespaces whose pods they may read, and nodes if they may list nodes."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from stowplan.api.status import ApiError
+
+MayRead = Callable[[str, str], Awaitable[bool]]
+"""Whether somebody may read objects of a resource (its plural) in a namespace, "" for the whole cluster."""
+
+
+class Viewer:
+    """Somebody who looks. Each question about their rights is asked once in the life of a request."""
+
+    def __init__(self, may_read: MayRead) -> None:
+        self._may_read = may_read
+        self._known: dict[tuple[str, str], bool] = {}
+
+    async def may_see(self, namespace: str) -> bool:
+        """Whether pods of a namespace may be shown."""
+        return await self._may("pods", "") or await self._may("pods", namespace)
+
+    async def may_see_nodes(self) -> bool:
+        return await self._may("nodes", "")
+
+    async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
+        """Those of the namespaces whose pods may be shown."""
+        return frozenset([namespace for namespace in set(namespaces) if await self.may_see(namespace)])
+
+    async def require_nodes(self) -> None:
+        """Raises ApiError 403."""
+        if not await self.may_see_nodes():
+            raise ApiError(403, "Forbidden", "nodes is forbidden: reading nodes is not allowed")
+
+    async def require_pod(self, namespace: str, name: str) -> None:
+        """Raises ApiError 403, whether the pod exists or not."""
+        if not await self.may_see(namespace):
+            text = f'pods "{name}" is forbidden: reading pods in the namespace "{namespace}" is not allowed'
+            raise ApiError(403, "Forbidden", text)
+
+    async def _may(self, plural: str, namespace: str) -> bool:
+        key = (plural, namespace)
+        if key not in self._known:
+            self._known[key] = await self._may_read(plural, namespace)
+        return self._known[key]
+
+
+async def _yes(plural: str, namespace: str) -> bool:
+    return True
+
+
+EVERYTHING: Final = Viewer(_yes)
+"""A viewer who may see all there is."""
