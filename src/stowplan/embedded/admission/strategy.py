@@ -81,6 +81,13 @@ def next_template_generation(old: Json, new: Json) -> None:
     new["metadata"]["annotations"] = annotations
 
 
+def normalize_cluster_ips(service: Json) -> None:
+    """`clusterIP` is the first of `clusterIPs`."""
+    spec = service["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
 def set_qos_class(pod: Json) -> None:
     pod["status"]["qosClass"] = qos_class(pod["spec"])
 
@@ -143,6 +150,7 @@ PREPARE_POD_PART: Final[Mapping[str, Callable[[Json, Json], None]]] = {
 }
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
+    catalogue.SERVICES: normalize_cluster_ips,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,
     catalogue.NAMESPACES: add_namespace_finalizer,
     catalogue.JOBS: generate_job_selector,
