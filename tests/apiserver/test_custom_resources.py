@@ -471,3 +471,57 @@ def test_what_must_not_change_in_a_definition(api: Served) -> None:
     assert "api-approved.kubernetes.io" in answer.body["message"]
     protected["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
     assert api.ask("POST", DEFINITIONS, protected).code == 201
+
+
+def test_discovery_shows_custom_kinds_in_both_forms(api: Served) -> None:
+    names = {"plural": "tiles", "kind": "Tile", "shortNames": ["tl"], "categories": ["all"]}
+    define(api, "tiles", group="tiles.io", names=names, versions=[version(subresources={"status": {}})])
+    legacy = api.ask("GET", "/apis/tiles.io/v1").body["resources"]
+    assert [one["name"] for one in legacy] == ["tiles", "tiles/status"]
+    assert (legacy[0]["shortNames"], legacy[0]["categories"], legacy[0]["singularName"]) == (
+        ["tl"],
+        ["all"],
+        "tile",
+    )
+    wanted = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    groups = api.ask("GET", "/apis", Accept=wanted).body["items"]
+    (group,) = [one for one in groups if one["metadata"]["name"] == "tiles.io"]
+    (resource,) = group["versions"][0]["resources"]
+    kind = {"group": "tiles.io", "version": "v1", "kind": "Tile"}
+    assert (resource["responseKind"], resource["subresources"][0]["responseKind"]) == (kind, kind)
+    api.ask("DELETE", f"{DEFINITIONS}/tiles.tiles.io")
+    assert api.ask("GET", "/apis/tiles.io").code == 404
+
+
+def test_metadata_is_pruned_and_odd_finalizers_warned_of(api: Served) -> None:
+    pod = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    define(
+        api,
+        "boxes",
+        names={"plural": "boxes", "kind": "Box"},
+        versions=[version(schema={"type": "object", "properties": {"pod": pod}})],
+    )
+    inner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x", "odd": 1, "uid": None},
+        "spec": {"a": 1},
+    }
+    body = custom("Box", "a", spec={"pod": inner})
+    body["metadata"] |= {"odd": 1, "finalizers": ["mine"]}
+    made = api.ask("POST", objects("boxes"), body)
+    assert made.code == 201
+    assert "odd" not in made.body["metadata"]
+    assert made.body["spec"]["pod"] == {**inner, "metadata": {"name": "x"}}
+    warnings = made.headers.get_all("Warning")
+    assert [text for text in warnings if "unknown field" in text] == [
+        '299 - "unknown field \\"metadata.odd\\""',
+        '299 - "unknown field \\"spec.pod.metadata.odd\\""',
+    ]
+    assert any("prefer a domain-qualified finalizer name" in text for text in warnings)
+    nameless = {"metadata": {"name": "b"}}
+    assert "Object 'Kind' is missing" in api.ask("POST", objects("boxes"), nameless).body["message"]

@@ -18,7 +18,7 @@ from stowplan.embedded.controllers.daemonset import (
 )
 from stowplan.embedded.controllers.daemonset import View as DaemonView
 from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
-from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner
+from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner, propagation_for
 from stowplan.embedded.controllers.nodelifecycle import eviction_rate, taints_for
 from stowplan.embedded.controllers.objects import controller_reference
 from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
@@ -530,3 +530,11 @@ def test_what_is_next_for_a_claim(
 )
 def test_what_is_next_for_a_volume(ref: Json | None, owner: Json | None, step: VolumeStep) -> None:
     assert volume_step(volume(ref=ref), owner) is step
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "policy"),
+    [([], "Background"), (["foregroundDeletion"], "Foreground"), (["orphan", "example.com/x"], "Orphan")],
+)
+def test_what_is_collected_goes_as_it_was_asked_to_go(finalizers: list[str], policy: str) -> None:
+    assert propagation_for({"metadata": {"name": "j", "finalizers": finalizers}}).propagation == policy

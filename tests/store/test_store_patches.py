@@ -12,10 +12,22 @@ from store.stores import Log, new_store, pod
 from stowplan.api import catalogue as c
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
+from stowplan.embedded.schema import Form, Schema
 from stowplan.embedded.store.patches import apply_json_patch, merge_patch
-from stowplan.embedded.store.strategicpatch import merge_keys, strategic_merge
+from stowplan.embedded.store.strategicpatch import MergeRules, merge_rules, strategic_merge
 
-KEYS = merge_keys(c.PODS)
+TYPES = """
+[example.v1]
+Document conditions:[Condition]~type reservedFor:[Consumer]~uid containers:[Container]~name
+  finalizers:[string]~ tolerations:[Toleration] taints:[Taint] groups:{Document}
+Condition type:string status:string
+Consumer uid:string
+Container name:string env:[Variable]~name
+Variable name:string value:string
+Toleration key:string
+Taint key:string
+"""
+RULES = MergeRules(Schema(TYPES), Form("type", "example.v1.Document"))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +206,7 @@ def test_a_strategic_merge_patch_merges_what_is_marked_for_it(
     document: Json, patch: Json, result: Json
 ) -> None:
     before = copy.deepcopy(document)
-    assert strategic_merge(document, patch, KEYS) == result
+    assert strategic_merge(document, patch, RULES) == result
     assert document == before
 
 
@@ -220,14 +232,33 @@ def test_a_strategic_merge_patch_that_makes_no_sense_gets_one_clear_line(
     document: Json, patch: Any, code: int
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        strategic_merge(document, patch, KEYS)
+        strategic_merge(document, patch, RULES)
     assert caught.value.code == code
 
 
-def test_the_ports_of_services_are_told_apart_by_their_own_key() -> None:
-    document = {"ports": [{"port": 80, "name": "old"}]}
-    patch = {"ports": [{"port": 80, "name": "new"}]}
-    assert strategic_merge(document, patch, merge_keys(c.SERVICES)) == patch
+def test_lists_of_the_same_name_are_merged_as_their_types_say() -> None:
+    """By `port` in a service, by `containerPort` in a container, not at all in an endpoint slice."""
+    old, new = {"port": 80, "name": "old"}, {"port": 80, "name": "new", "targetPort": 8080}
+    service = strategic_merge({"spec": {"ports": [old]}}, {"spec": {"ports": [new]}}, merge_rules(c.SERVICES))
+    assert service == {"spec": {"ports": [new]}}
+    more = {"spec": {"ports": [{"port": 443}]}}
+    merged = strategic_merge({"spec": {"ports": [old]}}, more, merge_rules(c.SERVICES))
+    assert merged["spec"]["ports"] == [{"port": 443}, old]
+    slices = merge_rules(c.ENDPOINT_SLICES)
+    assert strategic_merge({"ports": [old]}, {"ports": [new]}, slices) == {"ports": [new]}
+    hook = {"name": "h", "sideEffects": "None"}
+    merged = strategic_merge(
+        {"webhooks": [hook]},
+        {"webhooks": [{"name": "h", "timeoutSeconds": 5}]},
+        merge_rules(c.VALIDATING_WEBHOOK_CONFIGURATIONS),
+    )
+    assert merged == {"webhooks": [{**hook, "timeoutSeconds": 5}]}
+
+
+def test_lists_in_the_values_of_a_map_are_merged_too() -> None:
+    document = {"groups": {"x": {"conditions": [A]}}}
+    patch = {"groups": {"x": {"conditions": [B_IS_X]}}}
+    assert strategic_merge(document, patch, RULES) == {"groups": {"x": {"conditions": [B_IS_X, A]}}}
 
 
 def test_a_patch_of_the_status_changes_the_status_and_labels_only() -> None:
@@ -336,7 +367,7 @@ def test_no_patch_does_anything_but_apply_or_be_refused(document: Json, patch: A
     for apply in (
         lambda: merge_patch(document, patch),
         lambda: apply_json_patch(document, patch),
-        lambda: strategic_merge(document, patch, KEYS),
+        lambda: strategic_merge(document, patch, RULES),
     ):
         with contextlib.suppress(ApiError):
             apply()

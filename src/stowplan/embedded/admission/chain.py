@@ -4,7 +4,14 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from stowplan.api import status
-from stowplan.api.catalogue import NAMESPACES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from stowplan.api.catalogue import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    Resource,
+)
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
 from stowplan.embedded.admission.defaults import DEFAULTS
@@ -24,9 +31,10 @@ from stowplan.embedded.admission.strategy import (
     PREPARE_POD_PART,
     PREPARE_STATUS,
     PREPARE_UPDATED,
+    set_requestor,
 )
 from stowplan.embedded.admission.validation import check_created, check_loaded, check_status, check_updated
-from stowplan.embedded.store.registry import POD_PARTS, Lookup
+from stowplan.embedded.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
@@ -58,6 +66,8 @@ class ClusterAdmission:
         prepare = PREPARE_CREATED.get(resource)
         if prepare is not None:
             prepare(obj)
+        if resource == CERTIFICATE_SIGNING_REQUESTS:
+            set_requestor(obj, by)
         self._roles.check(lookup, resource, None, obj, by)
         custom = lookup.definitions.version_of(resource) if resource.defined else None
         if custom is not None and custom.is_terminating:
@@ -84,7 +94,7 @@ class ClusterAdmission:
                 prepare_status(old, new)
             check_status(resource, old, new, custom)
             return None
-        if subresource == "finalize":
+        if subresource in ("finalize", APPROVAL):
             return None
         if subresource in POD_PARTS:
             return self._admit_pod_part(lookup, old, new, subresource)

@@ -8,9 +8,14 @@ from typing import ClassVar, Final
 from stowplan.api.catalogue import CRON_JOBS, JOBS
 from stowplan.api.cron import Schedule, ScheduleError, load_zone, parse_schedule
 from stowplan.api.meta import timestamp
-from stowplan.api.requests import DeleteOptions, Json
+from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller, is_namespace_terminating
+from stowplan.embedded.controllers.controller import (
+    BACKGROUND,
+    Context,
+    Controller,
+    is_namespace_terminating,
+)
 from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.jobpods import is_job_finished
 from stowplan.embedded.controllers.objects import (
@@ -38,8 +43,6 @@ MANY: Final = 100
 TOO_MANY: Final = (
     "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
 )
-
-_BACKGROUND: Final = DeleteOptions(propagation="Background")
 
 
 class InvalidScheduleError(ValueError):
@@ -241,7 +244,7 @@ class CronJobController(Controller):
 
     async def _delete(self, cron_job: Json, record: Record, job: Json) -> None:
         try:
-            await self.delete(JOBS, job, _BACKGROUND)
+            await self.delete(JOBS, job, BACKGROUND)
         except ApiError as error:
             await self.record_event(cron_job, "FailedDelete", f"Deleted job: {error}", WARNING)
             raise

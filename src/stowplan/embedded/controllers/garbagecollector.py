@@ -10,9 +10,9 @@ from enum import Enum, auto
 from typing import Any, ClassVar, Final
 
 from stowplan.api.catalogue import BUILT_IN, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
-from stowplan.api.requests import Json
+from stowplan.api.requests import DeleteOptions, Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.controller import BACKGROUND, Context, Controller, gather_writes
 from stowplan.embedded.controllers.customkinds import kinds_of, resource_of, resources_of
 from stowplan.embedded.controllers.events import WARNING
 from stowplan.embedded.controllers.informers import EventHandler, Informer
@@ -27,6 +27,13 @@ from stowplan.embedded.controllers.objects import (
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
+
+
+def propagation_for(obj: Json) -> DeleteOptions:
+    """How an object is deleted: as was asked for when it was deleted before, else in the background."""
+    if ORPHAN in finalizers_of(obj):
+        return DeleteOptions(propagation="Orphan")
+    return DeleteOptions(propagation="Foreground") if FOREGROUND in finalizers_of(obj) else BACKGROUND
 
 
 class Action(Enum):
@@ -215,9 +222,10 @@ class GarbageCollector(Controller):
             await self._disown(resource, obj, gone | waiting)
         elif fate is Action.DELETE_IN_FOREGROUND:
             held = {"metadata": {"finalizers": [*finalizers_of(obj), FOREGROUND]}}
-            await self.delete(resource, await self.change(resource, obj, held))
+            obj = await self.change(resource, obj, held)
+            await self.delete(resource, obj, propagation_for(obj))
         elif fate is Action.DELETE:
-            await self.delete(resource, obj)
+            await self.delete(resource, obj, propagation_for(obj))
 
     async def _disown(self, resource: Resource, obj: Json, uids: set[str]) -> None:
         kept = [one for one in owners_of(obj) if one.get("uid") not in uids]

@@ -16,7 +16,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.controllers.controller import Context, Controller, gather_writes
+from stowplan.embedded.controllers.controller import BACKGROUND, Context, Controller, gather_writes
 from stowplan.embedded.controllers.customkinds import resources_of
 from stowplan.embedded.controllers.objects import (
     finalizers_of,
@@ -133,7 +133,9 @@ class NamespaceController(Controller):
         for resource in kinds:
             found = await self._list(resource, namespace)
             await gather_writes(
-                self.delete(resource, one.data) for one in found if one.metadata.deletion_timestamp is None
+                self.delete(resource, one.data, BACKGROUND)
+                for one in found
+                if one.metadata.deletion_timestamp is None
             )
             for one in await self._list(resource, namespace) if found else ():
                 left.kinds[f"{resource.plural}.{resource.group}"] += 1

@@ -9,7 +9,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.store.objects import LISTS, checked
-from stowplan.embedded.store.strategicpatch import merge_keys, strategic_merge
+from stowplan.embedded.store.strategicpatch import merge_rules, strategic_merge
 
 
 def patched(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> Json:
@@ -38,7 +38,7 @@ def _apply_patch(resource: Resource, obj: Json, patch: Any, kind: PatchType) -> 
         return merge_patch(obj, patch)
     if resource.custom:
         raise status.unsupported_media_type([PatchType.JSON.value, PatchType.MERGE.value])
-    return strategic_merge(obj, patch, merge_keys(resource))
+    return strategic_merge(obj, patch, merge_rules(resource))
 
 
 def _not_a(go_type: str, patch: Any) -> status.ApiError:

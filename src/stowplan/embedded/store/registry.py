@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from stowplan.api import status
 from stowplan.api.catalogue import (
+    CERTIFICATE_SIGNING_REQUESTS,
     CSI_DRIVERS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -286,6 +287,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
         kept = _with_section(old, "status", new)
         same = new["metadata"] is old["metadata"]
         return kept if same else {**kept, "metadata": _metadata_with_status(resource, old, new)}
+    if subresource == APPROVAL:
+        conditions = (new.get("status") or {}).get("conditions") or []
+        return {**old, "status": {**(old.get("status") or {}), "conditions": conditions}}
     if subresource in POD_PARTS:
         metadata = old["metadata"]
         if old.get("spec") != new.get("spec"):
@@ -302,6 +306,9 @@ def prepared_update(resource: Resource, old: Json, new: Json, subresource: str) 
 
 SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
 """Kinds that make a number of pods."""
+
+APPROVAL: Final = "approval"
+"""The subresource of certificate signing requests by which they are approved or denied."""
 
 POD_PARTS: Final = ("ephemeralcontainers", "resize")
 """Subresources of pods by which alone some fields of a pod can be changed."""
@@ -325,6 +332,8 @@ def is_part(resource: Resource, subresource: str) -> bool:
     """Whether a subresource is read and written as the object is, of which it is a part."""
     if subresource == "status":
         return resource.status
+    if subresource == APPROVAL:
+        return resource == CERTIFICATE_SIGNING_REQUESTS
     return resource == PODS and subresource in POD_PARTS
 
 

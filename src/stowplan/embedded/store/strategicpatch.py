@@ -6,50 +6,60 @@ ordered. Nothing is changed in place.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from stowplan.api import status
-from stowplan.api.catalogue import CSI_NODES, ENDPOINTS, NODES, SERVICES, Resource
+from stowplan.api.catalogue import Resource
+from stowplan.embedded.schema import Form, Schema, the_schema
 from stowplan.embedded.store.objects import LISTS
 
 PRIMITIVE: Final = ""
 """The key of lists of plain values: the elements are their own keys."""
 
-_EVERYWHERE: Final[Mapping[str, str]] = {
-    "allocatedResourcesStatus": "name",
-    "conditions": "type",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "finalizers": PRIMITIVE,
-    "hostAliases": "ip",
-    "hostIPs": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "podIPs": "ip",
-    "ports": "containerPort",
-    "reservedFor": "uid",
-    "resourceClaimStatuses": "name",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "secrets": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-}
-_BY_RESOURCE: Final[Mapping[Resource, Mapping[str, str]]] = {
-    SERVICES: {**_EVERYWHERE, "ports": "port"},
-    NODES: {**_EVERYWHERE, "addresses": "type", "podCIDRs": PRIMITIVE},
-    CSI_NODES: {**_EVERYWHERE, "drivers": "name"},
-    ENDPOINTS: {"finalizers": PRIMITIVE, "ownerReferences": "uid"},
-}
+
+class MergeRules:
+    """Which lists of a type are merged, and by which key; those of other fields' types come from `within`."""
+
+    def __init__(self, schema: Schema, form: Form | None) -> None:
+        self._schema = schema
+        self._element = form.of if form is not None and form.shape == "map" else None
+        type_ = None if form is None else schema.referred(form)
+        self._fields = {} if type_ is None else type_.fields
+        self._inner: dict[str, MergeRules] = {}
+        self.keys: Mapping[str, str] = {
+            field.name: field.merge_key
+            for field in self._fields.values()
+            if field.merge_key is not None and field.form.shape == "list"
+        }
+
+    def within(self, name: str) -> "MergeRules":
+        """The rules for what is in a field: of a list, for its elements."""
+        rules = self._inner.get(name)
+        if rules is None:
+            field = self._fields.get(name)
+            form = self._element if field is None else field.form
+            while form is not None and form.shape == "list":
+                form = form.of
+            if field is None and form is None:
+                return self if not self._fields else _no_rules(self._schema)
+            rules = MergeRules(self._schema, form)
+            if field is not None:
+                self._inner[name] = rules
+        return rules
 
 
-def merge_keys(resource: Resource) -> Mapping[str, str]:
-    """The merge key of every merged list in objects of a resource, by the list's name."""
-    return _BY_RESOURCE.get(resource, _EVERYWHERE)
+@cache
+def _no_rules(schema: Schema) -> MergeRules:
+    return MergeRules(schema, None)
+
+
+@cache
+def merge_rules(resource: Resource) -> MergeRules:
+    """The rules for the objects of a resource."""
+    schema = the_schema()
+    type_ = schema.of_kind(resource.group, resource.version, resource.kind)
+    return MergeRules(schema, None if type_ is None else Form("type", type_.full_name))
 
 
 _DIRECTIVE: Final = "$patch"
@@ -59,20 +69,20 @@ _DELETE: Final = "$deleteFromPrimitiveList/"
 _Map = dict[str, Any]
 
 
-def strategic_merge(document: _Map, patch: Any, keys: Mapping[str, str]) -> _Map:
-    """The document with the patch laid over it; `keys` are the merge keys by name of list.
+def strategic_merge(document: _Map, patch: Any, rules: MergeRules) -> _Map:
+    """The document with the patch laid over it.
 
     Raises `ApiError`: 400 if the patch is malformed, 422 if it does not fit the document.
     """
     if not isinstance(patch, dict):
         raise status.bad_request("error decoding patch: expected a map")
-    return _merge_maps(document, patch, keys)
+    return _merge_maps(document, patch, rules)
 
 
-def _merge_maps(original: _Map, patch: _Map, keys: Mapping[str, str]) -> _Map:
+def _merge_maps(original: _Map, patch: _Map, rules: MergeRules) -> _Map:
     if _DIRECTIVE in patch:
         return _whole(patch)
-    merged = _retained(original, patch)
+    merged, keys = _retained(original, patch), rules.keys
     for key, value in patch.items():
         if key.startswith(_DELETE):
             name = key.removeprefix(_DELETE)
@@ -87,7 +97,7 @@ def _merge_maps(original: _Map, patch: _Map, keys: Mapping[str, str]) -> _Map:
         elif value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merge_value(merged.get(key), value, key, patch.get(_ORDER + key), keys)
+            merged[key] = _merge_value(merged.get(key), value, key, patch.get(_ORDER + key), rules)
     return merged
 
 
@@ -112,20 +122,21 @@ def _retained(original: _Map, patch: _Map) -> _Map:
     return {key: value for key, value in original.items() if key in kept}
 
 
-def _merge_value(old: Any, new: Any, name: str, order: Any, keys: Mapping[str, str]) -> Any:
+def _merge_value(old: Any, new: Any, name: str, order: Any, rules: MergeRules) -> Any:
+    keys = rules.keys
     if isinstance(new, dict):
-        return _merge_maps(old if isinstance(old, dict) else {}, new, keys)
+        return _merge_maps(old if isinstance(old, dict) else {}, new, rules.within(name))
     if not isinstance(new, LISTS) or name not in keys:
         return new
     original = list(old) if isinstance(old, LISTS) else []
     if keys[name] == PRIMITIVE:
         merged = list(dict.fromkeys(_scalar(value) for value in (*original, *new)))
         return _ordered(merged, list(new) if order is None else _listed(order), original, PRIMITIVE)
-    return _merge_elements(original, list(new), order, keys[name], keys)
+    return _merge_elements(original, list(new), order, keys[name], rules.within(name))
 
 
 def _merge_elements(
-    original: list[Any], patch: list[Any], order: Any, key: str, keys: Mapping[str, str]
+    original: list[Any], patch: list[Any], order: Any, key: str, rules: MergeRules
 ) -> list[Any]:
     """Merge two lists of maps whose elements have `key` as merge key."""
     plain = [element for element in patch if _DIRECTIVE not in _map(element)]
@@ -140,9 +151,9 @@ def _merge_elements(
         place = places.get(_key_of(element, key))
         if place is None:
             places[element[key]] = len(merged)
-            merged.append(_merge_maps({}, element, keys))
+            merged.append(_merge_maps({}, element, rules))
         else:
-            merged[place] = _merge_maps(merged[place], element, keys)
+            merged[place] = _merge_maps(merged[place], element, rules)
     if order is None:
         return _ordered(merged, plain, kept, key)
     _check_order(plain, _listed(order), key)
