@@ -9,7 +9,7 @@ import pytest
 from apiserver.custom import DEFINITIONS, custom, definition, objects, version
 from apiserver.served import APPLY, JSON_PATCH, MERGE, STRATEGIC, Served
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from stowplan.api.requests import Json
+from stowplan.api.requests import Json, PatchType
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects
 from stowplan.embedded.durable import open_data_dir
@@ -375,6 +375,29 @@ def test_definitions_and_objects_survive_a_restart(tmp_path: Path) -> None:
 
     store, log = _open(tmp_path / "data")
     assert store.catalogue.named("seeds.v1.example.com") is None
+    assert store.all(CUSTOM_RESOURCE_DEFINITIONS) == []
+    log.close()
+
+
+def test_a_definition_that_is_being_deleted_goes_on_with_that_after_a_restart(tmp_path: Path) -> None:
+    store, log = _open(tmp_path / "data")
+    store.create(CUSTOM_RESOURCE_DEFINITIONS, definition("weeds"))
+    weeds = store.catalogue.named("weeds.v1.example.com")
+    assert weeds is not None
+    held = custom("Weed", "a")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    store.create(weeds, held, "default")
+    store.delete(CUSTOM_RESOURCE_DEFINITIONS, "", "weeds.example.com")
+    log.close()
+
+    store, log = _open(tmp_path / "data")
+    weeds = store.catalogue.named("weeds.v1.example.com")
+    assert weeds is not None
+    store.patch(weeds, "default", "a", {"metadata": {"finalizers": None}}, PatchType.MERGE)
+    assert store.all(CUSTOM_RESOURCE_DEFINITIONS) == []
+    assert store.catalogue.named("weeds.v1.example.com") is None
+    log.close()
+    store, log = _open(tmp_path / "data")
     assert store.all(CUSTOM_RESOURCE_DEFINITIONS) == []
     log.close()
 
