@@ -376,6 +376,8 @@ def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
         return True
     if resource == PRIORITY_CLASSES:
         return False
+    if resource == DEPLOYMENTS and old["metadata"].get("annotations") != new["metadata"].get("annotations"):
+        return True
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)
