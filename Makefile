@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: up test check lint types layers kubectl clean
+.PHONY: up test check lint types layers kubectl chromium clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
 
-test: $(READY) check kubectl
+test: $(READY) check kubectl chromium
 	$(BIN)/pytest -n 2
 
 # The tests talk to the embedded cluster with real kubectl.
@@ -18,6 +18,13 @@ kubectl:
 	  echo "installing kubectl (Debian package kubernetes-client)"; \
 	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq kubernetes-client >/dev/null; }
+
+# The page is tested in a real browser.
+chromium:
+	@command -v chromium >/dev/null || { \
+	  echo "installing chromium (Debian package)"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium >/dev/null; }
 
 check: lint types layers
 

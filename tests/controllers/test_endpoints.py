@@ -9,7 +9,7 @@ from controllers.worlds import World, live
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, NODES, PODS, SERVICES
 from stowplan.api.requests import Json
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.endpoints import subsets_of
+from stowplan.embedded.controllers.endpoints import addressed_pod, subsets_of
 from stowplan.embedded.controllers.endpointslice import endpoint_of, plan_for_ports, ports_of
 from stowplan.embedded.controllers.manager import service_controllers
 
@@ -138,7 +138,7 @@ def test_endpoints_stay_in_their_slices_and_few_slices_are_written(
 
 def test_endpoints_hold_a_thousand_addresses_and_the_ready_ones_first() -> None:
     pods = [pod(f"p{n}", f"10.1.{n // 250}.{n % 250}", ready=str(n >= 20)) for n in range(1010)]
-    subsets, truncated = subsets_of(service(), pods)
+    subsets, truncated = subsets_of(addressed_pod(one, service()) for one in pods)
     assert truncated
     assert [(len(one["addresses"]), len(one["notReadyAddresses"])) for one in subsets] == [(990, 10)]
 

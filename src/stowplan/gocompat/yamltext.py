@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import yaml
 
@@ -377,6 +377,9 @@ def _go_syntax(value: _Value, nil: str = "interface {}(nil)") -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+_STR: Final = "tag:yaml.org,2002:str"
+
+
 class _Dumper(yaml.SafeDumper):
     """Quotes strings that would otherwise be read as something else, the way Kubernetes tools do."""
 
@@ -385,8 +388,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None if is_plain_text(text) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+    resolved: str = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    style = "|" if "\n" in text else None if resolved == _STR and is_plain_text(text) else '"'
+    return dumper.represent_scalar(_STR, text, style)
 
 
 _Dumper.add_representer(str, _represent_str)

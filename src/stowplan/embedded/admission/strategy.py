@@ -82,6 +82,27 @@ def next_template_generation(old: Json, new: Json) -> None:
     new["metadata"]["annotations"] = annotations
 
 
+def normalize_cluster_ips(service: Json) -> None:
+    """`clusterIP` is the first of `clusterIPs`."""
+    spec = service["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def drop_max_unavailable(stateful_set: Json) -> None:
+    """Behind the gate MaxUnavailableStatefulSet, which is off by default."""
+    spec = stateful_set.get("spec") or {}
+    strategy = spec.get("updateStrategy") or {}
+    rolling = strategy.get("rollingUpdate") or {}
+    if "maxUnavailable" in rolling:
+        kept = {field: value for field, value in rolling.items() if field != "maxUnavailable"}
+        stateful_set["spec"] = {**spec, "updateStrategy": {**strategy, "rollingUpdate": kept}}
+
+
+def _drop_new_max_unavailable(old: Json, new: Json) -> None:
+    drop_max_unavailable(new)
+
+
 def set_qos_class(pod: Json) -> None:
     pod["status"]["qosClass"] = qos_class(pod["spec"])
 
@@ -154,15 +175,18 @@ def set_requestor(request: Json, by: WriteContext) -> None:
 
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
+    catalogue.SERVICES: normalize_cluster_ips,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,
     catalogue.NAMESPACES: add_namespace_finalizer,
     catalogue.JOBS: generate_job_selector,
     catalogue.DAEMON_SETS: first_template_generation,
+    catalogue.STATEFUL_SETS: drop_max_unavailable,
 }
 PREPARE_UPDATED: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
     catalogue.NAMESPACES: keep_namespace_finalizers,
     catalogue.JOBS: _keep_job_labels,
     catalogue.DAEMON_SETS: next_template_generation,
+    catalogue.STATEFUL_SETS: _drop_new_max_unavailable,
 }
 PREPARE_STATUS: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
     catalogue.PODS: prepare_pod_status,

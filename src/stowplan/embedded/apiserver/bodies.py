@@ -195,13 +195,20 @@ def decode_custom(custom: ServedVersion, text: bytes, validation: str = "") -> D
 
     Raises `ApiError` 400, or 422 if it says to be of another kind.
     """
-    read = decode_object(custom.resource, text, validation)
+    resource = custom.resource
+    read = decode_as(None, text, resource, validation if getattr(text, "repeated", ()) else "Warn")
     if not isinstance(read.data, dict):
-        raise status.bad_request("the object provided is unrecognized: expected a map")
+        raise _malformed(resource, text)
+    if not read.data.get("kind"):
+        shown = text.decode("utf-8", "replace")
+        raise _cannot_be_handled(
+            resource, resource.version, resource.kind, f"Object 'Kind' is missing in '{shown}'"
+        )
     wrong = custom.type_error(read.data)
     if wrong is not None:
         raise wrong
-    read.warnings += check_unknown_fields(custom.resource, custom.prune(read.data), validation)
+    unknown = [f'unknown field "{path}"' for path in custom.prune(read.data)]
+    read.warnings = check_strictly(resource, [*read.warnings, *unknown], validation)
     return read
 
 

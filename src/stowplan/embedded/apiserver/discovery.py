@@ -112,6 +112,7 @@ class Entry(NamedTuple):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     storage_hash: str = ""
+    is_custom: bool = False
 
 
 def entries(catalogue: Catalogue, group: str, version: str) -> list[Entry]:
@@ -177,7 +178,7 @@ def aggregated(catalogue: Catalogue, names: Iterable[str], version: str) -> Json
         versions = [
             {
                 "version": served,
-                "resources": _aggregated_resources(entries(catalogue, group, served)),
+                "resources": _aggregated_resources(entries(catalogue, group, served), group, served),
                 "freshness": "Current",
             }
             for served in known[group]
@@ -202,9 +203,10 @@ def _entries_of(resource: Resource) -> Iterable[Entry]:
         short_names=resource.short_names,
         categories=resource.categories,
         storage_hash=_storage_hash(resource) if "update" in resource.verbs else "",
+        is_custom=resource.defined,
     )
     if resource.status:
-        yield Entry(f"{name}/status", kind, namespaced, _STATUS_VERBS)
+        yield Entry(f"{name}/status", kind, namespaced, _STATUS_VERBS, is_custom=resource.defined)
     if resource in SCALED or resource.scaled:
         yield Entry(f"{name}/scale", "Scale", namespaced, _STATUS_VERBS, "autoscaling", "v1")
     for part in _SUBRESOURCES.get(resource, ()):
@@ -248,11 +250,13 @@ def _extras(entry: Entry) -> Json:
     return extras
 
 
-def _aggregated_resources(found: list[Entry]) -> list[Json]:
+def _aggregated_resources(found: list[Entry], group: str, version: str) -> list[Json]:
     shown: dict[str, Json] = {}
     for entry in found:
         name, _, subresource = entry.name.partition("/")
         kind = {"group": entry.group, "version": entry.version, "kind": entry.kind}
+        if entry.is_custom:
+            kind = {"group": group, "version": version, "kind": entry.kind}
         if subresource:
             part: Json = {"subresource": subresource, "responseKind": kind, "verbs": entry.verbs}
             shown[name].setdefault("subresources", []).append(part)

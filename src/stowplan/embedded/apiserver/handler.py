@@ -278,10 +278,12 @@ class Handler:
         return None if found is None else json_response(found)
 
     def _nothing_at(self, path: str) -> web.Response:
-        """The answer for a path at which there is nothing: a Status only where an API is served."""
+        """The answer for a path at which there is nothing: a Status only where a built-in API is served."""
         parts = path.split("/")
         groups = discovery.groups(self._catalogue)
         in_group = parts[1] == "apis" and len(parts) > 3 and parts[2] in groups
+        if in_group and all(one.defined for one in self._catalogue if one.group == parts[2]):
+            in_group = False
         if in_group or (parts[1] == "api" and len(parts) > 2):
             raise status.unknown_resource()
         return web.Response(text="404 page not found\n", status=404)

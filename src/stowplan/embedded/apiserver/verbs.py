@@ -198,10 +198,11 @@ class WriteVerbs:
         validation = query.get("fieldValidation", "")
         custom = self._store.definitions.version_of(target.resource)
         if custom is not None:
-            return decode_custom(custom, text, validation)
-        read = decode_object(target.resource, text, validation)
-        if target.resource == CUSTOM_RESOURCE_DEFINITIONS and target.name:
-            read.before = self._store.find(CUSTOM_RESOURCE_DEFINITIONS, "", target.name)
+            read = decode_custom(custom, text, validation)
+        else:
+            read = decode_object(target.resource, text, validation)
+        if target.name and (custom is not None or target.resource == CUSTOM_RESOURCE_DEFINITIONS):
+            read.before = self._store.find(target.resource, target.namespace, target.name)
         return read
 
     async def create(
@@ -347,6 +348,9 @@ class WriteVerbs:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
+        custom = self._store.definitions.version_of(target.resource)
+        if read is not None and custom is not None and not target.subresource:
+            warnings += custom.finalizer_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
 
 

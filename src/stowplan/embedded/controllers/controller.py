@@ -21,7 +21,7 @@ from stowplan.embedded.controllers.informers import Informer, Informers
 from stowplan.embedded.controllers.objects import key_of, name_of, uid_of
 from stowplan.embedded.controllers.workqueue import WorkQueue
 
-REST_PER_OBJECT: Final = 50e-6
+REST_PER_OBJECT: Final = 150e-6
 """Seconds of rest for each object that was looked at: a set of 20,000 pods is not counted at every change."""
 
 NO_REST_BELOW: Final = 100

@@ -4,7 +4,7 @@ Endpoints that somebody writes for a service without a selector are mirrored to 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from stowplan.api.requests import Json
@@ -31,6 +31,7 @@ from stowplan.embedded.controllers.objects import (
 from stowplan.embedded.controllers.servicepods import (
     HEADLESS,
     TRIGGER_TIME,
+    KeptByPod,
     ServicePods,
     TriggerTimes,
     addresses_of,
@@ -41,6 +42,7 @@ from stowplan.embedded.controllers.servicepods import (
     hostname_for,
     is_headless,
     is_published,
+    ready_changed,
     selector_of,
 )
 
@@ -68,21 +70,33 @@ def address_of(pod: Json, service: Json, ip: str) -> Json:
     return address
 
 
-def subsets_of(service: Json, pods: Iterable[Json]) -> tuple[list[Json], bool]:
+class AddressedPod(NamedTuple):
+    """A pod as Endpoints have it: whether traffic goes to it, its address (None without one), its ports."""
+
+    name: str
+    ready_changed: str
+    published: bool
+    address: Json | None
+    ports: list[Json]
+
+
+def addressed_pod(pod: Json, service: Json, _: str = "") -> AddressedPod:
+    publish = bool(spec_of(service).get("publishNotReadyAddresses"))
+    address: Json | None = None
+    ports: list[Json] = []
+    if has_endpoint(pod, terminating=publish):
+        ips, ports = addresses_of(pod, families_of(service)[0]), _ports_on(pod, service)
+        if ips and (ports or _is_portless(service)):
+            address = address_of(pod, service, ips[0])
+    return AddressedPod(name_of(pod), ready_changed(pod), is_published(pod, service), address, ports)
+
+
+def subsets_of(pods: Iterable[AddressedPod]) -> tuple[list[Json], bool]:
     """The subsets of a service: pods with the same ports together; and whether some were left out.
 
     Of more addresses than fit the ready ones are kept first.
     """
-    publish = bool(spec_of(service).get("publishNotReadyAddresses"))
-    family = families_of(service)[0]
-    found: list[tuple[bool, Json, list[Json]]] = []
-    for pod in pods:
-        if not has_endpoint(pod, terminating=publish):
-            continue
-        ips = addresses_of(pod, family)
-        ports = _ports_on(pod, service)
-        if ips and (ports or _is_portless(service)):
-            found.append((is_published(pod, service), address_of(pod, service, ips[0]), ports))
+    found = [(pod.published, pod.address, pod.ports) for pod in pods if pod.address is not None]
     found.sort(key=lambda one: (not one[0], one[1]["ip"]))
     kept = found[:MAX_ADDRESSES]
     return _grouped(kept), len(kept) < len(found)
@@ -127,6 +141,7 @@ class EndpointsController(Controller):
         self.services = members.services
         self.endpoints = self.informer(ENDPOINTS)
         self._triggers = TriggerTimes()
+        self._kept = KeptByPod(addressed_pod)
         members.add_listener(self.queue.add)
         self.endpoints.add_handler(self._endpoints_changed)
 
@@ -138,15 +153,17 @@ class EndpointsController(Controller):
         service, current = self.services.get(key), self.endpoints.get(key)
         if service is None:
             self._triggers.forget(key)
+            self._kept.forget(key)
             if current is not None:
                 await self.delete(ENDPOINTS, current)
             return
         if not _is_selecting(service):
             return
-        pods = self.members.of(key)
-        self.rest(key, len(pods))
-        subsets, truncated = subsets_of(service, pods.values())
-        trigger = self._triggers.next(key, service, pods.values())
+        members = self.members.of(key)
+        self.rest(key, len(members))
+        pods = self._kept.all(key, service, members, lambda pod: "")
+        subsets, truncated = subsets_of(pods)
+        trigger = self._triggers.next(key, service, {pod.name: pod.ready_changed for pod in pods})
         labels = {**labels_of(service), ENDPOINTS_MANAGED_BY: self.name}
         if is_headless(service):
             labels[HEADLESS] = ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from stowplan.api.catalogue import ENDPOINT_SLICES, NODES, SERVICES
 from stowplan.api.requests import Json
@@ -22,6 +22,7 @@ from stowplan.embedded.controllers.objects import (
 from stowplan.embedded.controllers.servicepods import (
     HEADLESS,
     TRIGGER_TIME,
+    KeptByPod,
     ServicePods,
     TriggerTimes,
     addresses_of,
@@ -30,6 +31,7 @@ from stowplan.embedded.controllers.servicepods import (
     has_endpoint,
     hostname_for,
     is_headless,
+    ready_changed,
     selector_of,
 )
 
@@ -43,6 +45,9 @@ NODE_RETRY: Final = 1.0
 
 _RESERVED: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 _CLOSE: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+
+NO_NODE: Final = "no such node"
+"""Stands for the zone of a node that is not known; no zone is called so."""
 
 PortsKey = tuple[Any, ...]
 
@@ -111,6 +116,26 @@ def slice_labels(service: Json) -> dict[str, str]:
     if is_headless(service):
         labels[HEADLESS] = ""
     return {**labels, SERVICE_NAME: name_of(service), MANAGED_BY: MANAGER}
+
+
+class SlicedPod(NamedTuple):
+    """A pod as slices have it: its ports, and its endpoint in each family (None if it has none)."""
+
+    name: str
+    uid: str
+    ready_changed: str
+    ports: list[Json]
+    ports_key: PortsKey
+    endpoints: dict[str, Json]
+
+
+def sliced_pod(pod: Json, service: Json, zone: str) -> SlicedPod:
+    ports = ports_of(pod, service)
+    endpoints: dict[str, Json] = {}
+    if has_endpoint(pod, terminating=True) and zone != NO_NODE:
+        made = {family: endpoint_of(pod, service, family, zone) for family in families_of(service)}
+        endpoints = {family: endpoint for family, endpoint in made.items() if endpoint["addresses"]}
+    return SlicedPod(name_of(pod), uid_of(pod), ready_changed(pod), ports, ports_key(ports), endpoints)
 
 
 @dataclass(slots=True)
@@ -188,6 +213,7 @@ class EndpointSliceController(Controller):
         self.slices = self.informer(ENDPOINT_SLICES)
         self._of_service = self.slices.index(lambda one: slices_service(one, MANAGER))
         self._triggers = TriggerTimes()
+        self._kept = KeptByPod(sliced_pod)
         members.add_listener(self.queue.add)
         self.slices.add_handler(self._slice_changed)
 
@@ -201,37 +227,45 @@ class EndpointSliceController(Controller):
         existing = list(self._of_service[key].values())
         if service is None:
             self._triggers.forget(key)
+            self._kept.forget(key)
             await gather_writes(self.delete(ENDPOINT_SLICES, one) for one in existing)
             return
         if spec_of(service).get("type") == "ExternalName" or not selector_of(service):
             return
-        pods = self.members.of(key)
-        self.rest(key, len(pods))
+        members = self.members.of(key)
+        self.rest(key, len(members))
+        publishes = bool(spec_of(service).get("publishNotReadyAddresses"))
+        pods = self._kept.all(key, service, members, lambda pod: self._zone_of(key, pod, publishes))
         plan = SlicePlan()
         for family in families_of(service):
             mine = [one for one in existing if one.get("addressType") == family and not is_deleting(one)]
-            self._plan_family(plan, key, service, family, mine)
+            self._plan_family(plan, pods, family, mine)
         others = [one for one in existing if one.get("addressType") not in families_of(service)]
         plan.delete += others
         plan.recycle()
-        await self._write(service, plan, existing, self._triggers.next(key, service, pods.values()))
+        trigger = self._triggers.next(key, service, {pod.name: pod.ready_changed for pod in pods})
+        await self._write(service, plan, existing, trigger)
+
+    def _zone_of(self, key: str, pod: Json, publishes: bool) -> str:
+        """The zone of a pod's node; one whose node is not known (yet) is looked at again."""
+        name = node_of(pod)
+        node = self.nodes.get(name) if name else None
+        if node is not None:
+            return labels_of(node).get(ZONE, "")
+        if not name or publishes:
+            return ""
+        if has_endpoint(pod, terminating=True):
+            self.queue.add_after(key, NODE_RETRY)
+        return NO_NODE
 
     def _plan_family(
-        self, plan: SlicePlan, key: str, service: Json, family: str, existing: Sequence[Json]
+        self, plan: SlicePlan, pods: Iterable[SlicedPod], family: str, existing: Sequence[Json]
     ) -> None:
         wanted: dict[PortsKey, tuple[list[Json], dict[str, Json]]] = {}
-        for pod in self.members.of(key).values():
-            if not has_endpoint(pod, terminating=True):
-                continue
-            node = self.nodes.get(node_of(pod)) if node_of(pod) else None
-            if node is None and node_of(pod) and not spec_of(service).get("publishNotReadyAddresses"):
-                self.queue.add_after(key, NODE_RETRY)
-                continue
-            zone = labels_of(node).get(ZONE, "") if node is not None else ""
-            endpoint = endpoint_of(pod, service, family, zone)
-            if endpoint["addresses"]:
-                ports = ports_of(pod, service)
-                wanted.setdefault(ports_key(ports), (ports, {}))[1][uid_of(pod)] = endpoint
+        for pod in pods:
+            endpoint = pod.endpoints.get(family)
+            if endpoint is not None:
+                wanted.setdefault(pod.ports_key, (pod.ports, {}))[1][pod.uid] = endpoint
         if not wanted:
             wanted[()] = ([], {})
         by_ports: dict[PortsKey, list[Json]] = {}

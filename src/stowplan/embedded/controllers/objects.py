@@ -54,7 +54,11 @@ def owners_of(obj: Json) -> Sequence[Json]:
 
 def controller_of(obj: Json) -> Json | None:
     """The reference to the object that controls this one."""
-    return next((owner for owner in owners_of(obj) if owner.get("controller")), None)
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Json = owner
+            return found
+    return None
 
 
 def is_controlled_by(obj: Json, owner: Json) -> bool:
@@ -118,7 +122,11 @@ def omit_empty(status: Mapping[str, Any], *kept: str) -> Json:
 
 
 def condition_of(obj: Json, kind: str) -> Json | None:
-    return next((one for one in status_of(obj).get("conditions") or () if one.get("type") == kind), None)
+    for one in (obj.get("status") or {}).get("conditions") or ():
+        if one.get("type") == kind:
+            found: Json = one
+            return found
+    return None
 
 
 def with_condition(conditions: Iterable[Json], new: Json, stamp: str) -> list[Json]:

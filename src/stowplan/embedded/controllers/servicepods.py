@@ -6,7 +6,7 @@ Kept as pods and services change, so that a sync of a service never looks throug
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from stowplan.api.catalogue import PODS, SERVICES
 from stowplan.api.requests import Json
@@ -27,6 +27,7 @@ from stowplan.embedded.controllers.objects import (
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 HEADLESS: Final = "service.kubernetes.io/headless"
+T = TypeVar("T")
 _NOBODY: Final[Mapping[str, Json]] = {}
 
 
@@ -189,6 +190,40 @@ def _serving_containers(pod: Json) -> Iterable[Json]:
     yield from (one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always")
 
 
+class KeptByPod(Generic[T]):
+    """What is made of the pods of a service, kept for as long as neither the pod nor the service changes.
+
+    Of thousands of pods behind a service few have changed when it is looked at again.
+    """
+
+    def __init__(self, make: Callable[[Json, Json, str], T]) -> None:
+        """`make` is called with a pod, the service, and something else that the result depends on."""
+        self._make = make
+        self._kept: dict[str, tuple[Json, dict[str, tuple[Json, str, T]]]] = {}
+
+    def all(self, key: str, service: Json, pods: Mapping[str, Json], also: Callable[[Json], str]) -> list[T]:
+        """What is made of all pods, in their order. `also` says the something else of each."""
+        before, kept = self._kept.get(key, (service, {}))
+        if before is not service:
+            kept = {}
+        now: dict[str, tuple[Json, str, T]] = {}
+        for name, pod in pods.items():
+            entry, more = kept.get(name), also(pod)
+            if entry is None or entry[0] is not pod or entry[1] != more:
+                entry = (pod, more, self._make(pod, service, more))
+            now[name] = entry
+        self._kept[key] = (service, now)
+        return [entry[2] for entry in now.values()]
+
+    def forget(self, key: str) -> None:
+        self._kept.pop(key, None)
+
+
+def ready_changed(pod: Json) -> str:
+    """When a pod became ready or not ready, as text."""
+    return str((condition_of(pod, "Ready") or {}).get("lastTransitionTime") or "")
+
+
 class TriggerTimes:
     """When the change happened that made endpoints change: the earliest one since the last sync of a service.
 
@@ -198,14 +233,10 @@ class TriggerTimes:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, dict[str, str]]] = {}
 
-    def next(self, key: str, service: Json, pods: Iterable[Json]) -> str:
-        """The time to be written, "" if nothing with a time has changed."""
+    def next(self, key: str, service: Json, times: dict[str, str]) -> str:
+        """The time to be written, "" if nothing with a time has changed. `times`: of the pods, by name."""
         service_before, pods_before = self._seen.get(key, ("", {}))
         created: str = service["metadata"].get("creationTimestamp", "")
-        times = {
-            name_of(pod): str((condition_of(pod, "Ready") or {}).get("lastTransitionTime") or "")
-            for pod in pods
-        }
         changed = [time for name, time in times.items() if time > pods_before.get(name, "")]
         if created > service_before:
             changed.append(created)

@@ -26,6 +26,7 @@ class WorkQueue:
         self._heap: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}
         self._resting: dict[str, float] = {}
+        self._rest_after: dict[str, float] = {}
         self._failures: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
@@ -80,8 +81,14 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     def rest(self, key: str, seconds: float) -> None:
-        """Do not work on a key for so long, whatever is added: syncs cost much, events come in bursts."""
-        self._resting[key] = asyncio.get_running_loop().time() + seconds
+        """Do not work on a key for so long, whatever is added: syncs cost much, events come in bursts.
+
+        The rest of a key that is worked on begins when that is done, however long it takes.
+        """
+        if key in self._working:
+            self._rest_after[key] = seconds
+        else:
+            self._resting[key] = asyncio.get_running_loop().time() + seconds
 
     async def get(self) -> str:
         """The next key; it has to be given back with `done`."""
@@ -92,6 +99,9 @@ class WorkQueue:
 
     def done(self, key: str) -> None:
         self._working.discard(key)
+        seconds = self._rest_after.pop(key, 0.0)
+        if seconds:
+            self.rest(key, seconds)
         if key in self._dirty:
             self._dirty.discard(key)
             self.add(key)

@@ -6,8 +6,10 @@ The objects are changed in place: they belong to the request.
 from copy import deepcopy
 from typing import Any
 
+from stowplan.api.fielderrors import child
 from stowplan.api.requests import Json
 from stowplan.embedded.customresources.structural import ABSENT, META_FIELDS, Schema
+from stowplan.embedded.schema import the_schema, unknown_fields
 
 
 def set_defaults(schema: Schema, value: Any) -> None:
@@ -105,3 +107,29 @@ def _keep(schema: Schema, value: Any, path: str, is_resource: bool, unknown: lis
 
 def _is_embedded(schema: Schema | None) -> bool:
     return schema is not None and schema.embedded
+
+
+def prune_metadata(obj: Json, path: str = "") -> list[str]:
+    """Take out fields that no metadata has; gives back their paths."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return []
+    here = child(path, "metadata")
+    return [f"{here}.{name}" for name in unknown_fields(the_schema().types["meta.v1.ObjectMeta"], metadata)]
+
+
+def prune_embedded(schema: Schema, value: Any, path: str = "") -> list[str]:
+    """The same in objects that are part of another; there nulls go too."""
+    unknown: list[str] = []
+    if isinstance(value, dict):
+        if schema.embedded and isinstance(value.get("metadata"), dict):
+            unknown += prune_metadata(value, path)
+            value["metadata"] = {k: part for k, part in value["metadata"].items() if part is not None}
+        for key, part in value.items():
+            inner = schema.child(key)
+            if inner is not None:
+                unknown += prune_embedded(inner, part, child(path, key))
+    elif isinstance(value, list) and schema.items is not None:
+        for i, element in enumerate(value):
+            unknown += prune_embedded(schema.items, element, f"{path}[{i}]")
+    return unknown

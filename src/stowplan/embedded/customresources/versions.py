@@ -8,8 +8,15 @@ from typing import Any, Final
 from stowplan.api import status
 from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, invalid
+from stowplan.api.names import label_key_problems
 from stowplan.api.requests import Json
-from stowplan.embedded.customresources.defaulting import drop_stray_nulls, prune, set_defaults
+from stowplan.embedded.customresources.defaulting import (
+    drop_stray_nulls,
+    prune,
+    prune_embedded,
+    prune_metadata,
+    set_defaults,
+)
 from stowplan.embedded.customresources.definitions import deprecation_warning
 from stowplan.embedded.customresources.fieldtypes import ObjectShape
 from stowplan.embedded.customresources.structural import ABSENT, Schema
@@ -20,6 +27,7 @@ from stowplan.embedded.customresources.validation import (
     schema_errors,
     unchecked_rules_error,
 )
+from stowplan.gocompat.quoting import quote
 
 _MAX_INT32: Final = 2**31 - 1
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -80,7 +88,7 @@ class ServedVersion:
         """The refusal of an object that says it is of another kind or version."""
         errors = []
         for field, expected in (("kind", self.resource.kind), ("apiVersion", self.resource.api_version)):
-            given = obj.get(field) or expected
+            given = obj.get(field) or ""
             if given != expected:
                 errors.append(invalid(field, given, f"must be {expected}"))
         if not errors:
@@ -93,8 +101,10 @@ class ServedVersion:
 
     def prune(self, obj: Json) -> list[str]:
         """Take out what the schema does not know, and nulls that say nothing; the paths of unknown fields."""
-        unknown = prune(self.schema, obj)
+        unknown = [*prune_metadata(obj), *prune(self.schema, obj)]
         drop_stray_nulls(self.schema, obj)
+        if self.schema.has_embedded:
+            unknown += prune_embedded(self.schema, obj)
         return unknown
 
     def set_defaults(self, obj: Json) -> None:
@@ -127,6 +137,13 @@ class ServedVersion:
         if schema.has_keyed_lists and (old is None or not any(True for _ in list_errors(schema, old))):
             errors += list_errors(schema, new)
         return errors + unchecked_rules_error(schema, errors)
+
+    @staticmethod
+    def finalizer_warnings(new: Json, old: Json | None) -> list[str]:
+        """Finalizers that were added and do not say whose they are."""
+        before = () if old is None else old["metadata"].get("finalizers") or ()
+        added = sorted(set(new["metadata"].get("finalizers") or ()) - set(before))
+        return [warning for name in added for warning in _finalizer_warnings(name)]
 
     def _replicas_errors(self, obj: Json, field: str) -> Iterator[FieldError]:
         if self.scale is None or not self.scale.get(field):
@@ -192,6 +209,20 @@ class ServedVersion:
 def _named(resource: Resource, kind: str) -> Resource:
     """The resource under the name of another kind, for a message."""
     return Resource(resource.group, resource.version, resource.plural, kind)
+
+
+_STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
+
+
+def _finalizer_warnings(name: str) -> Iterator[str]:
+    where = f"metadata.finalizers: {quote(name)}"
+    yield from (f"{where}: {problem}" for problem in label_key_problems(name))
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        path = " including a path (/)" if "." in name else ""
+        yield (
+            f"{where}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with "
+            "other finalizer writers"
+        )
 
 
 def schema_of(version: Json) -> Schema:
