@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: up test stories check lint types layers kubectl clean
+.PHONY: up test stories check lint types layers kubectl chromium clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
 
-test: $(READY) check kubectl
+test: $(READY) check kubectl chromium
 	$(BIN)/pytest -n 2
 
 # Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
@@ -22,6 +22,13 @@ kubectl:
 	  echo "installing kubectl (Debian package kubernetes-client)"; \
 	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq kubernetes-client >/dev/null; }
+
+# The page is tested in a real browser.
+chromium:
+	@command -v chromium >/dev/null || { \
+	  echo "installing chromium (Debian package)"; \
+	  SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium >/dev/null; }
 
 check: lint types layers
 

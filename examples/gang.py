@@ -74,7 +74,7 @@ def main():
 
         def states():
             return {
-                name: scheduler.explain(f"default/{name}").whereabouts.place
+                name: scheduler.explain(f"default/{name}").state.place
                 for name in ("worker-0", "worker-1", "worker-2")
                 if scheduler.pod(f"default/{name}") is not None
             }

@@ -6,7 +6,7 @@ import json
 import random
 import ssl
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,6 +47,10 @@ class Served:
             return work(self.store)
 
         return asyncio.run_coroutine_threadsafe(there(), self._loop).result(10)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done in the server's thread meanwhile."""
+        asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def connection(self) -> http.client.HTTPConnection:
         host, port = self.server.url.split("//")[1].split(":")

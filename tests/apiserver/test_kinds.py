@@ -1,6 +1,7 @@
 """Every built-in kind is served: the table of kinds, what acts on them, conversions between versions."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,15 @@ def warned() -> Iterator[Served]:
 def test_of_every_kind_it_is_known_which_fields_it_has_and_who_acts_on_it(resource: Resource) -> None:
     assert the_schema().of_kind(resource.group, resource.version, resource.kind) is not None
     assert (resource in ACTORS) != (resource in STORED_ONLY)
+
+
+def test_the_documentation_says_of_every_kind_what_acts_on_it() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/kinds.md").read_text("utf-8")
+    rows = [
+        tuple(cell.strip(" `") for cell in line.split("|")[1:4]) for line in text.splitlines() if "|" in line
+    ]
+    expected = {(each.kind, each.api_version, ACTORS.get(each, "nothing: stored only")) for each in BUILT_IN}
+    assert {*rows[2:]} == expected
 
 
 NETWORK_POLICY: dict[str, Any] = {

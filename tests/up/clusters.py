@@ -24,6 +24,13 @@ class Up:
     def errors(self) -> str:
         return self._errors.read_text()
 
+    def line(self) -> str:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self._said += line
+        return line
+
     def rest(self) -> str:
         """Everything it says until it ends by itself, or has been told to."""
         assert self.process.stdout is not None

@@ -216,3 +216,51 @@ def test_nodes_and_volumes_that_are_missing_are_noted(tmp_path: Path) -> None:
         "note: Pod team/q: the node was not loaded",
         "note: PersistentVolumeClaim team/c: the volume was not loaded",
     ]
+
+
+def test_definitions_come_before_the_objects_they_define(tmp_path: Path) -> None:
+    gear = {
+        "apiVersion": "example.com/v1beta1",
+        "kind": "Gear",
+        "metadata": {
+            "name": "g",
+            "namespace": "team",
+            "uid": UID,
+            "creationTimestamp": "2025-01-01T00:00:00Z",
+        },
+        "spec": {"a": 1},
+    }
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string", "default": "c"}},
+    }
+    versions = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == "v1",
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
+        }
+        for name in ("v1", "v1beta1")
+    ]
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gears.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "gears", "kind": "Gear"},
+            "versions": versions,
+        },
+    }
+    store, report = loaded(tmp_path, json.dumps(gear), json.dumps(definition))
+    assert (report.loaded, report.skipped) == (2, {})
+    gears = store.catalogue.named("gears.v1.example.com")
+    assert gears is not None
+    (found,) = store.all(gears)
+    assert (found["apiVersion"], found["metadata"]["uid"], found["spec"]) == (
+        "example.com/v1",
+        UID,
+        {"a": 1, "b": "c"},
+    )

@@ -247,6 +247,7 @@ class ServerProcess(Process):
             f"--port={self.port}",
             f"--token={TOKEN}",
             "--insecure-http",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             f"--data-dir={self._folder / 'data'}",
             f"--kubeconfig-out={self._folder / 'admin.kubeconfig'}",
         )

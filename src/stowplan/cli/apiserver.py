@@ -11,6 +11,7 @@ import click
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
+from stowplan.embedded.admission.plugins import PLUGIN_NAMES
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey
@@ -36,6 +37,13 @@ from stowplan.embedded.store import FieldManager, Store
     help="Persist all objects in this directory and load them at the start.",
 )
 @click.option(
+    "--disable-admission-plugins",
+    metavar="NAMES",
+    default="",
+    help="Admission plugins to leave out, separated by commas. Without controllers, ServiceAccount refuses "
+    "pods in namespaces that have no default account, and TaintNodesByCondition keeps pods from new nodes.",
+)
+@click.option(
     "--service-account-issuer",
     default=DEFAULT_ISSUER,
     show_default=True,
@@ -48,6 +56,7 @@ def apiserver(
     kubeconfig_out: Path | None,
     insecure_http: bool,
     data_dir: Path | None,
+    disable_admission_plugins: str,
     service_account_issuer: str,
 ) -> None:
     """Run a Kubernetes API server.
@@ -62,7 +71,10 @@ def apiserver(
     if token is not None:
         listening = replace(listening, token=token)
     clock = RealClock()
-    store = Store(clock, random.Random(), admission=ClusterAdmission(), fields=FieldManager())
+    disabled = _plugins(disable_admission_plugins)
+    store = Store(
+        clock, random.Random(), admission=ClusterAdmission(disabled=disabled), fields=FieldManager()
+    )
     try:
         keeper = None if data_dir is None else open_data_dir(store, data_dir)
         try:
@@ -73,6 +85,16 @@ def apiserver(
                 keeper.close()
     except (DataDirError, ApiError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _plugins(names: str) -> list[str]:
+    """Admission plugins by their names."""
+    given = [name.strip() for name in names.split(",") if name.strip()]
+    for name in given:
+        if name not in PLUGIN_NAMES:
+            text = f"{name!r} is unknown; expected some of {', '.join(sorted(PLUGIN_NAMES))}"
+            raise click.BadParameter(text, param_hint="--disable-admission-plugins")
+    return given
 
 
 async def _serve(

@@ -4,7 +4,8 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -118,7 +119,7 @@ def explain(
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
-    where = Where(kubeconfig, context, files, _settings(config, feature_gates, plugins))
+    where = Where(kubeconfig, context, files, scheduler_settings(config, feature_gates, plugins))
     engine, own_namespace = _engine(where)
     space = namespace or own_namespace
     pods = _from_manifests(filename, space) if filename else _chosen(engine, targets, space, selector)
@@ -147,7 +148,7 @@ def pending(
 
     Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
     """
-    engine, _ = _engine(Where(kubeconfig, context, files, _settings(config, feature_gates, plugins)))
+    engine, _ = _engine(Where(kubeconfig, context, files, scheduler_settings(config, feature_gates, plugins)))
     waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
     found = pending_causes.causes(
         waiting, engine.info, lambda info: engine.explainer_for(info.pod).explain(info)
@@ -168,7 +169,8 @@ def kubectl_why() -> None:
 # The cluster
 
 
-def _settings(config: Path | None, gates: Sequence[str], plugins: Sequence[str]) -> Settings:
+def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Sequence[str]) -> Settings:
+    """The settings that options stand for; mistakes are reported in one line."""
     with one_line_errors():
         given = parse_feature_gates(gates)
         loaded = default_config(given) if config is None else load_any_file(config, given)
@@ -187,18 +189,23 @@ def _engine(where: Where) -> tuple[Engine, str]:
 
 
 async def _read(where: Where) -> tuple[Snapshot, str]:
-    paths = [where.kubeconfig] if where.kubeconfig else default_kubeconfigs(os.environ, Path.home())
+    async with connect(where.kubeconfig, where.context, "stowplan-explain") as (client, address, namespace):
+        return await read_cluster(client, f"the API server at {address}"), namespace
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: Path | None, context: str, agent: str
+) -> AsyncIterator[tuple[HttpClient, str, str]]:
+    """A client of the cluster that kubectl would use, the address of its API server, and the namespace."""
+    paths = [kubeconfig] if kubeconfig else default_kubeconfigs(os.environ, Path.home())
     try:
-        server = load_kubeconfig(*paths, context=where.context)
-        client = HttpClient(
-            server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent="stowplan-explain"
-        )
+        server = load_kubeconfig(*paths, context=context)
+        client = HttpClient(server, clock=RealClock(), rng=random.Random(), qps=-1, user_agent=agent)
     except AccessError as error:
         raise click.ClickException(str(error)) from None
-    address = server.address
     async with client:
-        snapshot = await read_cluster(client, f"the API server at {address.host}:{address.port}")
-    return snapshot, server.namespace
+        yield client, f"{server.address.host}:{server.address.port}", server.namespace
 
 
 # The pods

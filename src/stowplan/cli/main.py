@@ -21,8 +21,10 @@ _PLACES: Final = {
     "node": "stowplan.cli.node:node_group",
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
+    "shadow": "stowplan.cli.shadow:shadow",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
+    "view": "stowplan.cli.shadow:view",
 }
 
 

@@ -40,12 +40,12 @@ from stowplan.up import LocalCluster, Plan
 from stowplan.up.demo import narrate
 from stowplan.up.manifests import LoadError, Manifest, read_manifests
 from stowplan.up.progress import Progress
-from stowplan.up.readiness import not_ready
+from stowplan.up.readiness import shown, until_ready
 from stowplan.up.schedulerport import scheduler_port
 from stowplan.up.schedulers import SchedulerSource
 
 _OFTEN = 0.2
-"""Seconds between two looks at the progress in a terminal, and at what is not ready."""
+"""Seconds between two looks at the progress in a terminal."""
 
 _SELDOM = 5.0
 """Seconds between two lines where nobody watches."""
@@ -359,21 +359,17 @@ async def _work(cluster: LocalCluster, wishes: Wishes, path: Path) -> int:
 
 async def _wait_until_ready(cluster: LocalCluster, timeout: float) -> int:
     """0 as soon as everything is ready; 1 if it is not in time, or if something could not be loaded."""
-    clock, store = cluster.clock, cluster.store
-    began, seen, waiting = clock.monotonic(), -1, [""]
-    while waiting and clock.monotonic() - began < timeout:
-        await asyncio.sleep(_OFTEN)
-        if store.version != seen:
-            seen, waiting = store.version, not_ready(store)
+    began = cluster.clock.monotonic()
+    waiting = await until_ready(cluster.store, cluster.clock, timeout)
     skipped = sum(map(len, cluster.load_report.skipped.values()))
     if waiting:
         click.echo(f"not ready after {timeout:g} s:", err=True)
-        for line in waiting:
+        for line in shown(waiting):
             click.echo(f"  {line}", err=True)
     elif skipped:
         click.echo(f"ready, but {skipped:,} of the objects to load were skipped", err=True)
     else:
-        click.echo(f"ready after {clock.monotonic() - began:.1f} s")
+        click.echo(f"ready after {cluster.clock.monotonic() - began:.1f} s")
     return 1 if waiting or skipped else 0
 
 

@@ -171,7 +171,7 @@ class _Fuzz:
             self._uids,
             history=200,
             event_limit=1000,
-            admission=ClusterAdmission(disabled=["TaintNodesByCondition"]),
+            admission=ClusterAdmission(disabled=["ServiceAccount", "TaintNodesByCondition"]),
         )
         self._versions = _Versions(self._store)
         create_bootstrap_objects(self._store)

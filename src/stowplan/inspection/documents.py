@@ -172,17 +172,24 @@ class Inspection:
         }
 
     def _could_take(self, table: ClusterTable, row: int, visible: Collection[str]) -> list[dict[str, Any]]:
-        """How many more pods of the most frequent templates the free part of a node covers."""
-        templates = Counter(info.template for info in table.pods.values() if info.namespace in visible)
+        """How many more pods of those that have most siblings the free part of a node covers."""
+        makers: Counter[tuple[str, str]] = Counter()
+        examples: dict[tuple[str, str], PodInfo] = {}
+        for info in table.pods.values():
+            if info.namespace in visible:
+                owners = info.pod.metadata.owner_references
+                maker = (info.namespace, owners[0].name if owners else info.key)
+                makers[maker] += 1
+                examples.setdefault(maker, info)
         found = []
-        for template, count in templates.most_common(TEMPLATES):
-            free = table.allowed_pods.item(row) - table.pod_count.item(row)
-            for line, amount in table.taken_by(template):
+        for maker, count in makers.most_common(TEMPLATES):
+            info = examples[maker]
+            more = table.allowed_pods.item(row) - table.pod_count.item(row)
+            for line, amount in table.taken_by(info.template):
                 if amount:
                     left = table.allocatable.item(line, row) - table.requested.item(line, row)
-                    free = min(free, left // amount)
-            pod = template.pod
-            found.append({"like": pod.key, "pods": count, "more": max(int(free), 0)})
+                    more = min(more, left // amount)
+            found.append({"like": info.key, "pods": count, "more": max(int(more), 0)})
         return found
 
     def _turned_away(self, scheduler: Scheduler, name: str, visible: Collection[str]) -> list[dict[str, Any]]:

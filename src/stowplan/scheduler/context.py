@@ -57,6 +57,9 @@ class SchedulingObserver:
     def assuming(self, pod: PodInfo, node: str) -> None:
         """A node was chosen for a pod; the cache does not have it there yet."""
 
+    def assigned(self, pod: Pod) -> None:
+        """The API server says that a pod has a node; the cache does not have it there yet."""
+
 
 class Tasks:
     """Work that goes on beside the scheduling loop. What fails unexpectedly ends the scheduler."""

@@ -84,7 +84,8 @@ class EventHandlers:
 
     `profiles` are the names of our profiles: pods that ask for one of them are ours. `gangs` is the feature
     gate GangScheduling, `declared_features` NodeDeclaredFeatures. `watched` says for every other kind of
-    object which changes plugins registered for. `timed` is told how long each event took to handle.
+    object which changes plugins registered for. `timed` is told how long each event took to handle. The
+    observer of `context` is told of pods that get a node.
     """
 
     def __init__(
@@ -99,7 +100,9 @@ class EventHandlers:
         watched: Mapping[str, Action] | None = None,
         timer: Callable[[], float] = lambda: 0.0,
         timed: Mapping[Any, Any] | None = None,
+        context: Context | None = None,
     ) -> None:
+        self._context = context
         self._cache = cache
         self._queue = queue
         self._profiles = profiles
@@ -123,6 +126,7 @@ class EventHandlers:
             watched=watched,
             timer=context.timer,
             timed=context.metrics.handling,
+            context=context,
         )
 
     def is_ours(self, pod: Pod) -> bool:
@@ -204,6 +208,8 @@ class EventHandlers:
             self._forget_assumed(assumed)
 
     def _add_to_cache(self, pod: Pod) -> None:
+        if self._context is not None and self._context.observer is not None:
+            self._context.observer.assigned(pod)
         self._cache.put_pod(pod)
         self._move_all(ASSIGNED_POD_ADD, None, pod)
 

@@ -37,7 +37,7 @@ from stowplan.testing.clusters import loaded_config
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.loading import LoadReport
 from stowplan.up.manifests import Manifest, read_manifests
-from stowplan.up.readiness import not_ready
+from stowplan.up.readiness import not_ready, shown, until_ready
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 Nodes = int | Sequence[Mapping[str, Any]] | None
 START_TIMEOUT = 30.0
-_LOOK_EVERY = 0.05
 _ZONES = ("a", "b", "c")
 
 
@@ -92,19 +91,10 @@ class LiveCluster:
 
     def wait_until_ready(self, timeout: float = 30.0) -> None:
         """Wait until all workloads and pods are ready. Raises TimeoutError that says what is not, and why."""
-
-        async def wait() -> list[str]:
-            try:
-                async with asyncio.timeout(timeout):
-                    while not_ready(self._cluster.store):
-                        await asyncio.sleep(_LOOK_EVERY)
-            except TimeoutError:
-                return not_ready(self._cluster.store)
-            return []
-
-        waiting = asyncio.run_coroutine_threadsafe(wait(), self._loop).result()
+        wait = until_ready(self._cluster.store, self._cluster.clock, timeout)
+        waiting = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
         if waiting:
-            raise TimeoutError(f"not ready after {timeout:g} s:\n" + "\n".join(waiting))
+            raise TimeoutError(f"not ready after {timeout:g} s:\n" + "\n".join(shown(waiting)))
 
     def explain(self, pod: str) -> str:
         """Why a pod (`namespace/name`) is where it is, or is pending."""

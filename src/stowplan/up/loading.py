@@ -89,6 +89,9 @@ def load_cluster(store: Store, manifests: Iterable[Manifest], nodes: Iterable[st
     """Load manifests into a store, and create what every cluster has. `nodes` will register themselves."""
     report = LoadReport()
     ordered = sorted(manifests, key=lambda manifest: _rank(manifest.kind))
+    defining = [one for one in ordered if one.kind == FIRST_KINDS[0] and not one.is_dumped]
+    for manifest in defining:
+        _create(store, manifest, report)
     for manifest in ordered:
         if manifest.is_dumped:
             _take_in(store, manifest, report)
@@ -96,7 +99,7 @@ def load_cluster(store: Store, manifests: Iterable[Manifest], nodes: Iterable[st
     for manifest in ordered:
         if manifest.is_dumped:
             _create_namespace(store, manifest)
-        else:
+        elif manifest not in defining:
             _create(store, manifest, report)
     _drop_missing_owners(store, ordered, report)
     _note_missing(store, frozenset(nodes), report)

@@ -1,6 +1,7 @@
 """Whether a cluster is ready: every workload has its pods, and every pod is ready or has succeeded."""
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from stowplan.api.catalogue import (
@@ -15,6 +16,7 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.clock import Clock
 from stowplan.embedded.controllers.objects import (
     condition_of,
     controller_of,
@@ -28,17 +30,55 @@ from stowplan.embedded.controllers.objects import (
 )
 from stowplan.embedded.store import Store
 
+_OFTEN: Final = 0.1
+"""Seconds between two looks, at least."""
+
+_SHOWN: Final = 30
+"""So many lines are shown; the others are counted."""
+
 
 def not_ready(store: Store) -> list[str]:
     """A line for everything that is not ready, with the reason; empty if everything is."""
-    lines = [line for node in store.all(NODES) for line in _node_lines(node)]
+    return sorted(_problems(store))
+
+
+def is_cluster_ready(store: Store) -> bool:
+    """Whether everything is ready; the few workloads are asked before the many pods."""
+    return next(_problems(store), None) is None
+
+
+async def until_ready(store: Store, clock: Clock, timeout: float) -> list[str]:
+    """Wait until everything is ready, or for so many seconds; what is not ready then.
+
+    Looking costs time in a large cluster, so it is done less often there.
+    """
+    began, seen = clock.monotonic(), -1
+    while (now := clock.monotonic()) - began < timeout:
+        if store.version != seen:
+            seen = store.version
+            if is_cluster_ready(store):
+                return []
+        looked = clock.monotonic() - now
+        await asyncio.sleep(min(max(_OFTEN, 20 * looked), max(began + timeout - clock.monotonic(), 0.0)))
+    return not_ready(store)
+
+
+def shown(lines: Sequence[str]) -> list[str]:
+    """Lines for people: not more than can be read."""
+    more = len(lines) - _SHOWN
+    return [*lines[:_SHOWN], f"and {more:,} more"] if more > 0 else list(lines)
+
+
+def _problems(store: Store) -> Iterator[str]:
     for resource, problem in _WORKLOADS.items():
         for obj in store.all(resource):
             why = "" if is_deleting(obj) else problem(obj)
             if why:
-                lines.append(f"{resource.kind} {key_of(obj)}: {why}")
-    lines += [line for pod in store.all(PODS) for line in _pod_lines(pod)]
-    return sorted(lines)
+                yield f"{resource.kind} {key_of(obj)}: {why}"
+    for node in store.all(NODES):
+        yield from _node_lines(node)
+    for pod in store.all(PODS):
+        yield from _pod_lines(pod)
 
 
 def _node_lines(node: Json) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Objects that every cluster has from the start."""
 
+import ipaddress
 from typing import Final
 
 from stowplan.api.catalogue import (
@@ -8,6 +9,7 @@ from stowplan.api.catalogue import (
     NAMESPACES,
     PRIORITY_CLASSES,
     SERVICE_ACCOUNTS,
+    SERVICE_CIDRS,
     SERVICES,
     Resource,
 )
@@ -16,6 +18,10 @@ from stowplan.embedded.admission.plugins.serviceaccount import DEFAULT_ACCOUNT
 from stowplan.embedded.auth.policy import create_bootstrap_policy
 from stowplan.embedded.store import Store
 
+SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
+"""The addresses of services. The first is that of the Service `kubernetes`."""
+
+_KUBERNETES: Final = "kubernetes"
 BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": (
@@ -40,7 +46,23 @@ def create_bootstrap_objects(store: Store) -> None:
             PRIORITY_CLASSES,
             {"metadata": {"name": name}, "value": value, "description": description},
         )
+    _ensure_service_range(store)
     create_bootstrap_policy(store)
+
+
+def _ensure_service_range(store: Store) -> None:
+    """The addresses that services are given, as an object that is ready."""
+    body: Json = {"metadata": {"name": _KUBERNETES}, "spec": {"cidrs": [str(SERVICE_RANGE)]}}
+    made = _ensure(store, SERVICE_CIDRS, body)
+    if not (made.get("status") or {}).get("conditions"):
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": made["metadata"]["creationTimestamp"],
+            "reason": "",
+            "message": "Kubernetes default Service CIDR is ready",
+        }
+        store.update(SERVICE_CIDRS, {**made, "status": {"conditions": [ready]}}, subresource="status")
 
 
 def create_default_account(store: Store, namespace: str) -> None:
@@ -48,8 +70,7 @@ def create_default_account(store: Store, namespace: str) -> None:
     _ensure(store, SERVICE_ACCOUNTS, {"metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}})
 
 
-KUBERNETES_IP: Final = "10.96.0.1"
-_KUBERNETES: Final = "kubernetes"
+KUBERNETES_IP: Final = str(SERVICE_RANGE[1])
 _PORT_NAME: Final = "https"
 
 
@@ -62,7 +83,7 @@ def publish_server(store: Store, address: str, port: int) -> None:
     ports = [{"name": _PORT_NAME, "port": 443, "protocol": "TCP", "targetPort": port}]
     service: Json = {
         "metadata": {"name": _KUBERNETES, "namespace": "default", "labels": labels},
-        "spec": {"clusterIP": KUBERNETES_IP, "ports": ports},
+        "spec": {"clusterIP": KUBERNETES_IP, "ipFamilyPolicy": "SingleStack", "ports": ports},
     }
     _publish(store, SERVICES, service, "spec")
     serving = [{"name": _PORT_NAME, "port": port, "protocol": "TCP"}]

@@ -8,9 +8,9 @@ from stowplan.api import status
 from stowplan.api.catalogue import SERVICES
 from stowplan.api.fielderrors import FieldError, invalid
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.bootstrap import SERVICE_RANGE
 from stowplan.embedded.store.registry import Lookup
 
-SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
 _FIRST_PORT: Final = 30000
 _LAST_PORT: Final = 32767
 _PORTS: Final = _LAST_PORT - _FIRST_PORT + 1

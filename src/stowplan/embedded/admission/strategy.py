@@ -82,6 +82,13 @@ def next_template_generation(old: Json, new: Json) -> None:
     new["metadata"]["annotations"] = annotations
 
 
+def normalize_cluster_ips(service: Json) -> None:
+    """`clusterIP` is the first of `clusterIPs`."""
+    spec = service["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
 def drop_max_unavailable(stateful_set: Json) -> None:
     """Behind the gate MaxUnavailableStatefulSet, which is off by default."""
     spec = stateful_set.get("spec") or {}
@@ -168,6 +175,7 @@ def set_requestor(request: Json, by: WriteContext) -> None:
 
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
+    catalogue.SERVICES: normalize_cluster_ips,
     catalogue.PERSISTENT_VOLUMES: set_transition_time,
     catalogue.NAMESPACES: add_namespace_finalizer,
     catalogue.JOBS: generate_job_selector,

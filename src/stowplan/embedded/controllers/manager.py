@@ -6,6 +6,7 @@ from random import Random
 
 from stowplan.client import Client
 from stowplan.clock import Clock
+from stowplan.embedded.controllers.clusterroleaggregation import ClusterRoleAggregationController
 from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
 from stowplan.embedded.controllers.cronjob import CronJobController
 from stowplan.embedded.controllers.daemonset import DaemonSetController
@@ -79,6 +80,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         ServiceAccountController(context),
         RootCAPublisher(context, settings.accounts),
         TokensController(context, settings.accounts),
+        ClusterRoleAggregationController(context),
     ]
 
 

@@ -4,14 +4,14 @@ Everything happens within the write of a definition, so whoever has created one 
 request. Nothing here is a controller that has to run: the API server alone does it, as the real one does.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.customresources.defaulting import prune, set_defaults
-from stowplan.embedded.customresources.definitions import (
+from stowplan.embedded.customresources.conditions import (
     CLEANUP,
     ESTABLISHED,
     NAMES_ACCEPTED,
@@ -21,6 +21,7 @@ from stowplan.embedded.customresources.definitions import (
     names_after,
     with_crd_condition,
 )
+from stowplan.embedded.customresources.defaulting import prune, set_defaults
 from stowplan.embedded.customresources.structural import Schema
 from stowplan.embedded.customresources.versions import ServedVersion, copied, schema_of
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.embedded.store.store import Store
     from stowplan.embedded.store.watchcache import Change
 
+_log: Final = logging.getLogger(__name__)
 _DELETED: Final = "DELETED"
 
 _IN_PROGRESS: Final = {
@@ -72,6 +74,8 @@ class Definitions:
         self._store = store
         self._served: dict[str, ServedVersion] = {}
         self._by_definition: dict[str, _Served] = {}
+        self._emptied: set[str] = set()
+        """Definitions whose objects are being deleted, by uid."""
         self.revision = 0
         """Counts changes of what is served, for those who remember something about it."""
         self._follow()
@@ -81,14 +85,20 @@ class Definitions:
         return self._served.get(resource.dotted) if resource.defined else None
 
     def restored(self) -> None:
-        """Serve again what is defined in a store that was restored."""
+        """Serve again what is defined in a store that was restored. Nothing is written yet: see `resume`."""
         store = self._store
         self._served.clear()
         self._by_definition.clear()
+        self._emptied.clear()
         for resource in [one for one in store.catalogue if one.defined]:
             store.catalogue.remove(resource)
         self._follow()
         for definition in store.all(CUSTOM_RESOURCE_DEFINITIONS):
+            self._serve(definition)
+
+    def resume(self) -> None:
+        """Go on with what an earlier process had not finished, now that writes are kept."""
+        for definition in self._store.all(CUSTOM_RESOURCE_DEFINITIONS):
             self._settle(definition)
 
     def _follow(self) -> None:
@@ -96,13 +106,16 @@ class Definitions:
             self._store.watch(CUSTOM_RESOURCE_DEFINITIONS, self._changed)
 
     def _changed(self, change: "Change") -> None:
-        if change.type == _DELETED:
-            self._withdraw(change.object)
-            self._reconsider_names(change.object)
-            return
-        current = self._current(change.object)
-        if current is not None:
-            self._settle(current)
+        try:
+            if change.type == _DELETED:
+                self._withdraw(change.object)
+                self._reconsider_names(change.object)
+                return
+            current = self._current(change.object)
+            if current is not None:
+                self._settle(current)
+        except ApiError as error:
+            _log.warning("%s: %s", change.object["metadata"]["name"], error)
 
     def _current(self, definition: Json) -> Json | None:
         """The definition as it is now: what is delivered may be out of date."""
@@ -184,6 +197,7 @@ class Definitions:
 
     def _withdraw(self, definition: Json) -> None:
         """Serve a resource no more."""
+        self._emptied.discard(definition["metadata"]["uid"])
         served = self._by_definition.pop(definition["metadata"]["name"], None)
         if served is not None:
             self._unregister(served)
@@ -203,8 +217,9 @@ class Definitions:
         if not self._store.count(resource):
             self._finish(definition, _COMPLETED)
             return
-        condition = condition_of(definition, TERMINATING)
-        if condition is None or not _same(condition, _IN_PROGRESS):
+        uid = definition["metadata"]["uid"]
+        if uid not in self._emptied:
+            self._emptied.add(uid)
             self._write_status(with_crd_condition(definition, _IN_PROGRESS, self._store.stamp()))
             self._store.watch(resource, lambda change: self._instance_changed(definition, change))
             self._delete_instances(resource)

@@ -39,6 +39,7 @@ def open_data_dir(store: Store, folder: Path) -> "GroupCommit":
         raise DataDirError(f"{folder}: what is kept there contradicts itself: {error}") from None
     log = GroupCommit(database, saved.version)
     store.write_ahead_log = log
+    store.definitions.resume()
     return log
 
 

@@ -232,11 +232,12 @@ class Store(Storage):
         collection, key = self._collection(resource), key_of(resource, obj["metadata"])
         if key in collection.objects:
             raise status.already_exists(resource, key[1])
+        self._set_defaults(resource, obj)
         if self._admission is not None:
-            self._admission.set_defaults(resource, obj)
             self._admission.admit_loaded(resource, obj)
         if self._fields is not None:
             obj = with_metadata(self._fields.written(resource, obj))
+        obj = as_stored(collection, obj)
         self._add(collection, key, obj, self._metadata.now())
         return obj
 

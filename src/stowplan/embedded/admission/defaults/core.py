@@ -43,8 +43,6 @@ def default_service(obj: Json) -> None:
     if spec["type"] == "ExternalName":
         return
     fill(spec, {"internalTrafficPolicy": "Cluster"})
-    if spec.get("clusterIP") and not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
     external = spec["type"] in ("NodePort", "LoadBalancer") or (
         spec["type"] == "ClusterIP" and spec.get("externalIPs")
     )

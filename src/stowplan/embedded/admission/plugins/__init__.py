@@ -70,6 +70,13 @@ CHECK_UPDATED: Final[Plugins[OnUpdate]] = {
         ("PersistentVolumeClaimResize", check_resize),
     ),
 }
+PLUGIN_NAMES: Final = frozenset(
+    name
+    for plugins in (MUTATE_CREATED, MUTATE_UPDATED, CHECK_CREATED, CHECK_UPDATED)
+    for named in plugins.values()
+    for name, _ in named
+) | {"ResourceQuota"}
+"""What can be left out."""
 
 
 def enabled(plugins: Plugins[Plugin], disabled: Collection[str]) -> dict[Resource, tuple[Plugin, ...]]:

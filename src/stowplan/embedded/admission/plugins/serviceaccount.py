@@ -12,14 +12,13 @@ from stowplan.api.catalogue import SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission.refusals import forbidden_pod
+from stowplan.embedded.admission.validation.pods import MIRROR, TOKEN_VOLUME
 from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
 DEFAULT_ACCOUNT: Final = "default"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-_VOLUME: Final = "kube-api-access-"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _ENFORCE: Final = "kubernetes.io/enforce-mountable-secrets"
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _PROJECTED: Final[Json] = {
@@ -63,7 +62,7 @@ class NoDefaultAccountError(ApiError):
 def set_service_account(lookup: Lookup, pod: Json) -> None:
     """Have a new pod run as an account. Raises `ApiError` 403."""
     spec = pod["spec"]
-    if _MIRROR in (pod["metadata"].get("annotations") or {}):
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
         _check_mirror_pod(pod)
         return
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT_ACCOUNT
@@ -92,8 +91,8 @@ def _mount_token(pod: Json) -> None:
     """
     spec = pod["spec"]
     volumes = spec.get("volumes") or []
-    volume = next((one["name"] for one in volumes if one.get("name", "").startswith(_VOLUME)), "")
-    name = volume or _VOLUME + _suffix(pod["metadata"]["uid"])
+    volume = next((one["name"] for one in volumes if one.get("name", "").startswith(TOKEN_VOLUME)), "")
+    name = volume or TOKEN_VOLUME + _suffix(pod["metadata"]["uid"])
     mount = {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}
     needed = False
     for field in ("initContainers", "containers"):

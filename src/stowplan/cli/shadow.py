@@ -1,0 +1,181 @@
+"""`stowplan shadow` and `stowplan view`: beside whatever schedules a cluster, read-only."""
+
+import asyncio
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import click
+import msgspec
+
+from stowplan.cli.config import feature_gates_option, plugins_option
+from stowplan.cli.explain import connect, scheduler_settings
+from stowplan.cli.values import Seconds
+from stowplan.client import Client
+from stowplan.clock import Clock, RealClock
+from stowplan.config.dump import dump
+from stowplan.inspection import Inspection, Routes
+from stowplan.inspection.web import PageServer
+from stowplan.run.version import KUBERNETES
+from stowplan.scheduler import Scheduler, Settings
+from stowplan.shadow import Judgement, Report, Shadow
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PORT: Final = click.IntRange(0, 65535)
+_EVERY: Final = 1.0
+"""Seconds between two looks at what is still open."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        plugins_option,
+        feature_gates_option,
+        click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to compare with."),
+        click.option("--context", default="", help="Context of the kubeconfig to use."),
+        click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("shadow")
+@_options
+@click.option("--duration", type=Seconds(), help="How long to watch [default: until Ctrl-C].")
+@click.option("--bindings", type=click.IntRange(1), help="End after so many bindings.")
+@click.option("--quiet", is_flag=True, help="Do not print disagreements while they happen.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the report."
+)
+def shadow(
+    kubeconfig: Path | None,
+    context: str,
+    config: Path | None,
+    feature_gates: tuple[str, ...],
+    plugins: tuple[str, ...],
+    duration: float | None,
+    bindings: int | None,
+    quiet: bool,
+    output: str,
+) -> None:
+    """Judge every binding of a cluster's scheduler.
+
+    Reads only. For each pod that gets a node: would we have chosen it at that moment? With --config and
+    --plugin the question is how another configuration would decide on today's traffic.
+    """
+    settings = scheduler_settings(config, feature_gates, plugins)
+    report = asyncio.run(_shadow(kubeconfig, context, settings, duration, bindings, quiet))
+    if output == "json":
+        sys.stdout.write(
+            msgspec.json.format(msgspec.json.encode(report.document()), indent=2).decode() + "\n"
+        )
+    else:
+        click.echo(report.text(), nl=False)
+
+
+@click.command("view")
+@_options
+@click.option("--port", type=_PORT, default=0, show_default="a free port", help="Port of the page.")
+def view(
+    kubeconfig: Path | None,
+    context: str,
+    config: Path | None,
+    feature_gates: tuple[str, ...],
+    plugins: tuple[str, ...],
+    port: int,
+) -> None:
+    """Show a cluster on a page, whoever schedules it.
+
+    Reads only. The page is served on loopback until Ctrl-C; the address has a token in it. Explanations are
+    made here, by the default profile or that of --config.
+    """
+    asyncio.run(_view(kubeconfig, context, scheduler_settings(config, feature_gates, plugins), port))
+
+
+async def _shadow(
+    kubeconfig: Path | None,
+    context: str,
+    settings: Settings,
+    duration: float | None,
+    bindings: int | None,
+    quiet: bool,
+) -> Report:
+    report = Report()
+    enough = asyncio.Event()
+
+    def judged(judgement: Judgement) -> None:
+        report.add(judgement)
+        if not quiet and not judgement.agrees:
+            click.echo(
+                f"{judgement.pod} → {judgement.node}: {judgement.verdict}: {judgement.reason}", err=True
+            )
+        if bindings is not None and report.bindings >= bindings:
+            enough.set()
+
+    async with AsyncExitStack() as stack:
+        client, *_ = await stack.enter_async_context(connect(kubeconfig, context, "stowplan-shadow"))
+        scheduler, follower = await stack.enter_async_context(
+            following(client, settings, RealClock(), judged)
+        )
+        report.nodes = scheduler.context.cache.table.node_count
+        click.echo(f"watching {report.nodes} nodes; Ctrl-C ends with a report", err=True)
+        await _until(enough, duration, follower.settle)
+        follower.settle(all_of_them=True)
+    return report
+
+
+async def _view(kubeconfig: Path | None, context: str, settings: Settings, port: int) -> None:
+    async with AsyncExitStack() as stack:
+        client, where, _ = await stack.enter_async_context(connect(kubeconfig, context, "stowplan-view"))
+        report = Report()
+        scheduler, follower = await stack.enter_async_context(
+            following(client, settings, RealClock(), report.add)
+        )
+        inspection = Inspection(lambda: scheduler, cluster=where, release=KUBERNETES, leads=lambda: False)
+        routes = Routes(inspection, lambda: dump(settings.config.config))
+        page = await stack.enter_async_context(PageServer(routes, port))
+        click.echo(f"{where}: {scheduler.context.cache.table.node_count} nodes")
+        click.echo(f"Look at it: {page.url}")
+        click.echo("Ctrl-C ends it.")
+        await _until(asyncio.Event(), None, follower.settle)
+    click.echo(report.line())
+
+
+@asynccontextmanager
+async def following(
+    client: Client, settings: Settings, clock: Clock, judged: Callable[[Judgement], None]
+) -> AsyncIterator[tuple[Scheduler, Shadow]]:
+    """A scheduler that keeps its caches and schedules nothing, and the judge that looks over them."""
+    scheduler = Scheduler(client, settings, clock=clock, rng=random.Random(0), timer=perf_counter)
+    profiles = scheduler.context.profiles
+    first = next(iter(profiles.values()))
+    follower = Shadow(
+        lambda pod: profiles.get(pod.spec.scheduler_name, first).framework,
+        scheduler.context.cache.table,
+        clock,
+        judged,
+    )
+    scheduler.observe(follower)
+    async with scheduler.watching():
+        await scheduler.synced()
+        follower.synced = True
+        yield scheduler, follower
+
+
+async def _until(enough: asyncio.Event, duration: float | None, settle: Callable[[], None]) -> None:
+    """Wait for the end: Ctrl-C, enough seen, or the time is over."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, enough.set)
+    end = None if duration is None else loop.time() + duration
+    while not enough.is_set() and (end is None or loop.time() < end):
+        settle()
+        left = _EVERY if end is None else max(min(_EVERY, end - loop.time()), 0)
+        try:
+            await asyncio.wait_for(enough.wait(), left)
+        except TimeoutError:
+            continue

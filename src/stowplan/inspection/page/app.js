@@ -1,0 +1,138 @@
+// The frame: places by address, details beside them, search, the line on top, the keyboard.
+
+import { ApiError, Stream, get } from "./api.js";
+import { cluster } from "./cluster.js";
+import { el, empty, number, show } from "./dom.js";
+import { decisions, pending, queue } from "./lists.js";
+import { node } from "./node.js";
+import { pod } from "./pod.js";
+
+const PLACES = { cluster, pending, queue, decisions };
+const DETAILS = { pod, node };
+
+const place = document.getElementById("place");
+const beside = document.getElementById("beside");
+const status = document.getElementById("status");
+const lost = document.getElementById("lost");
+const input = document.getElementById("search-text");
+const results = document.getElementById("search-results");
+
+const stream = new Stream();
+let current = "";
+let leave = null;
+
+// Addresses: #/cluster?by=…, #/pending, …; details are added as ~pod/ns/name or ~node/name and can be sent as they are.
+function parse() {
+  const [where, detail = ""] = decodeURI(location.hash.slice(1) || "/cluster").split("~");
+  const [path, query = ""] = where.split("?");
+  const name = path.split("/")[1] || "cluster";
+  if (name in DETAILS) return { name: "cluster", query: new URLSearchParams(), detail: path.slice(1) };
+  return { name: name in PLACES ? name : "cluster", query: new URLSearchParams(query), detail };
+}
+
+function open(kind, name) {
+  const [where] = location.hash.slice(1).split("~");
+  const base = where.startsWith("/pod/") || where.startsWith("/node/") ? "/cluster" : where || "/cluster";
+  location.hash = `${base}~${kind}/${encodeURI(name)}`;
+}
+
+function close() {
+  location.hash = location.hash.slice(1).split("~")[0] || "/cluster";
+  place.focus();
+}
+
+async function go() {
+  const { name, query, detail } = parse();
+  const key = `${name}?${query}`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.getAttribute("href") === `#/${name}` && !link.classList.contains("brand")) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (key !== current) {
+    current = key;
+    if (leave) leave();
+    leave = null;
+    const words = setTimeout(() => show(place, el("p", { class: "quiet" }, "Loading…")), 300);
+    leave = (await shown(place, () => PLACES[name](place, { stream, open, query }))) || null;
+    clearTimeout(words);
+  }
+  const [kind, ...rest] = detail.split("/");
+  beside.hidden = !(kind in DETAILS);
+  if (kind in DETAILS) await shown(beside, () => DETAILS[kind](beside, { name: rest.join("/"), open, close }));
+}
+
+async function shown(where, draw) {
+  try {
+    return await draw();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    show(where, empty(error.code === 404 ? `Not found: ${error.message}` : error.message));
+    return null;
+  }
+}
+
+stream.on("hello", (hello) => {
+  const scheduler = hello.scheduler;
+  show(status, el("span", {}, `${hello.cluster} · ${scheduler.name} ${scheduler.version} (${scheduler.release}) · ${scheduler.leader ? "leading" : "standby"} · `),
+    hello.pods ? el("b", {}, `${number(hello.pods.waiting)} waiting`) : null, hello.rate === null ? "" : ` · ${hello.rate} pods/s`);
+});
+stream.on("lost", (since) => {
+  document.body.classList.add("lost");
+  lost.hidden = false;
+  lost.textContent = `Connection lost at ${since.toLocaleTimeString()}. What you see is from then; trying again.`;
+});
+stream.on("back", () => {
+  document.body.classList.remove("lost");
+  lost.hidden = true;
+  current = "";
+  go();
+});
+
+// Search: pods by name, label or node, and nodes by name.
+let asked = 0;
+let chosen = -1;
+let names = null;
+async function search() {
+  const text = input.value.trim();
+  const number_ = ++asked;
+  if (!text) { results.hidden = true; return; }
+  const pods = await get(`/pods?limit=12&search=${encodeURIComponent(text)}`);
+  names ??= get("/nodes").then((nodes) => nodes.names, () => []);
+  const nodes = (await names).filter((name) => name.toLowerCase().includes(text.toLowerCase())).slice(0, 6);
+  if (number_ !== asked) return;
+  const items = [...pods.items.map((one) => ["pod", one.pod, one.node || one.state]), ...nodes.map((name) => ["node", name, "node"])];
+  chosen = items.length ? 0 : -1;
+  show(results, items.length ? items.map(([kind, name, what], index) => el("li", { role: "option", "aria-selected": String(index === 0), "data-kind": kind, "data-name": name, onmousedown: () => pick(kind, name) }, el("span", {}, name), el("span", { class: "quiet" }, what))) : el("li", { class: "quiet" }, "Nothing found."));
+  results.hidden = false;
+}
+
+function pick(kind, name) {
+  results.hidden = true;
+  input.value = "";
+  input.blur();
+  open(kind, name);
+}
+
+input.addEventListener("input", search);
+input.addEventListener("blur", () => setTimeout(() => { results.hidden = true; }, 150));
+input.addEventListener("keydown", (event) => {
+  const options = [...results.querySelectorAll("[role=option]")];
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    chosen = Math.max(0, Math.min(options.length - 1, chosen + (event.key === "ArrowDown" ? 1 : -1)));
+    options.forEach((option, index) => option.setAttribute("aria-selected", String(index === chosen)));
+    event.preventDefault();
+  } else if (event.key === "Escape") input.blur();
+});
+document.getElementById("search").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (results.hidden) await search();
+  const option = results.querySelectorAll("[role=option]")[chosen];
+  if (option) pick(option.dataset.kind, option.dataset.name);
+});
+document.addEventListener("keydown", (event) => {
+  if (event.target === input) return;
+  if (event.key === "/") { input.focus(); event.preventDefault(); } else if (event.key === "Escape" && !beside.hidden) close();
+});
+
+window.addEventListener("hashchange", go);
+go();

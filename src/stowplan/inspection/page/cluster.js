@@ -1,0 +1,130 @@
+// The cluster at a glance: every node a tile, filled by a resource, or coloured by who turns a waiting pod away.
+
+import { get, podPath } from "./api.js";
+import { amount, colour, el, empty, number, plural, real, show, table } from "./dom.js";
+import { Tiles } from "./tiles.js";
+
+const MOST_USED = "most used";
+
+export async function cluster(place, { stream, open, query }) {
+  let nodes = await get("/nodes");
+  if (!nodes.names.length) return show(place, empty("No node yet. Add one:", "kubectl create -f node.yaml"));
+  const state = {
+    resource: query.get("fill") || "cpu",
+    key: query.get("by") || nodes.keys[0] || "",
+    pod: query.get("pod") || "",
+    map: null,
+  };
+  const canvas = el("canvas", { id: "tiles", tabindex: "0", role: "img", "aria-label": "Nodes of the cluster as tiles; the table below has the same numbers" });
+  const tip = el("div", { id: "tip", hidden: true });
+  const legend = el("ul", { class: "legend" });
+  const numbers = el("details", {}, el("summary", { class: "quiet" }, "The same as a table"));
+  const heading = el("p", { class: "quiet", id: "heading" });
+  const tiles = new Tiles(canvas, {
+    onHover: (index, event) => hover(tip, nodes, state, index, event),
+    onOpen: (index) => { tiles.selected = index; tiles.draw(); open("node", nodes.names[index]); },
+  });
+  const refresh = () => {
+    heading.textContent = sentence(nodes, state);
+    show(legend, legendOf(state));
+    tiles.set(groupsOf(nodes, state.key), painter(nodes, state));
+  };
+  numbers.addEventListener("toggle", () => { if (numbers.open) show(numbers, numbers.firstChild, numbersOf(nodes, state)); });
+  const choose = (label, name, values) => {
+    const select = el("select", { id: name }, values.map((value) => el("option", { value, selected: value === state[name] }, value || "all together")));
+    select.addEventListener("change", () => { state[name] = select.value; refresh(); });
+    return el("label", {}, `${label} `, select);
+  };
+  show(place,
+    el("div", { class: "bar-row" },
+      choose("Group by", "key", [...nodes.keys, ""]),
+      choose("Fill", "resource", [...nodes.resources, MOST_USED]),
+      state.pod ? el("span", {}, "Who takes ", el("a", { href: `#/pod/${state.pod}` }, state.pod), "? ",
+        el("button", { onclick: () => { location.hash = "#/cluster"; } }, "Show usage")) : null,
+      el("span", { class: "grow" }), heading),
+    legend, el("div", { id: "tiles-frame" }, canvas), numbers, tip);
+  if (state.pod) state.map = await get(`${podPath(state.pod)}/map`);
+  refresh();
+  const off = stream.on("nodes", async (change) => {
+    if (change.reload) nodes = await get("/nodes");
+    else for (const [name, values] of Object.entries(change.requested)) {
+      const column = nodes.requested[name];
+      if (column) change.index.forEach((row, index) => { column[row] = values[index]; });
+    }
+    refresh();
+  });
+  const theme = window.matchMedia("(prefers-color-scheme: dark)");
+  theme.addEventListener("change", refresh);
+  return () => { off(); theme.removeEventListener("change", refresh); };
+}
+
+function groupsOf(nodes, key) {
+  const all = nodes.names.map((_, index) => index);
+  const column = nodes.labels[key];
+  if (!column) return [{ name: "all nodes", nodes: all }];
+  return column.values.map((name, value) => ({ name, nodes: all.filter((index) => column.index[index] === value) }));
+}
+
+export function share(nodes, resource, index) {
+  if (resource === MOST_USED) return Math.max(...nodes.resources.map((name) => share(nodes, name, index)));
+  const allocatable = nodes.allocatable[resource]?.[index] ?? 0;
+  return allocatable ? nodes.requested[resource][index] / allocatable : 0;
+}
+
+function painter(nodes, state) {
+  if (state.map) {
+    const colours = state.map.legend.map((_, index) => real(`--c${index % 8}`));
+    const good = real("--good");
+    return (index) => ({ fill: 1, colour: state.map.nodes[index] < 0 ? good : colours[state.map.nodes[index]], hatched: nodes.unschedulable[index],
+      name: nodes.names[index], words: state.map.nodes[index] < 0 ? "fits" : state.map.legend[state.map.nodes[index]].plugin });
+  }
+  const low = real("--fill"), high = real("--fill-high"), full = real("--fill-full");
+  return (index) => {
+    const fill = share(nodes, state.resource, index);
+    return { fill, colour: fill >= 0.98 ? full : fill >= 0.8 ? high : low, hatched: nodes.unschedulable[index] || !nodes.ready[index],
+      name: nodes.names[index], words: `${Math.round(100 * fill)} %` };
+  };
+}
+
+function legendOf(state) {
+  const item = (background, text) => el("li", {}, el("span", { class: "swatch", style: { background } }), text);
+  if (!state.map) {
+    return [item("var(--fill)", "below 80 %"), item("var(--fill-high)", "80 % and more"), item("var(--fill-full)", "full"),
+      el("li", { class: "quiet" }, "hatched: cordoned or not ready")];
+  }
+  const fits = state.map.nodes.filter((code) => code < 0).length;
+  return [...state.map.legend.map((line, index) => item(colour(index), `${number(line.nodes)} ${line.plugin}: ${line.reason}`)),
+    item("var(--good)", `${number(fits)} would take it`)];
+}
+
+function sentence(nodes, state) {
+  const count = plural(nodes.names.length, "node");
+  if (state.map || state.resource === MOST_USED) return count;
+  const sum = (column) => (column ?? []).reduce((total, value) => total + value, 0);
+  const has = sum(nodes.allocatable[state.resource]), taken = sum(nodes.requested[state.resource]);
+  return `${count} · ${amount(state.resource, taken)} of ${amount(state.resource, has)} ${state.resource} requested (${has ? Math.round((100 * taken) / has) : 0} %)`;
+}
+
+function hover(tip, nodes, state, index, event) {
+  tip.hidden = index < 0;
+  if (index < 0) return;
+  const verdict = state.map && state.map.nodes[index] >= 0 ? state.map.legend[state.map.nodes[index]] : null;
+  show(tip, el("b", {}, nodes.names[index]),
+    ...nodes.resources.filter((name) => nodes.allocatable[name][index]).map((name) =>
+      el("div", {}, `${name}: ${amount(name, nodes.requested[name][index])} of ${amount(name, nodes.allocatable[name][index])}`)),
+    nodes.unschedulable[index] ? el("div", {}, "cordoned") : null,
+    nodes.ready[index] ? null : el("div", { class: "bad" }, "not ready"),
+    verdict ? el("div", { class: "bad" }, `${verdict.plugin}: ${verdict.reason}`) : state.map ? el("div", { class: "good" }, "would take the pod") : null);
+  tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - 380)}px`;
+  tip.style.top = `${Math.min(event.clientY + 14, window.innerHeight - 160)}px`;
+}
+
+function numbersOf(nodes, state) {
+  const rows = groupsOf(nodes, state.key).map((group) => ({
+    cells: [group.name || "(none)", number(group.nodes.length), ...nodes.resources.map((name) => {
+      const sum = (column) => group.nodes.reduce((total, index) => total + column[index], 0);
+      return `${amount(name, sum(nodes.requested[name]))} of ${amount(name, sum(nodes.allocatable[name]))}`;
+    })],
+  }));
+  return table([state.key || "group", "nodes", ...nodes.resources], rows, { caption: "Requested by group", numeric: [1] });
+}

@@ -1,0 +1,58 @@
+// Small helpers to build the page. Text is always set as text, never as markup: names come from the cluster.
+
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "class") node.className = value;
+    else if (name === "style") Object.assign(node.style, value);
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+export const show = (place, ...children) => place.replaceChildren(...children.flat(Infinity).filter(Boolean));
+
+export function table(headings, rows, { caption = "", numeric = [] } = {}) {
+  const head = el("tr", {}, headings.map((text, index) => el("th", { class: numeric.includes(index) ? "num" : null, scope: "col" }, text)));
+  const body = rows.map(({ cells, open }) => {
+    const row = el("tr", open ? { class: "link", tabindex: "0" } : {},
+      cells.map((cell, index) => el("td", { class: numeric.includes(index) ? "num" : null }, cell ?? "")));
+    if (open) {
+      row.addEventListener("click", open);
+      row.addEventListener("keydown", (event) => { if (event.key === "Enter") open(); });
+    }
+    return row;
+  });
+  return el("table", {}, caption ? el("caption", { class: "sr" }, caption) : null, el("thead", {}, head), el("tbody", {}, body));
+}
+
+export const empty = (sentence, command = "") => el("div", { class: "empty" }, el("p", {}, sentence), command ? el("code", {}, command) : null);
+
+export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+export const number = (value) => Number(value).toLocaleString("en-US");
+
+export function amount(resource, value) {
+  if (resource === "cpu") return value % 1000 && value < 10000 ? `${value}m` : `${+(value / 1000).toFixed(1)}`;
+  if (resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-")) {
+    const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+    let place = 0;
+    while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
+    return `${+value.toFixed(1)}${units[place]}`;
+  }
+  return number(value);
+}
+
+export function age(time) {
+  if (!time) return "";
+  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} d`;
+}
+
+export const colour = (index) => `var(--c${((index % 8) + 8) % 8})`;
+export const real = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,0 +1,37 @@
+// One node: what is on it, what it could still take, whom it turned away.
+
+import { get, nodePath } from "./api.js";
+import { age, amount, colour, el, number, show, table } from "./dom.js";
+
+export async function node(place, { name, open, close }) {
+  show(place, el("p", { class: "quiet" }, `Looking at ${name}…`));
+  const found = await get(nodePath(name));
+  show(place,
+    el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.name), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
+    el("p", {}, condition(found)),
+    found.taints.length > 0 && el("p", { class: "quiet" }, `Taints: ${found.taints.map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")}`),
+    el("h2", {}, "Requested"), strips(found),
+    found.couldTake.length > 0 && [el("h2", {}, "Could still take"), table(["like", "more"], found.couldTake.map((one) => ({ cells: [one.like, number(one.more)], open: () => open("pod", one.like) })), { numeric: [1] })],
+    found.turnedAway.length > 0 && [el("h2", {}, "Turned away lately"), table(["pod", "when", "why"], found.turnedAway.map((one) => ({ cells: [one.pod, `${age(one.time)} ago`, `${one.plugin}: ${one.reason}`], open: () => open("pod", one.pod) })))],
+    el("h2", {}, `Pods (${number(found.pods.length)}${found.hiddenPods ? `, ${number(found.hiddenPods)} not shown` : ""})`),
+    found.pods.length ? table(["pod", "priority", "requests"], found.pods.map((one) => ({ cells: [one.pod, String(one.priority), Object.entries(one.requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ")], open: () => open("pod", one.pod) })), { numeric: [1] }) : el("p", { class: "quiet" }, "None."),
+    el("h2", {}, "Labels"), table(["key", "value"], Object.entries(found.labels).sort().map(([key, value]) => ({ cells: [key, value] }))));
+}
+
+function condition(found) {
+  const ready = found.conditions.find((one) => one.type === "Ready");
+  const parts = [ready && ready.status !== "True" ? `Not ready${ready.reason ? ` (${ready.reason})` : ""}` : "Ready"];
+  if (found.unschedulable) parts.push("cordoned");
+  for (const one of found.conditions) if (one.type !== "Ready" && one.status === "True") parts.push(one.type);
+  return parts.join(" · ");
+}
+
+function strips(found) {
+  const rows = Object.entries(found.resources).map(([resource, { allocatable, requested }]) => {
+    const pods = found.pods.map((one) => (resource === "pods" ? 1 : one.requests[resource] ?? 0));
+    const strip = el("div", { class: "stack", title: `${amount(resource, requested)} of ${amount(resource, allocatable)}` },
+      pods.map((value, index) => el("i", { title: found.pods[index].pod, style: { width: `${(100 * value) / Math.max(allocatable, 1)}%`, background: colour(index) } })));
+    return { cells: [resource, strip, `${amount(resource, requested)} of ${amount(resource, allocatable)}`] };
+  });
+  return table(["", "by pod", "requested"], rows, { numeric: [2], caption: "Requested by resource" });
+}

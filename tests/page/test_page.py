@@ -1,0 +1,224 @@
+"""The page in a real browser, on a running cluster: every place is opened and used as a user would.
+
+Screenshots are written to build/screenshots.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from up.clusters import Up, up
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+BUSY = f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: default}}
+spec:
+  replicas: 6
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}, annotations: {{note: "{HOSTILE}"}}}}
+    spec:
+      containers: [{{name: main, image: app, resources: {{requests: {{cpu: "2", memory: 2Gi}}}}}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: cache, namespace: default}}
+spec:
+  replicas: 5
+  selector: {{matchLabels: {{app: cache}}}}
+  template:
+    metadata: {{labels: {{app: cache}}}}
+    spec:
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - topologyKey: kubernetes.io/hostname
+            labelSelector: {{matchLabels: {{app: cache}}}}
+      containers: [{{name: main, image: app, resources: {{requests: {{cpu: 100m}}}}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: gated, namespace: default}}
+spec:
+  schedulingGates: [{{name: example.com/quota}}]
+  containers: [{{name: main, image: app}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    folder = tmp_path_factory.mktemp("page")
+    manifest = folder / "busy.yaml"
+    manifest.write_text(BUSY)
+    with up(folder, "--load", str(manifest), "--nodes", "3") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def page(cluster: Up, browser: Browser) -> Iterator[Page]:
+    """The page, signed in by the printed address, with every error of the console collected."""
+    said = [cluster.line() for _ in range(2)]
+    [address] = re.findall(r"http://127\.0\.0\.1:\d+/stowplan/\?token=\S+", "".join(said))
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    opened = context.new_page()
+    problems: list[str] = []
+
+    def console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            problems.append(message.text)
+
+    opened.on("console", console)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    requests: set[str] = set()
+    opened.on("request", lambda request: requests.add(request.url.split("/")[2]))
+    opened.goto(address)
+    expect(opened.locator("#status")).to_contain_text("waiting", timeout=20_000)
+    yield opened
+    assert problems == []
+    assert requests == {opened.url.split("/")[2]}, "nothing is asked of anybody else"
+    context.close()
+
+
+@pytest.fixture
+def go(page: Page) -> Callable[[str], None]:
+    def there(place: str) -> None:
+        page.goto(f"{page.url.split('#')[0]}#/{place}")
+
+    return there
+
+
+def shot(page: Page, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def test_the_cluster_is_shown_as_tiles_and_as_numbers(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    expect(page.locator("#heading")).to_contain_text("3 nodes")
+    page.locator("#resource").select_option("memory")
+    expect(page.locator("#heading")).to_contain_text("memory requested")
+    page.locator("summary").click()
+    expect(page.locator("details table tbody tr")).to_have_count(3)
+    page.locator("#tiles").hover(position={"x": 30, "y": 60})
+    expect(page.locator("#tip")).to_contain_text("node-")
+    shot(page, "cluster")
+    page.locator("#tiles").click(position={"x": 30, "y": 60})
+    expect(page.locator("aside h1")).to_contain_text("node-")
+    expect(page.locator("aside")).to_contain_text("Could still take")
+    shot(page, "node")
+    page.keyboard.press("Escape")
+    expect(page.locator("aside")).to_be_hidden()
+
+
+def test_waiting_pods_are_grouped_and_open_beside_the_list(page: Page, go: Callable[[str], None]) -> None:
+    go("pending")
+    expect(page.locator("main h1")).to_have_text("3 pods wait on 2 causes")
+    shot(page, "pending")
+    page.locator("main tr.link").first.click()
+    aside = page.locator("aside")
+    expect(aside).to_contain_text("no node fits (0 of 3)")
+    expect(aside.locator(".funnel")).to_contain_text("anti-affinity")
+    expect(aside).to_contain_text("Closest: only one thing in the way")
+    expect(aside).to_contain_text("one more node like")
+    expect(aside).to_contain_text("Wakes it")
+    shot(page, "pod")
+    aside.get_by_text("Raw JSON").click()
+    expect(aside.locator("pre")).to_contain_text('"nearMisses"')
+    aside.get_by_text("Show on the map").click()
+    expect(page.locator(".legend")).to_contain_text("3 InterPodAffinity")
+    shot(page, "map")
+
+
+def test_a_link_to_a_pod_can_be_sent(page: Page, go: Callable[[str], None]) -> None:
+    go("pending~pod/default/gated")
+    expect(page.locator("aside h1")).to_have_text("default/gated")
+    expect(page.locator("aside")).to_contain_text("SchedulingGates")
+    go("pending~pod/default/nobody")
+    expect(page.locator("aside")).to_contain_text('Not found: pods "nobody" not found')
+
+
+def test_the_queue_has_a_lane_for_every_state(page: Page, go: Callable[[str], None]) -> None:
+    go("queue")
+    expect(page.locator(".lane")).to_have_count(6)
+    expect(page.get_by_label("gated")).to_contain_text("default/gated")
+    expect(page.get_by_label("unschedulable").locator(".dots i")).to_have_count(2)
+    shot(page, "queue")
+
+
+def test_decisions_are_listed_with_points_and_time(page: Page, go: Callable[[str], None]) -> None:
+    go("decisions")
+    expect(page.locator("main")).to_contain_text("pods a second")
+    bound = page.locator("tbody tr", has_text="bound").first
+    expect(bound).to_contain_text("ms")
+    shot(page, "decisions")
+    bound.click()
+    expect(page.locator("aside")).to_contain_text("Points of the best nodes, by plugin")
+    shot(page, "placed-pod")
+
+
+def test_search_is_done_by_keyboard(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    page.keyboard.press("/")
+    page.keyboard.type("app=cache")
+    expect(page.locator("#search-results li").first).to_contain_text("default/cache-")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside h1")).to_contain_text("default/cache-")
+    page.keyboard.press("/")
+    page.keyboard.type("nothing-like-this")
+    expect(page.locator("#search-results")).to_contain_text("Nothing found.")
+    page.keyboard.press("Escape")
+
+
+def test_it_is_readable_in_the_dark(page: Page, go: Callable[[str], None]) -> None:
+    page.emulate_media(color_scheme="dark")
+    go("cluster")
+    expect(page.locator("#heading")).to_contain_text("3 nodes")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    shot(page, "cluster-dark")
+    page.emulate_media(color_scheme="light")
+
+
+def test_a_token_is_good_once_and_nothing_is_told_without_a_session(page: Page, browser: Browser) -> None:
+    base = page.url.split("/stowplan/")[0]
+    stranger = browser.new_context().new_page()
+    for path in (
+        "/stowplan/",
+        "/stowplan/app.js",
+        "/stowplan/v1",
+        "/stowplan/v1/pods",
+        "/stowplan/v1/stream",
+    ):
+        response = stranger.goto(base + path)
+        assert response is not None
+        assert response.status == 401, path
+    response = stranger.goto(f"{base}/stowplan/?token=wrong")
+    assert response is not None
+    assert response.status == 401
+    policy = page.request.get(f"{base}/stowplan/").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+
+
+def test_a_lost_connection_says_since_when_and_keeps_the_picture(cluster: Up, page: Page) -> None:
+    """The last test of the file: the cluster is gone afterwards."""
+    page.goto(f"{page.url.split('#')[0]}#/pending")
+    expect(page.locator("main h1")).to_contain_text("pods wait")
+    cluster.process.kill()
+    expect(page.locator("#lost")).to_contain_text("Connection lost at", timeout=20_000)
+    expect(page.locator("main h1")).to_contain_text("pods wait")
+    shot(page, "lost")
