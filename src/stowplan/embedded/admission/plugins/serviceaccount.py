@@ -11,12 +11,12 @@ from zlib import crc32
 from stowplan.api.catalogue import SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
+from stowplan.embedded.admission.bootstrap import DEFAULT_ACCOUNT
 from stowplan.embedded.admission.refusals import forbidden_pod
 from stowplan.embedded.admission.validation.pods import MIRROR, TOKEN_VOLUME
 from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
-DEFAULT_ACCOUNT: Final = "default"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ENFORCE: Final = "kubernetes.io/enforce-mountable-secrets"
