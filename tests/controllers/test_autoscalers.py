@@ -21,6 +21,7 @@ from stowplan.embedded.controllers.replicacalculator import (
     utilization_replicas,
 )
 from stowplan.embedded.controllers.replicaset import ReplicaSetController
+from stowplan.embedded.controllers.scaletarget import Target, custom_target
 from stowplan.embedded.controllers.scalingbehavior import ScalingHistory
 from stowplan.embedded.kubelets import Kubelets, Shape
 from stowplan.embedded.usage import PretendUsage, usage_list, usage_problem
@@ -157,6 +158,42 @@ def test_windows_of_the_behavior_take_the_place_of_the_default() -> None:
     assert history.stabilized(hpa, 5, 2, 10.0).replicas == 2
     assert history.stabilized(hpa, 2, 9, 20.0).replicas == 2
     assert history.stabilized(hpa, 2, 9, 80.0).replicas == 9
+
+
+ROLLOUTS: Json = {
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Rollout"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {
+                    "scale": {"specReplicasPath": ".spec.size", "labelSelectorPath": ".status.selector"}
+                },
+            }
+        ],
+    },
+    "status": {
+        "acceptedNames": {"plural": "rollouts", "kind": "Rollout"},
+        "conditions": [{"type": "Established", "status": "True"}],
+    },
+}
+
+
+def test_custom_resources_with_a_scale_can_be_targets() -> None:
+    found = custom_target(ROLLOUTS, "Rollout")
+    assert found is not None
+    resource, paths = found
+    target = Target(resource, {"spec": {"size": 3}, "status": {"selector": "app=a"}}, paths)
+    selector = target.selector()
+    assert selector is not None
+    assert (target.replicas, selector.matches({"app": "a"}), selector.matches({})) == (3, True, False)
+    assert target.scaled_to(5) == {"spec": {"size": 5}}
+    assert Target(resource, {}, paths).selector() is None
+    assert custom_target(ROLLOUTS, "Other") is None
 
 
 # Pretend usage

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
-import msgspec
-
 from stowplan.api.catalogue import (
+    CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     PODS,
@@ -15,8 +14,8 @@ from stowplan.api.catalogue import (
     Catalogue,
     Resource,
 )
-from stowplan.api.labels import Selector, compile_selector
-from stowplan.api.meta import AnyObject, LabelSelector
+from stowplan.api.labels import Selector, SelectorError
+from stowplan.api.meta import AnyObject
 from stowplan.api.quantity import BINARY_SI, DECIMAL_SI, MILLI, Quantity, milli_value_of
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
@@ -44,6 +43,7 @@ from stowplan.embedded.controllers.replicacalculator import (
     average_replicas,
     utilization_replicas,
 )
+from stowplan.embedded.controllers.scaletarget import ScalePaths, Target, custom_target
 from stowplan.embedded.controllers.scalingbehavior import ScalingHistory, tolerances_of
 from stowplan.embedded.usage import POD_METRICS, WINDOW, PretendUsage
 
@@ -112,23 +112,6 @@ def _by_container(metrics: Json) -> dict[str, Json]:
     return {one.get("name", ""): one.get("usage") or {} for one in metrics.get("containers") or ()}
 
 
-class Target(NamedTuple):
-    """What an autoscaler scales."""
-
-    resource: Resource
-    object: Json
-
-    @property
-    def replicas(self) -> int:
-        return count_in(spec_of(self.object), "replicas", 1)
-
-    def selector(self) -> Selector:
-        given = spec_of(self.object).get("selector") or {}
-        if self.resource == REPLICATION_CONTROLLERS:
-            given = {"matchLabels": given}
-        return compile_selector(msgspec.convert(given, LabelSelector))
-
-
 class MetricFailure(Exception):  # noqa: N818 - a metric failed, not this program
     """A metric without a value: the reason for its condition, and what is told of it."""
 
@@ -165,6 +148,7 @@ class HorizontalPodAutoscalerController(Controller):
         else:
             self._metrics = PretendMetrics(self.pods, usage, context.clock)
         self._catalogue = Catalogue()
+        self._definitions = self.informer(CUSTOM_RESOURCE_DEFINITIONS)
         self._histories: dict[str, ScalingHistory] = {}
         self._selectors: dict[str, Selector] = {}
         self.autoscalers.add_handler(self._autoscaler_changed)
@@ -190,17 +174,26 @@ class HorizontalPodAutoscalerController(Controller):
         reference = spec_of(hpa)["scaleTargetRef"]
         group = reference.get("apiVersion", "").rpartition("/")[0]
         kind = reference.get("kind", "")
-        known = [one for one in self._catalogue if (one.group, one.kind) == (group, kind)]
-        if not known:
-            raise MetricsError(f'no matches for kind "{kind}" in group "{group}"')
-        resource = next((one for one in known if one in _SCALED), None)
-        if resource is None:
-            raise MetricsError(_NOT_FOUND)
+        resource, paths = self._scaled_kind(group, kind)
         try:
             found = await self.client.get(resource, namespace_of(hpa), reference.get("name", ""))
         except ApiError as error:
             raise MetricsError(error.message) from error
-        return Target(resource, found)
+        return Target(resource, found, paths)
+
+    def _scaled_kind(self, group: str, kind: str) -> tuple[Resource, ScalePaths]:
+        """The resource of a kind that can be scaled. Raises MetricsError."""
+        known = [one for one in self._catalogue if (one.group, one.kind) == (group, kind)]
+        defined = [one for one in self._definitions if spec_of(one).get("group") == group]
+        custom = [found for one in defined if (found := custom_target(one, kind)) is not None]
+        if custom:
+            return custom[0]
+        resource = next((one for one in known if one in _SCALED), None)
+        if resource is not None:
+            return resource, ScalePaths()
+        if known or any((spec_of(one).get("names") or {}).get("kind") == kind for one in defined):
+            raise MetricsError(_NOT_FOUND)
+        raise MetricsError(f'no matches for kind "{kind}" in group "{group}"')
 
     def pods_of(self, hpa: Json, selector: Selector) -> list[Json]:
         here = self.pods.in_namespace[namespace_of(hpa)].values()
@@ -306,7 +299,7 @@ class _Look:
         Metrics without a value do not matter if the others ask for more replicas.
         """
         specs = spec_of(self._hpa).get("metrics") or ()
-        selector = target.selector()
+        selector = await self._selector(target)
         await self._check_alone(selector)
         best: Reading | None = None
         failures: list[MetricFailure] = []
@@ -332,6 +325,22 @@ class _Look:
         message = f"the HPA was able to successfully calculate a replica count from {best.name}"
         self._set(_ACTIVE, "True", "ValidMetricFound", message)
         return best.proposal.replicas, best.name
+
+    async def _selector(self, target: Target) -> Selector:
+        """Which pods the target has. Raises MetricsError."""
+        try:
+            selector = target.selector()
+        except SelectorError as error:
+            problem = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            await self._tell("InvalidSelector", problem)
+            self._set(_ACTIVE, "False", "InvalidSelector", problem)
+            raise MetricsError(problem) from error
+        if selector is None:
+            await self._tell("SelectorRequired", "selector is required")
+            message = "the HPA target's scale is missing a selector"
+            self._set(_ACTIVE, "False", "InvalidSelector", message)
+            raise MetricsError("selector is required")
+        return selector
 
     async def _check_alone(self, selector: Selector) -> None:
         """Raises MetricsError if another autoscaler scales by the same pods."""
@@ -439,7 +448,7 @@ class _Look:
         current = target.replicas
         try:
             await self._controller.change(
-                target.resource, target.object, {"spec": {"replicas": desired}}, guarded=False
+                target.resource, target.object, target.scaled_to(desired), guarded=False
             )
         except ApiError as error:
             note = f"New size: {desired}; reason: {reason}; error: {error.message}"
