@@ -19,6 +19,7 @@ from stowplan.gocompat.quoting import quote
 
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_PAIRS: Final = [first + second for first in _LETTERS for second in _LETTERS]
 _ENFORCE: Final = "kubernetes.io/enforce-mountable-secrets"
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _PROJECTED: Final[Json] = {
@@ -97,30 +98,29 @@ def _mount_token(pod: Json) -> None:
     needed = False
     for field in ("initContainers", "containers"):
         containers = spec.get(field)
-        if containers and not all(_has_token_path(container) for container in containers):
-            spec[field] = [_with_mount(container, mount) for container in containers]
-            needed = True
+        if containers:
+            mounted = [_with_mount(container, mount) for container in containers]
+            if mounted != containers:
+                spec[field] = mounted
+                needed = True
     if needed and not volume:
         spec["volumes"] = [*volumes, {"name": name, "projected": _PROJECTED}]
 
 
-def _has_token_path(container: Json) -> bool:
-    return any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
-
-
 def _with_mount(container: Json, mount: Json) -> Json:
-    if _has_token_path(container):
+    mounts = container.get("volumeMounts")
+    if not mounts:
+        return {**container, "volumeMounts": [mount]}
+    if any(one.get("mountPath") == TOKEN_PATH for one in mounts):
         return container
-    return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}
+    return {**container, "volumeMounts": [*mounts, mount]}
 
 
 def _suffix(uid: str) -> str:
     """Five letters that look random, and are the same whenever this pod is admitted."""
-    number, letters = crc32(uid.encode()), ""
-    for _ in range(5):
-        number, place = divmod(number, len(_LETTERS))
-        letters += _LETTERS[place]
-    return letters
+    number, last = divmod(crc32(uid.encode()), len(_LETTERS))
+    first, second = divmod(number % len(_PAIRS) ** 2, len(_PAIRS))
+    return _PAIRS[first] + _PAIRS[second] + _LETTERS[last]
 
 
 def keep_service_account(lookup: Lookup, old: Json, new: Json) -> None:
