@@ -13,7 +13,7 @@ from stowplan.api.status import ApiError
 from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objects, publish_server
 from stowplan.embedded.quota import total_usage
 from stowplan.embedded.store import Store
-from stowplan.embedded.store.writer import API_SERVER
+from stowplan.embedded.store.writer import API_SERVER, component
 
 
 @pytest.fixture
@@ -216,6 +216,9 @@ def test_kinds_count_for_what_they_use(store: Store, resource: c.Resource, spec:
 def test_a_new_node_takes_no_pods_until_it_has_been_seen_to_be_ready(store: Store) -> None:
     made = store.create(c.NODES, {"metadata": {"name": "n"}})
     assert made["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    own = store.create(c.NODES, {"metadata": {"name": "o"}, "status": ready}, by=component("kubelet"))
+    assert "taints" not in own["spec"], "a simulated node is ready when it registers"
     without = Store(
         HandClock(), random.Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"])
     )

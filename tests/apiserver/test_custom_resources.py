@@ -1,6 +1,7 @@
 """CustomResourceDefinitions and their objects, over HTTP."""
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -548,3 +549,57 @@ def test_metadata_is_pruned_and_odd_finalizers_warned_of(api: Served) -> None:
     assert any("prefer a domain-qualified finalizer name" in text for text in warnings)
     nameless = {"metadata": {"name": "b"}}
     assert "Object 'Kind' is missing" in api.ask("POST", objects("boxes"), nameless).body["message"]
+
+
+def test_fields_at_any_depth_can_be_selected_by(api: Served) -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "boolean"}, "n": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"a": inner}}
+    fields = [{"jsonPath": ".spec.a.b"}, {"jsonPath": ".spec.a.n"}]
+    define(api, "veins", versions=[version(schema=schema, selectableFields=fields)])
+    for name, spec in (("x", {"a": {"b": True, "n": 1}}), ("y", {"a": {"n": 2}}), ("z", {})):
+        api.ask("POST", objects("veins"), custom("Vein", name, spec=spec))
+    for selector, expected in (("spec.a.b=true", ["x"]), ("spec.a.n=2", ["y"]), ("spec.a.n!=2", ["x", "z"])):
+        where = f"{objects('veins')}?fieldSelector={selector.replace('=', '%3D')}"
+        assert [one["metadata"]["name"] for one in api.ask("GET", where).body["items"]] == expected
+
+
+def large(depth: int, width: int) -> Json:
+    """A schema as large as those of operators that embed pod templates."""
+    quantity = {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "x-kubernetes-int-or-string": True,
+        "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE])?$",
+    }
+    leaf: Json = {"type": "object", "additionalProperties": quantity, "description": "Amounts. " * 10}
+    if depth == 0:
+        return leaf
+    ports = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["port", "protocol"],
+        "items": {
+            "type": "object",
+            "required": ["port"],
+            "properties": {"port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}},
+        },
+    }
+    inner = {f"f{number}": large(depth - 1, width) for number in range(width)}
+    return {"type": "object", "properties": {"ports": ports, **inner}}
+
+
+def test_large_definitions_are_accepted_soon(api: Served) -> None:
+    body = definition("giants", versions=[version(schema=large(4, 8))])
+    began = time.monotonic()
+    assert api.ask("POST", DEFINITIONS, body).code == 201
+    spec = {
+        "ports": [{"port": 1}, {"port": 1, "protocol": "UDP"}],
+        "f0": {"f1": {"f2": {"f3": {"cpu": "100m"}}}},
+    }
+    made = api.ask("POST", objects("giants"), custom("Giant", "g", spec=spec))
+    assert made.code == 201
+    assert made.body["spec"]["ports"][0] == {"port": 1, "protocol": "TCP"}
+    wrong = {"f0": {"f1": {"f2": {"f3": {"cpu": "lots"}}}}}
+    refused = api.ask("POST", objects("giants"), custom("Giant", "h", spec=wrong))
+    assert refused.body["details"]["causes"][0]["field"] == "spec.f0.f1.f2.f3.cpu"
+    assert api.ask("GET", "/openapi/v3/apis/example.com/v1").code == 200
+    assert time.monotonic() - began < 20

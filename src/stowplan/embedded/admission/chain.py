@@ -7,6 +7,7 @@ from stowplan.api import status
 from stowplan.api.catalogue import (
     CERTIFICATE_SIGNING_REQUESTS,
     NAMESPACES,
+    NODES,
     PODS,
     PRIORITY_CLASSES,
     SERVICES,
@@ -38,6 +39,7 @@ from stowplan.embedded.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
+_KUBELETS: Final = "system:kubelet"
 Commit = Callable[[], None]
 
 
@@ -61,8 +63,9 @@ class ClusterAdmission:
 
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
         _check_namespace(lookup, resource, obj)
-        for plugin in self._mutate_created.get(resource, ()):
-            plugin(lookup, obj)
+        if resource != NODES or not _is_ready_at_once(obj, by):
+            for plugin in self._mutate_created.get(resource, ()):
+                plugin(lookup, obj)
         prepare = PREPARE_CREATED.get(resource)
         if prepare is not None:
             prepare(obj)
@@ -129,6 +132,18 @@ class ClusterAdmission:
             raise forbidden(resource, name, "this namespace may not be deleted")
         if resource == PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:
             raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
+
+
+def _is_ready_at_once(node: Json, by: WriteContext) -> bool:
+    """Whether a node registers itself as ready and is: a simulated one that this process runs.
+
+    It needs no taint until somebody has seen that. In a cluster with thousands of nodes taking the taints
+    away again would be half of the work of starting it.
+    """
+    if by.user.name != _KUBELETS:
+        return False
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _check_namespace(lookup: Lookup, resource: Resource, obj: Json) -> None:

@@ -426,7 +426,8 @@ class DeploymentController(Controller):
         revision = "" if new is None else annotations_of(new).get(REVISION, "")
         if not revision or annotations_of(deployment).get(REVISION) == revision:
             return deployment
-        return await self.change(DEPLOYMENTS, deployment, {"metadata": {"annotations": {REVISION: revision}}})
+        patch = {"metadata": {"annotations": {REVISION: revision}}}
+        return await self.change(DEPLOYMENTS, deployment, patch, subresource="status")
 
     async def _set_status(self, deployment: Json, numbers: Json, conditions: Sequence[Json]) -> None:
         status = {**omit_empty(numbers, "terminatingReplicas"), "conditions": list(conditions) or None}

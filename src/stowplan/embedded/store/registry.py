@@ -34,7 +34,7 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
-from stowplan.embedded.customresources.definitions import (
+from stowplan.embedded.customresources.conditions import (
     initial_status,
     marked_for_deletion,
     with_stored_version,
@@ -376,6 +376,8 @@ def _spec_changed(resource: Resource, old: Json, new: Json) -> bool:
         return True
     if resource == PRIORITY_CLASSES:
         return False
+    if resource == DEPLOYMENTS and old["metadata"].get("annotations") != new["metadata"].get("annotations"):
+        return True
     if not resource.custom and ("spec" in old or "spec" in new):
         return bool(old.get("spec") != new.get("spec"))
     described = ("metadata", "status") if resource.status else ("metadata",)

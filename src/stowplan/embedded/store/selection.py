@@ -60,6 +60,8 @@ def _field_predicate(path: str, values: set[str], *, wanted: bool) -> Predicate:
     """Whether a field's value is among some values, or is none of them."""
     section, _, field = path.rpartition(".")
     absent = _WHEN_ABSENT.get(path, "")
+    if "." in section:
+        return _nested_predicate(path.split("."), values, wanted=wanted)
 
     def question(obj: Json) -> bool:
         part = obj.get(section) if section else obj
@@ -67,6 +69,18 @@ def _field_predicate(path: str, values: set[str], *, wanted: bool) -> Predicate:
         if type(value) is not str:
             value = _shown(value, absent)
         return (value in values) is wanted
+
+    return question
+
+
+def _nested_predicate(path: list[str], values: set[str], *, wanted: bool) -> Predicate:
+    """The same for a field further down, as custom resources may have them."""
+
+    def question(obj: Json) -> bool:
+        value: Any = obj
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return (_shown(value, "") in values) is wanted
 
     return question
 
