@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: up test check lint types layers kubectl chromium clean
+.PHONY: up test stories check lint types layers kubectl chromium clean
 
 up: $(READY)
 	$(BIN)/stowplan up --demo
 
 test: $(READY) check kubectl chromium
 	$(BIN)/pytest -n 2
+
+# Stories recorded from kube-controller-manager, in real time against `stowplan up`: about two minutes.
+stories: $(READY)
+	$(BIN)/pytest -m stories tests/controllers
 
 # The tests talk to the embedded cluster with real kubectl.
 kubectl:

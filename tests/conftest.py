@@ -14,8 +14,12 @@ settings.register_profile("ci", parent=settings.get_profile("default"), derandom
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-TOGETHER = ("tests/run/test_recorded_", "tests/outages/test_outages.py")
-"""Tests of these files look at the same processes, which start and end once for all of them."""
+TOGETHER = (
+    "tests/run/test_recorded_",
+    "tests/outages/test_outages.py",
+    "tests/controllers/test_recorded_stories.py",
+)
+"""Tests of these files look at the same processes or runs, which start and end once for all of them."""
 
 
 class OneByOne(LoadScopeScheduling):  # type: ignore[misc]

@@ -1,6 +1,7 @@
 """Every built-in kind is served: the table of kinds, what acts on them, conversions between versions."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,15 @@ def warned() -> Iterator[Served]:
 def test_of_every_kind_it_is_known_which_fields_it_has_and_who_acts_on_it(resource: Resource) -> None:
     assert the_schema().of_kind(resource.group, resource.version, resource.kind) is not None
     assert (resource in ACTORS) != (resource in STORED_ONLY)
+
+
+def test_the_documentation_says_of_every_kind_what_acts_on_it() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/kinds.md").read_text("utf-8")
+    rows = [
+        tuple(cell.strip(" `") for cell in line.split("|")[1:4]) for line in text.splitlines() if "|" in line
+    ]
+    expected = {(each.kind, each.api_version, ACTORS.get(each, "nothing: stored only")) for each in BUILT_IN}
+    assert {*rows[2:]} == expected
 
 
 NETWORK_POLICY: dict[str, Any] = {
@@ -182,3 +192,20 @@ def test_only_the_verbs_of_a_kind_are_allowed(warned: Served) -> None:
     assert warned.ask("POST", "/api/v1/componentstatuses", body).code == 405
     listed = warned.ask("GET", "/api/v1/componentstatuses")
     assert listed.headers["Warning"] == '299 - "v1 ComponentStatus is deprecated in v1.19+"'
+
+
+def test_a_time_that_is_none_is_refused_in_the_words_of_go(warned: Served) -> None:
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l"},
+        "spec": {"renewTime": "yesterday"},
+    }
+    refused = warned.ask("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", body)
+    parsed = (
+        'parsing time "yesterday" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "yesterday" as "2006"'
+    )
+    assert (refused.code, refused.body["message"]) == (
+        400,
+        f'Lease in version "v1" cannot be handled as a Lease: {parsed}',
+    )

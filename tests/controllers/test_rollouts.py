@@ -65,6 +65,13 @@ def test_the_newest_set_grows_into_the_room_there_is(new: int, old: int, wanted:
     assert grow_new(Strategy(4, 1, 1), part("n", new), [part("o", old)]) == wanted
 
 
+@pytest.mark.parametrize(("pods", "wanted"), [(3, 2), (2, 3), (1, 3), (0, 3)])
+def test_the_newest_set_waits_for_pods_that_have_not_gone_yet(pods: int, wanted: int) -> None:
+    shrunk = part("o", 1)
+    shrunk.pods = pods
+    assert grow_new(Strategy(3, 2, 0), part("n", 2), [shrunk]) == wanted
+
+
 @pytest.mark.parametrize(
     ("new", "old", "wanted"),
     [

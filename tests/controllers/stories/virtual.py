@@ -7,7 +7,11 @@ from controllers.stories.player import Player
 from controllers.stories.recording import Observation, Story, recorded_stories
 from controllers.stories.transports import HandlerTransport
 from stowplan.clock import VirtualClock, run
+from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.up.cluster import LocalCluster, Plan
+
+LIFECYCLE = LifecycleSettings(period=2.0, grace=8.0)
+"""How soon a silent node was noticed in the recording."""
 
 APART = 0.17
 """Seconds between the beginnings of two stories: work of one is not to queue behind that of all others."""
@@ -22,7 +26,7 @@ def play_stories(prefix: str = "") -> dict[str, list[str]]:
             return await player.play(story)
 
         stories = list(recorded_stories(prefix))
-        cluster = LocalCluster(Plan(shapes=(), seed=1), clock=clock)
+        cluster = LocalCluster(Plan(shapes=(), lifecycle=LIFECYCLE, seed=1), clock=clock)
         token = {"Authorization": f"Bearer {cluster.server.token}"}
         transport = HandlerTransport(cluster.server.handler, cluster.store, token)
         async with cluster.running(listen=False), Player(transport, clock).running() as player:

@@ -14,7 +14,6 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
-from stowplan.embedded.admission.plugins.serviceaccount import DEFAULT_ACCOUNT
 from stowplan.embedded.auth.policy import create_bootstrap_policy
 from stowplan.embedded.store import Store
 
@@ -22,6 +21,7 @@ SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
 """The addresses of services. The first is that of the Service `kubernetes`."""
 
 _KUBERNETES: Final = "kubernetes"
+DEFAULT_ACCOUNT: Final = "default"
 BOOTSTRAP_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": (

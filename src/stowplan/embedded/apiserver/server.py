@@ -193,17 +193,19 @@ class ApiServer:
     @property
     def certificate(self) -> bytes | None:
         """What the server's certificate is to be checked against, None without TLS."""
-        return None if self._certificate is None else self._certificate.certificate
+        return None if self._listening.plain else self._made_certificate().certificate
 
     def kubeconfig(self) -> str:
         """How clients get in."""
         return kubeconfig(self.url, self.certificate, self.token)
 
     def _tls(self) -> ssl.SSLContext | None:
-        if self._listening.plain:
-            return None
-        self._certificate = self_signed([self._listening.bind], self._clock.now())
-        return self._certificate.context()
+        return None if self._listening.plain else self._made_certificate().context()
+
+    def _made_certificate(self) -> Certificate:
+        if self._certificate is None:
+            self._certificate = self_signed([self._listening.bind], self._clock.now())
+        return self._certificate
 
     async def _send_bookmarks(self) -> None:
         while True:

@@ -10,7 +10,7 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 
-_DATA: Final = "read by others, as in any cluster"
+_DATA: Final = "data for pods and clients"
 _SCHEDULER: Final = "scheduler"
 ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.PODS: "scheduler, kubelets",
@@ -46,25 +46,25 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.VOLUME_ATTACHMENTS: _SCHEDULER,
     catalogue.POD_DISRUPTION_BUDGETS: "disruption controller, evictions, scheduler",
     catalogue.PRIORITY_CLASSES: "admission",
-    catalogue.POD_GROUPS: _SCHEDULER,
-    catalogue.WORKLOADS: _SCHEDULER,
+    catalogue.RUNTIME_CLASSES: "admission",
     catalogue.LEASES: _DATA,
     catalogue.ENDPOINT_SLICES: _DATA,
     catalogue.ROLES: "authorization",
     catalogue.ROLE_BINDINGS: "authorization",
     catalogue.CLUSTER_ROLES: "authorization",
     catalogue.CLUSTER_ROLE_BINDINGS: "authorization",
-    catalogue.RESOURCE_CLAIMS: "scheduler, resource claim controller",
+    catalogue.RESOURCE_CLAIMS: "resource claim controller",
     catalogue.RESOURCE_CLAIM_TEMPLATES: "resource claim controller",
-    catalogue.RESOURCE_SLICES: _SCHEDULER,
-    catalogue.DEVICE_CLASSES: _SCHEDULER,
     catalogue.CUSTOM_RESOURCE_DEFINITIONS: "the API server",
 }
 STORED_ONLY: Final = frozenset(
     (
+        catalogue.POD_GROUPS,
+        catalogue.WORKLOADS,
+        catalogue.RESOURCE_SLICES,
+        catalogue.DEVICE_CLASSES,
         catalogue.VOLUME_ATTRIBUTES_CLASSES,
         catalogue.STORAGE_VERSION_MIGRATIONS,
-        catalogue.RUNTIME_CLASSES,
         catalogue.INGRESSES,
         catalogue.INGRESS_CLASSES,
         catalogue.NETWORK_POLICIES,

@@ -28,18 +28,24 @@ class Part:
     """A ReplicaSet of a Deployment: how many pods it is to have, and how many of them are available.
 
     Available pods that are more than the set is to have are on their way out: whoever counts on them shrinks
-    the others too far.
+    the others too far. Until they have gone they are `held`: whoever does not count them grows too far.
     """
 
     obj: Json
     replicas: int
     available: int
+    pods: int = 0
 
     @classmethod
     def of(cls, replica_set: Json) -> "Part":
         replicas = count_in(spec_of(replica_set), "replicas", 1)
-        available = count_in(status_of(replica_set), "availableReplicas")
-        return cls(replica_set, replicas, min(available, replicas))
+        status = status_of(replica_set)
+        available = min(count_in(status, "availableReplicas"), replicas)
+        return cls(replica_set, replicas, available, count_in(status, "replicas"))
+
+    @property
+    def held(self) -> int:
+        return max(self.replicas, self.pods)
 
     @property
     def age(self) -> tuple[float, str]:
@@ -89,10 +95,14 @@ def total(parts: Sequence[Part]) -> int:
 
 
 def grow_new(strategy: Strategy, new: Part, old: Sequence[Part]) -> int:
-    """How many pods the newest set is to have now."""
+    """How many pods the newest set is to have now.
+
+    Where pods may be missing it does not wait for those of the others to go, as upstream does not.
+    """
     if new.replicas >= strategy.replicas or strategy.recreate:
         return strategy.replicas
-    room = strategy.replicas + strategy.surge - total([new, *old])
+    there = sum(part.replicas if strategy.unavailable else part.held for part in old)
+    room = strategy.most - new.replicas - there
     return new.replicas + min(max(room, 0), strategy.replicas - new.replicas)
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, Catalogue, Resource
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
-from stowplan.embedded.customresources.defaulting import prune, set_defaults
-from stowplan.embedded.customresources.definitions import (
+from stowplan.embedded.customresources.conditions import (
     CLEANUP,
     ESTABLISHED,
     NAMES_ACCEPTED,
@@ -22,6 +21,7 @@ from stowplan.embedded.customresources.definitions import (
     names_after,
     with_crd_condition,
 )
+from stowplan.embedded.customresources.defaulting import prune, set_defaults
 from stowplan.embedded.customresources.structural import Schema
 from stowplan.embedded.customresources.versions import ServedVersion, copied, schema_of
 

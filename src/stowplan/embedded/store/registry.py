@@ -34,7 +34,7 @@ from stowplan.api.fielderrors import FieldError, forbidden, invalid
 from stowplan.api.meta import seconds_of, timestamp
 from stowplan.api.requests import DeleteOptions, Json
 from stowplan.clock import Clock
-from stowplan.embedded.customresources.definitions import (
+from stowplan.embedded.customresources.conditions import (
     initial_status,
     marked_for_deletion,
     with_stored_version,

@@ -2,22 +2,12 @@
 
 from typing import Final
 
-from stowplan.api import status
-from stowplan.api.catalogue import Resource
+from stowplan.api.catalogue import RUNTIME_CLASSES
 from stowplan.api.requests import Json
 from stowplan.embedded.admission.refusals import forbidden_pod
 from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
-RUNTIME_CLASSES: Final = Resource(
-    "node.k8s.io",
-    "v1",
-    "runtimeclasses",
-    "RuntimeClass",
-    namespaced=False,
-    blind_update=False,
-    create_on_update=True,
-)
 _TOLERATION_SECONDS: Final = 300
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _NODE_TAINTS: Final = (_NOT_READY, "node.kubernetes.io/unreachable")
@@ -66,10 +56,7 @@ def apply_runtime_class(lookup: Lookup, pod: Json) -> None:
     name = spec.get("runtimeClassName")
     if not name:
         return
-    try:
-        found = lookup.find(RUNTIME_CLASSES, "", name)
-    except status.ApiError:  # the kind is not served
-        found = None
+    found = lookup.find(RUNTIME_CLASSES, "", name)
     if found is None:
         raise forbidden_pod(pod, f"pod rejected: RuntimeClass {quote(name)} not found")
     overhead = (found.get("overhead") or {}).get("podFixed")

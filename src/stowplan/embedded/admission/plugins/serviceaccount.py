@@ -11,15 +11,15 @@ from zlib import crc32
 from stowplan.api.catalogue import SERVICE_ACCOUNTS
 from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
+from stowplan.embedded.admission.bootstrap import DEFAULT_ACCOUNT
 from stowplan.embedded.admission.refusals import forbidden_pod
+from stowplan.embedded.admission.validation.pods import MIRROR, TOKEN_VOLUME
 from stowplan.embedded.store.registry import Lookup
 from stowplan.gocompat.quoting import quote
 
-DEFAULT_ACCOUNT: Final = "default"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-_VOLUME: Final = "kube-api-access-"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-_MIRROR: Final = "kubernetes.io/config.mirror"
+_PAIRS: Final = [first + second for first in _LETTERS for second in _LETTERS]
 _ENFORCE: Final = "kubernetes.io/enforce-mountable-secrets"
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _PROJECTED: Final[Json] = {
@@ -63,7 +63,7 @@ class NoDefaultAccountError(ApiError):
 def set_service_account(lookup: Lookup, pod: Json) -> None:
     """Have a new pod run as an account. Raises `ApiError` 403."""
     spec = pod["spec"]
-    if _MIRROR in (pod["metadata"].get("annotations") or {}):
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
         _check_mirror_pod(pod)
         return
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT_ACCOUNT
@@ -92,36 +92,35 @@ def _mount_token(pod: Json) -> None:
     """
     spec = pod["spec"]
     volumes = spec.get("volumes") or []
-    volume = next((one["name"] for one in volumes if one.get("name", "").startswith(_VOLUME)), "")
-    name = volume or _VOLUME + _suffix(pod["metadata"]["uid"])
+    volume = next((one["name"] for one in volumes if one.get("name", "").startswith(TOKEN_VOLUME)), "")
+    name = volume or TOKEN_VOLUME + _suffix(pod["metadata"]["uid"])
     mount = {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}
     needed = False
     for field in ("initContainers", "containers"):
         containers = spec.get(field)
-        if containers and not all(_has_token_path(container) for container in containers):
-            spec[field] = [_with_mount(container, mount) for container in containers]
-            needed = True
+        if containers:
+            mounted = [_with_mount(container, mount) for container in containers]
+            if mounted != containers:
+                spec[field] = mounted
+                needed = True
     if needed and not volume:
         spec["volumes"] = [*volumes, {"name": name, "projected": _PROJECTED}]
 
 
-def _has_token_path(container: Json) -> bool:
-    return any(mount.get("mountPath") == TOKEN_PATH for mount in container.get("volumeMounts") or ())
-
-
 def _with_mount(container: Json, mount: Json) -> Json:
-    if _has_token_path(container):
+    mounts = container.get("volumeMounts")
+    if not mounts:
+        return {**container, "volumeMounts": [mount]}
+    if any(one.get("mountPath") == TOKEN_PATH for one in mounts):
         return container
-    return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}
+    return {**container, "volumeMounts": [*mounts, mount]}
 
 
 def _suffix(uid: str) -> str:
     """Five letters that look random, and are the same whenever this pod is admitted."""
-    number, letters = crc32(uid.encode()), ""
-    for _ in range(5):
-        number, place = divmod(number, len(_LETTERS))
-        letters += _LETTERS[place]
-    return letters
+    number, last = divmod(crc32(uid.encode()), len(_LETTERS))
+    first, second = divmod(number % len(_PAIRS) ** 2, len(_PAIRS))
+    return _PAIRS[first] + _PAIRS[second] + _LETTERS[last]
 
 
 def keep_service_account(lookup: Lookup, old: Json, new: Json) -> None:

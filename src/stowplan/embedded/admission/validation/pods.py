@@ -40,6 +40,9 @@ _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 TOKEN_VOLUME: Final = "kube-api-access-"
 """How the names of volumes with the token of a service account begin."""
 
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of pods that only show what a kubelet runs."""
+
 _MAX_INT32: Final = (1 << 31) - 1
 _MAX_CACHED: Final = 1000
 _MAX_CACHED_BYTES: Final = 16_384
@@ -80,6 +83,10 @@ def pod_create_errors(pod: Json) -> list[FieldError]:
     if spec.get("nodeName") and spec.get("schedulingGates"):
         text = "cannot be set until all schedulingGates have been cleared"
         errors.append(forbidden("spec.nodeName", text))
+    mirrored = (pod["metadata"].get("annotations") or {}).get(MIRROR)
+    if mirrored is not None and not spec.get("nodeName"):
+        text = "must set spec.nodeName if mirror pod annotation is set"
+        errors.append(invalid(f"metadata.annotations[{MIRROR}]", mirrored, text))
     return errors
 
 
