@@ -323,7 +323,15 @@ def whole(store: Store) -> list[str]:
     request=nearly_right() | nearly_right() | wild(),
     query=queries,
     accept=st.sampled_from(
-        ["", "application/json", "*/*", "application/json;as=Table;v=v1;g=meta.k8s.io", "x"]
+        [
+            "",
+            "application/json",
+            "*/*",
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+            "application/yaml",
+            PROTOBUF,
+            "x",
+        ]
     ),
 )
 def test_every_request_is_answered_and_nothing_is_half_written(
@@ -371,3 +379,88 @@ def test_a_request_that_never_ends_does_not_keep_others_waiting(api: Served) -> 
     assert api.ask("GET", "/version").code == 200
     for connection in waiting:
         connection.close()
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+_FRAGMENTS = ["a", "=", "==", "!=", "!", " in ", " notin ", "(", ")", ",", "\0", "\xff", " ", "/", ">", "1"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "labelSelector=%00%ff(((",
+        "labelSelector=a%20in%20(b",
+        "labelSelector=!!a",
+        "labelSelector=" + "(" * 5000,
+        "labelSelector=a%3Db%3Dc",
+        "labelSelector=" + "x" * 300,
+        "fieldSelector=a",
+        "fieldSelector=spec.nothing%3Dx",
+        "resourceVersion=-1",
+        "resourceVersion=%ff",
+        "limit=x",
+        "continue=%00",
+        "timeoutSeconds=x&watch=true",
+        "resourceVersionMatch=Never&resourceVersion=1",
+    ],
+)
+def test_options_of_lists_that_make_no_sense_are_refused(api: Served, query: str) -> None:
+    answer = api.ask("GET", f"{MAPS}?{query}")
+    assert answer.code in (400, 422), answer.body
+    assert answer.body["message"]
+
+
+@settings(max_examples=examples(150))
+@given(parts=st.lists(st.sampled_from(_FRAGMENTS) | st.text(max_size=3), max_size=8))
+def test_any_selector_selects_or_is_refused(api: Served, parts: list[str]) -> None:
+    selector = quote("".join(parts), errors="replace")
+    for name in ("labelSelector", "fieldSelector"):
+        answer = api.ask("GET", f"{MAPS}?{name}={selector}")
+        assert answer.code in (200, 400), answer.body
+        assert answer.code == 200 or answer.body["message"]
+
+
+_anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["f:data", "Apply", "v1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_fields = st.dictionaries(
+    st.sampled_from(["f:data", ".", "k:{}", "v:1", "i:0", "x", "f:", 'k:{"name":"a"}']), _anything, max_size=3
+)
+_entries = st.fixed_dictionaries(
+    {},
+    optional={
+        "manager": st.text(max_size=5),
+        "operation": st.sampled_from(["Apply", "Update", "Other"]),
+        "apiVersion": st.sampled_from(["v1", "v9", ""]),
+        "time": st.sampled_from(["2026-01-01T00:00:00Z", "x"]),
+        "fieldsType": st.sampled_from(["FieldsV1", "FieldsV2"]),
+        "fieldsV1": _fields,
+        "subresource": st.sampled_from(["", "status"]),
+    },
+)
+
+
+@settings(max_examples=examples(150))
+@given(entries=st.lists(_entries, max_size=3) | _anything, applied=_anything)
+def test_any_managed_fields_are_taken_or_refused_and_applying_goes_on(
+    api: Served, entries: Any, applied: Any
+) -> None:
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "managed"}}
+    api.ask("POST", MAPS, {**named, "data": {"a": "1"}})
+    patch = {"metadata": {"managedFields": entries}, "data": {"b": "2"}}
+    answer = api.ask("PATCH", f"{MAPS}/managed", patch, Content_Type=MERGE)
+    assert answer.code in (200, 400, 422), answer.body
+    path = f"{MAPS}/managed?fieldManager=me&force=true"
+    for body in ({**named, "data": applied}, applied):
+        answer = api.ask("PATCH", path, body, Content_Type=APPLY)
+        assert answer.code in (200, 400, 422), answer.body
+    answer = api.ask("PATCH", path, {**named, "data": {"b": "3"}}, Content_Type=APPLY)
+    assert answer.code == 200, answer.body
+    assert api.ask("GET", f"{MAPS}/managed").body["data"]["b"] == "3"
+    assert api.run(whole) == []

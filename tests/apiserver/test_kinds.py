@@ -192,3 +192,20 @@ def test_only_the_verbs_of_a_kind_are_allowed(warned: Served) -> None:
     assert warned.ask("POST", "/api/v1/componentstatuses", body).code == 405
     listed = warned.ask("GET", "/api/v1/componentstatuses")
     assert listed.headers["Warning"] == '299 - "v1 ComponentStatus is deprecated in v1.19+"'
+
+
+def test_a_time_that_is_none_is_refused_in_the_words_of_go(warned: Served) -> None:
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l"},
+        "spec": {"renewTime": "yesterday"},
+    }
+    refused = warned.ask("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", body)
+    parsed = (
+        'parsing time "yesterday" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "yesterday" as "2006"'
+    )
+    assert (refused.code, refused.body["message"]) == (
+        400,
+        f'Lease in version "v1" cannot be handled as a Lease: {parsed}',
+    )

@@ -187,3 +187,65 @@ def test_a_cron_job_makes_jobs_by_hand_too_and_finished_ones_say_complete(kubect
     refused = kubectl("create", "cronjob", "bad", "--image=busybox", "--schedule=bad", ok=False)
     assert "expected exactly 5 fields, found 1: [bad]" in refused.stderr
     kubectl("delete", "cronjob", "tick")
+
+
+BACK = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: back, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: back}}
+  template:
+    metadata:
+      labels: {app: back}
+      annotations: {pretend.stowplan.io/cpu-usage: 80m}
+    spec:
+      containers:
+      - {name: main, image: "nginx:1", resources: {requests: {cpu: 100m, memory: 64Mi}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: back, namespace: shop}
+spec: {selector: {app: back}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: pods, namespace: shop}
+spec: {hard: {pods: "2"}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+
+
+def test_a_namespace_with_a_service_a_quota_and_a_claim_without_a_class(kubectl: Run) -> None:
+    kubectl("create", "namespace", "shop")
+    kubectl("apply", "-f", "-", text=BACK)
+    kubectl("rollout", "status", "-n", "shop", "deployment/back", "--timeout=40s")
+    slices = "-n=shop", "get", "endpointslices", "-l", "kubernetes.io/service-name=back"
+    ports = kubectl(
+        *slices, "-o", "jsonpath={.items[*].ports[*].port} {.items[*].endpoints[*].targetRef.kind}"
+    )
+    assert ports.stdout == "8080 Pod Pod"
+    assert "8080" in kubectl("get", "endpoints", "-n", "shop", "back").stdout
+    used = kubectl("get", "quota", "-n", "shop", "pods", "-o", "jsonpath={.status.used.pods}").stdout
+    assert used == "2"
+    claim = kubectl("get", "pvc", "-n", "shop", "data", "-o", "jsonpath={.spec.storageClassName}").stdout
+    assert claim == "standard"
+    assert kubectl("get", "cm", "-n", "shop", "kube-root-ca.crt", "-o", "name").stdout
+    top = kubectl("top", "pods", "-n", "shop").stdout.splitlines()[1:]
+    assert [line.split()[1:] for line in top] == [["80m", "32Mi"]] * 2
+    assert len(kubectl("top", "nodes").stdout.splitlines()) == 5
+    kubectl("delete", "namespace", "shop", "--timeout=40s")
+
+
+def test_what_nothing_acts_on_is_stored_with_a_warning(kubectl: Run) -> None:
+    made = kubectl("create", "ingress", "web", "--rule=shop.example.com/=web:80")
+    assert made.stdout == "ingress.networking.k8s.io/web created\n"
+    assert made.stderr == "Warning: stored only: nothing acts on Ingress here\n"
+    assert "shop.example.com" in kubectl("get", "ingress", "web").stdout
+    scaled = kubectl("create", "quota", "few", "--hard=pods=100")
+    assert "Warning" not in scaled.stderr

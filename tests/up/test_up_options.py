@@ -24,7 +24,7 @@ NODE = [*STOWPLAN[:-1], "node"]
 KUBECTL = shutil.which("kubectl") or ""
 KINDS = (
     "all,pv,pvc,nodes,ns,sa,cm,secrets,pdb,endpoints,endpointslices,controllerrevisions,csinodes,"
-    "priorityclasses,storageclasses,clusterroles,clusterrolebindings,roles,rolebindings,leases"
+    "priorityclasses,storageclasses,clusterroles,clusterrolebindings,roles,rolebindings,leases,crd,wishes"
 )
 
 APP = """
@@ -71,6 +71,29 @@ kind: Pod
 metadata: {name: huge}
 spec:
   containers: [{name: c, image: x, resources: {requests: {cpu: "100"}}}]
+"""
+
+WISH = """
+apiVersion: example.com/v1
+kind: Wish
+metadata: {name: w, namespace: dreams}
+spec: {size: 3}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: wishes.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: wishes, singular: wish, kind: Wish}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {size: {type: integer}}}}
 """
 
 MINE = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}})
@@ -134,7 +157,7 @@ def test_until_ready_says_what_is_not_ready_and_why(tmp_path: Path) -> None:
 
 
 def test_what_kubectl_dumps_is_loaded_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "app.yaml").write_text(APP + "---" + HUGE)
+    (tmp_path / "app.yaml").write_text(APP + "---" + HUGE + "---" + WISH)
     dumping = ("get", KINDS, "-A", "-o", "yaml", "--show-managed-fields")
     with up(tmp_path, "--load", str(tmp_path / "app.yaml"), "--seed", "5") as cluster:
         kubectl(cluster, "wait", "-n", "shop", "job/report", "--for=condition=complete", "--timeout=30s")

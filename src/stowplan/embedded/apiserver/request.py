@@ -112,6 +112,9 @@ def list_options(query: Query) -> ListOptions:
     """Read what a list or watch is about. Raises `ApiError` 400 or 422."""
     if not query:
         return ListOptions()
+    if "\0" in query.get("labelSelector", "") or "\0" in query.get("fieldSelector", ""):
+        expected = "!, identifier, or 'end of string'"
+        raise status.bad_request(f"unable to parse requirement: found '\\x00', expected: {expected}")
     try:
         selection = Selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""))
     except SelectorError as error:

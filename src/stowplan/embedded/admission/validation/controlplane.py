@@ -1,7 +1,7 @@
 """Validation of kinds that extend or guard the API server.
 
-admissionregistration.k8s.io (CEL expressions have to be there, but are not compiled), apiregistration.k8s.io,
-certificates.k8s.io and flowcontrol.apiserver.k8s.io.
+admissionregistration.k8s.io (of CEL expressions only the syntax), apiregistration.k8s.io, certificates.k8s.io
+and flowcontrol.apiserver.k8s.io.
 """
 
 import base64
@@ -31,6 +31,7 @@ from stowplan.api.names import (
     subdomain_problems,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.validation.cel import expression_problem
 from stowplan.embedded.admission.validation.meta import selector_errors
 from stowplan.embedded.admission.validation.networking import port_number_problems
 from stowplan.gocompat.quoting import quote
@@ -218,8 +219,7 @@ def _condition_errors(conditions: Sequence[Json], path: str) -> Iterator[FieldEr
     names: set[str] = set()
     for i, condition in enumerate(conditions):
         name = condition.get("name") or ""
-        if not (condition.get("expression") or "").strip():
-            yield required(f"{path}[{i}].expression")
+        yield from _expression_errors(condition, f"{path}[{i}]", "expression", boolean=True)
         if not name:
             yield required(f"{path}[{i}].name")
             continue
@@ -236,8 +236,10 @@ def validating_policy_errors(obj: Json) -> list[FieldError]:
     if not validations and not annotations:
         text = "validations or auditAnnotations must contain at least one item"
         errors += [required("spec.validations", text), required("spec.auditAnnotations", text)]
-    errors += _expression_errors(validations, "spec.validations", "expression")
-    errors += _expression_errors(annotations, "spec.auditAnnotations", "valueExpression")
+    for i, validation in enumerate(validations):
+        errors += _expression_errors(validation, f"spec.validations[{i}]", "expression", boolean=True)
+    for i, annotation in enumerate(annotations):
+        errors += _expression_errors(annotation, f"spec.auditAnnotations[{i}]", "valueExpression")
     return errors
 
 
@@ -253,8 +255,8 @@ def mutating_policy_errors(obj: Json) -> list[FieldError]:
         expected = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}.get(kind or "")
         if expected is None:
             errors.append(not_supported(f"{path}.patchType", kind or "", ["ApplyConfiguration", "JSONPatch"]))
-        elif not ((mutation.get(expected) or {}).get("expression") or "").strip():
-            errors.append(required(f"{path}.{expected}.expression"))
+        else:
+            errors += _expression_errors(mutation.get(expected) or {}, f"{path}.{expected}", "expression")
     return errors
 
 
@@ -271,15 +273,19 @@ def _policy_errors(spec: Json) -> Iterator[FieldError]:
             yield required("spec.matchConstraints.resourceRules")
     yield from _condition_errors(spec.get("matchConditions") or (), "spec.matchConditions")
     for i, variable in enumerate(spec.get("variables") or ()):
-        for field in ("name", "expression"):
-            if not (variable.get(field) or "").strip():
-                yield required(f"spec.variables[{i}].{field}")
+        if not (variable.get("name") or "").strip():
+            yield required(f"spec.variables[{i}].name")
+        yield from _expression_errors(variable, f"spec.variables[{i}]", "expression")
 
 
-def _expression_errors(items: Sequence[Json], path: str, field: str) -> Iterator[FieldError]:
-    for i, item in enumerate(items):
-        if not (item.get(field) or "").strip():
-            yield required(f"{path}[{i}].{field}", f"{field} is not specified")
+def _expression_errors(item: Json, path: str, field: str, *, boolean: bool = False) -> Iterator[FieldError]:
+    """What is wrong with a CEL expression that has to be there."""
+    expression = (item.get(field) or "").strip()
+    problem = expression_problem(expression, boolean=boolean) if expression else ""
+    if not expression:
+        yield required(f"{path}.{field}", f"{field} is not specified" if boolean else "")
+    elif problem:
+        yield invalid(f"{path}.{field}", expression, problem)
 
 
 def _param_kind_errors(kind: Json, path: str) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""Validation of resource.k8s.io. Selectors have to be there; their CEL expressions are not compiled."""
+"""Validation of resource.k8s.io. Of the CEL expressions of selectors only the syntax is checked."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.fielderrors import FieldError, Kind, duplicate, invalid, not_supported, required
 from stowplan.api.names import dns_label_problems, label_key_problems, subdomain_problems
 from stowplan.api.requests import Json
+from stowplan.embedded.admission.validation.cel import expression_problem
 from stowplan.embedded.admission.validation.meta import IMMUTABLE, name_errors
 
 _MAX_REQUESTS: Final = 32
@@ -107,8 +108,11 @@ def _selector_errors(selectors: Sequence[Json], path: str) -> Iterator[FieldErro
         cel = selector.get("cel")
         if cel is None:
             yield required(f"{path}[{i}].cel")
-        elif not (cel.get("expression") or "").strip():
-            yield required(f"{path}[{i}].cel.expression")
+        else:
+            expression = cel.get("expression") or ""
+            problem = expression_problem(expression)
+            if problem:
+                yield invalid(f"{path}[{i}].cel.expression", expression, problem)
 
 
 def _opaque_errors(config: Json, path: str) -> Iterator[FieldError]:
