@@ -236,8 +236,10 @@ def test_a_quota_counts_what_is_there_and_what_has_gone() -> None:
         world.put(CONFIG_MAPS, {"metadata": {"name": "new"}})
         await world.settle()
         assert used(world) == {"count/configmaps": "2", "requests.cpu": "800m", "pods": "2"}
-        world.patch(PODS, "a", {"status": {"phase": "Succeeded"}}, "status")
         world.delete(CONFIG_MAPS, "old")
+        await world.settle()
+        assert used(world) == {"count/configmaps": "1", "requests.cpu": "800m", "pods": "2"}
+        world.patch(PODS, "a", {"status": {"phase": "Succeeded"}}, "status")
         await world.settle()
         assert used(world) == {"count/configmaps": "1", "requests.cpu": "400m", "pods": "1"}
         world.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"secrets": "9"}}})
@@ -302,7 +304,7 @@ def nodes(context: Context) -> Sequence[Controller]:
 
 def running_pod(world: World, name: str, **spec: Any) -> None:
     made = world.put(PODS, {**template(nodeName="n", **spec), "metadata": {"name": name}})
-    ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2000-01-01T00:00:00Z"}]
     status = {"phase": "Running", "conditions": ready}
     world.store.update(PODS, {**made, "status": status}, subresource="status")
 
@@ -317,7 +319,8 @@ def test_only_the_pods_of_a_silent_node_are_marked_and_a_node_is_told_of() -> No
         for name in ("n", "other"):
             world.add_node(name)
         running_pod(world, "p", tolerations=[{"operator": "Exists"}])
-        ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}
+        since = "2001-01-01T00:00:00Z"
+        ready = {"type": "Ready", "status": "False", "reason": "x", "lastTransitionTime": since}
         world.patch(NODES, "n", {"status": {"conditions": [ready]}}, "status")
         await world.settle(4)
         assert not is_marked(world, "p"), "the node says itself that it is not ready"

@@ -240,3 +240,12 @@ def test_a_namespace_with_a_service_a_quota_and_a_claim_without_a_class(kubectl:
     assert [line.split()[1:] for line in top] == [["80m", "32Mi"]] * 2
     assert len(kubectl("top", "nodes").stdout.splitlines()) == 5
     kubectl("delete", "namespace", "shop", "--timeout=40s")
+
+
+def test_what_nothing_acts_on_is_stored_with_a_warning(kubectl: Run) -> None:
+    made = kubectl("create", "ingress", "web", "--rule=shop.example.com/=web:80")
+    assert made.stdout == "ingress.networking.k8s.io/web created\n"
+    assert made.stderr == "Warning: stored only: nothing acts on Ingress here\n"
+    assert "shop.example.com" in kubectl("get", "ingress", "web").stdout
+    scaled = kubectl("create", "quota", "few", "--hard=pods=100")
+    assert "Warning" not in scaled.stderr

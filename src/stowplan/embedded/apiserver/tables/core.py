@@ -83,7 +83,8 @@ def _phase(obj: Json, now: float) -> str:
 
 
 def _modes(modes: Any) -> str:
-    return ",".join(_SHORT_MODES.get(mode, mode) for mode in modes or ())
+    """Access modes in a fixed order, whatever their order in the object."""
+    return ",".join(short for mode, short in _SHORT_MODES.items() if mode in (modes or ()))
 
 
 def _count(field: str) -> Any:
