@@ -165,7 +165,8 @@ def _why(decision: Decision) -> str:
     by = decided_by(decision)
     if by is not None:
         runner_up = decision.best[1].node
-        return f"{decision.node} is ahead of {runner_up} by {decision.margin} points, most of them from {by}."
+        points = "1 point" if decision.margin == 1 else f"{decision.margin} points"
+        return f"{decision.node} is ahead of {runner_up} by {points}, most of it from {by}."
     return f"{decision.node} is the only node that fits."
 
 
