@@ -267,7 +267,8 @@ class Inspection:
         found = await self._explain(scheduler, pod)
         known = scheduler.explain(pod.key)
         if known is not None:
-            found.now, found.attempt, found.wakes = known.state, known.attempt, known.state.wakers
+            found.now, found.attempt = known.state, known.attempt
+            found.wakes = known.state.wakers or found.wakes
         document = found.document()
         document["labels"] = pod.metadata.labels
         document["priority"] = pod.spec.priority or 0
