@@ -71,6 +71,7 @@ def api() -> Iterator[Served]:
         ("GET", f"{PODS}?watch=1", "ann", 403),
         ("DELETE", PODS, "ann", 403),
         ("GET", "/api/v1/pods", "ann", 403),
+        ("GET", "/apis/batch/v1/namespaces/team/pods", "ann", 403),
         ("GET", "/api/v1/namespaces/default/pods", "ann", 403),
         ("GET", "/apis/apps/v1/namespaces/team/deployments/d/scale", "ann", 404),
         ("GET", "/apis/apps/v1/namespaces/team/deployments/d", "ann", 403),

@@ -12,6 +12,8 @@ from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, write_file
 
 LASTING = (
     "stowplan node",
+    "stowplan shadow",
+    "stowplan view",
     "stowplan run",
     "stowplan up",
     "stowplan apiserver",

@@ -100,7 +100,7 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
     core = official.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
     forgotten: list[str] = []
 
-    @kopf.on.create("example.com", "v1", "greetings", registry=registry)  # type: ignore[arg-type]
+    @kopf.on.create("example.com", "v1", "greetings", id="greet", registry=registry)  # type: ignore[arg-type]
     def greet(spec: Any, name: str, namespace: str, body: Any, **_: Any) -> dict[str, str]:
         text = f"hello {spec['name']}"
         child: Any = {"metadata": {"name": f"{name}-text"}, "data": {"text": text}}
@@ -108,7 +108,7 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
         core.create_namespaced_config_map(namespace, child)
         return {"said": text}
 
-    @kopf.on.update("example.com", "v1", "greetings", field="spec.name", registry=registry)
+    @kopf.on.update("example.com", "v1", "greetings", id="again", field="spec.name", registry=registry)
     def greet_again(new: Any, name: Any, namespace: Any, **_: Any) -> dict[str, str]:
         core.patch_namespaced_config_map(f"{name}-text", namespace, {"data": {"text": f"hello {new}"}})
         return {"said": f"hello {new}"}
@@ -130,6 +130,7 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
         eventually(lambda: _said(first, "greet") == "hello world")
         first.patch({"spec": {"name": "moon"}})
         eventually(lambda: _text(core, "first-text") == "hello moon")
+        eventually(lambda: _said(first, "again/spec.name") == "hello moon")
         first.delete()
         eventually(lambda: not first.exists())
         eventually(lambda: _text(core, "first-text") is None)

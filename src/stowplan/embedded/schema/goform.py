@@ -163,7 +163,10 @@ def _quantity(raw: Any) -> Any:
 
 
 def _write_quantity(raw: Any) -> Any:
-    return _quantity(raw) if isinstance(raw, str | int | float) and not isinstance(raw, bool) else raw
+    if not isinstance(raw, str | int | float) or isinstance(raw, bool):
+        return raw
+    written = _quantity(raw)
+    return raw if written == raw else written
 
 
 def _write_time(raw: Any) -> Any:

@@ -114,7 +114,7 @@ def decode_body(type_: TypeDef, text: bytes) -> tuple[Any, list[str]]:
     try:
         msgspec.convert(data, struct_of(type_.full_name))
     except msgspec.ValidationError as error:
-        raise TypeMismatchError(_bad_time(type_, data) or _readable(type_, str(error))) from None
+        raise TypeMismatchError(_bad_text(type_, data) or _readable(type_, str(error))) from None
     return data, unknown
 
 
@@ -173,27 +173,33 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[[^\]]*\]")
 
 
 _LAYOUTS: Final = {"time": "2006-01-02T15:04:05Z07:00", "microtime": "2006-01-02T15:04:05.000000Z07:00"}
+_TEXTS: Final = (*_LAYOUTS, "bytes")
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 
 
-def _bad_time(type_: TypeDef, data: Any) -> str:
-    """Go's words for the first time that does not even begin with a year; empty if there is none."""
-    for kind, value in _times(Form("type", type_.full_name), data):
-        if not re.match(r"\d{4}", value):
+def _bad_text(type_: TypeDef, data: Any) -> str:
+    """Go's words for the first time that does not even begin with a year, or text that is not base64."""
+    for kind, value in _texts(Form("type", type_.full_name), data):
+        if kind == "bytes":
+            illegal = _NOT_BASE64.search(value)
+            if illegal is not None:
+                return f"illegal base64 data at input byte {illegal.start()}"
+        elif not re.match(r"\d{4}", value):
             shown = quote(value)
             return f'parsing time {shown} as "{_LAYOUTS[kind]}": cannot parse {shown} as "2006"'
     return ""
 
 
-def _times(form: Form, data: Any) -> Iterator[tuple[str, str]]:
+def _texts(form: Form, data: Any) -> Iterator[tuple[str, str]]:
     if form.shape == "type" and isinstance(data, dict):
         fields = the_schema().types[form.name].fields
         for key, value in data.items():
             if key in fields:
-                yield from _times(_form_of(form.name, fields[key]), value)
+                yield from _texts(_form_of(form.name, fields[key]), value)
     elif form.of is not None and isinstance(data, list | dict):
         for value in data.values() if isinstance(data, dict) else data:
-            yield from _times(form.of, value)
-    elif form.name in _LAYOUTS and isinstance(data, str):
+            yield from _texts(form.of, value)
+    elif form.name in _TEXTS and isinstance(data, str):
         yield form.name, data
 
 

@@ -96,7 +96,7 @@ def config_map_errors(obj: Json) -> list[FieldError]:
         errors += [invalid(f"binaryData[{key}]", key, problem) for problem in config_key_problems(key)]
         size += len(value) * 3 // 4
     if size > _MAX_CONFIG_BYTES:
-        errors.append(_too_long(""))
+        errors.append(_too_long("[]"))
     return errors
 
 

@@ -104,8 +104,16 @@ def _owners_errors(owners: Sequence[Any], path: str) -> Iterator[FieldError]:
             yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
             if controller is not None:
-                yield invalid(path, list(owners), _two_controllers(controller, owner))
+                yield invalid(path, [_in_order(one) for one in owners], _two_controllers(controller, owner))
             controller = owner
+
+
+_OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+
+
+def _in_order(owner: Any) -> Json:
+    """A reference as messages quote it."""
+    return {field: owner[field] for field in _OWNER_FIELDS if field in owner}
 
 
 def _two_controllers(first: Any, second: Any) -> str:
