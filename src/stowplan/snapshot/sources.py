@@ -15,7 +15,9 @@ from stowplan.api.status import ApiError
 from stowplan.client import Reader
 from stowplan.scheduler.informers import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
 
-_KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
+KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
+"""Everything that decisions depend on."""
+
 _REQUIRED: Final = (NODES, PODS)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -46,7 +48,7 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
     Raises SnapshotError if nodes or pods cannot be read.
     """
     found = Snapshot([], source)
-    for kind in _KINDS:
+    for kind in KINDS:
         try:
             listing = await client.list(kind.served, kind.cls, not_older_than="0")
         except ApiError as error:
