@@ -300,9 +300,7 @@ def _why(found: Document) -> str:
         return f"{found['ties']} nodes are equally good; ties are broken at random."
     if found["decidedBy"]:
         runner_up, by = found["scores"][1]["node"], found["decidedBy"]
-        return (
-            f"{node} is ahead of {runner_up} by {plural(found['margin'], 'point')}, most of it from {by}."
-        )
+        return f"{node} is ahead of {runner_up} by {plural(found['margin'], 'point')}, most of it from {by}."
     return f"{node} is the only node that fits."
 
 
