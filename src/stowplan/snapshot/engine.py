@@ -55,14 +55,6 @@ class Engine:
                 found.setdefault(row, []).append(self.table.info(pod))
         return found
 
-    def replica_sets_of(self, namespace: str, deployment: str) -> set[str]:
-        """The names of a deployment's ReplicaSets."""
-        return {
-            obj.name
-            for obj in self.snapshot.objects
-            if isinstance(obj, ReplicaSet)
-            and obj.namespace == namespace
-            and any(
-                one.kind == "Deployment" and one.name == deployment for one in obj.metadata.owner_references
-            )
-        }
+    @property
+    def replica_sets(self) -> list[ReplicaSet]:
+        return [obj for obj in self.snapshot.objects if isinstance(obj, ReplicaSet)]

@@ -1,0 +1,53 @@
+"""What a pod itself and its neighbours tell: gates, a nomination, and who was evicted for whom."""
+
+from typing import Any, Final
+
+from stowplan.api.pod import Pod, PodCondition
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework.simulation import Nominations
+
+_TARGET: Final = "DisruptionTarget"
+_PREEMPTED: Final = "PreemptionByScheduler"
+
+
+def pod_facts(info: PodInfo, table: ClusterTable, nominations: Nominations) -> dict[str, Any]:
+    """The facts about a pod that are to be told first; those that do not apply are left out."""
+    pod = info.pod
+    found: dict[str, Any] = {}
+    if pod.spec.scheduling_gates and info.row < 0:
+        found["gates"] = [gate.name for gate in pod.spec.scheduling_gates]
+    if pod.status.nominated_node_name:
+        found["nominatedNode"] = pod.status.nominated_node_name
+        victims = _leaving(info, table, pod.status.nominated_node_name)
+        if victims:
+            found["evictions"] = {"node": pod.status.nominated_node_name, "victims": victims}
+    condition = preempted(pod)
+    if condition is not None:
+        found["evicted"] = {"message": condition.message, "by": _nominated(info, nominations)}
+    return found
+
+
+def preempted(pod: Pod) -> PodCondition | None:
+    """The condition that says that a scheduler evicted a pod to make room."""
+    for condition in pod.status.conditions:
+        if condition.type == _TARGET and condition.status == "True" and condition.reason == _PREEMPTED:
+            return condition
+    return None
+
+
+def _leaving(info: PodInfo, table: ClusterTable, node: str) -> list[str]:
+    """Pods that preemption evicted from the node that a pod is nominated to, and that are still there."""
+    row = table.row_of(node)
+    if row is None:
+        return []
+    others = table.pods_on[row].values()
+    return sorted(
+        other.key for other in others if other.priority < info.priority and preempted(other.pod) is not None
+    )
+
+
+def _nominated(victim: PodInfo, nominations: Nominations) -> list[str]:
+    """More important pods that are nominated to the victim's node."""
+    waiting = nominations.get(victim.row, ())
+    return sorted(info.key for info in waiting if info.priority > victim.priority)
