@@ -212,7 +212,7 @@ def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Seque
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 
 
-def read_dump(files: Sequence[Path]) -> Snapshot:
+def readdump(files: Sequence[Path]) -> Snapshot:
     """The cluster of files, with a line that says how far they are read."""
     with Progress("reading", unit="objects") as progress:
         return read_files(files, lambda file, count: progress.advance(count, file))
@@ -247,7 +247,7 @@ async def connect(
 async def _explanations(where: Where, wanted: "Wanted") -> tuple[list[Document], list[str]]:
     """The explanations that are asked for, and what is to be noted about them."""
     if where.files:
-        engine = Engine(read_dump(where.files), where.settings)
+        engine = Engine(readdump(where.files), where.settings)
         return _evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
@@ -336,7 +336,7 @@ def _key_of(engine: Engine, uid: str) -> str:
 
 async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[str]]:
     if where.files:
-        return _causes(Engine(read_dump(where.files), where.settings), namespace)
+        return _causes(Engine(readdump(where.files), where.settings), namespace)
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
         return await pending_document(where, client, address, namespace)
 
@@ -396,7 +396,7 @@ def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
         texts = [render(one, all_nodes=all_nodes, palette=palette, now=now) for one in found]
         click.echo("\n".join(texts), nl=False, color=palette.enabled)
         return
-    _dump(found[0] if len(found) == 1 else {"items": found}, output)
+    dump(found[0] if len(found) == 1 else {"items": found}, output)
 
 
 def _show_pending(document: Document, output: str) -> None:
@@ -404,7 +404,7 @@ def _show_pending(document: Document, output: str) -> None:
         palette = Palette.of(sys.stdout, os.environ)
         click.echo(pending_causes.render(document, palette), nl=False, color=palette.enabled)
     else:
-        _dump(document, output)
+        dump(document, output)
     sys.stdout.flush()
 
 
@@ -413,7 +413,8 @@ def _tell(notes: Sequence[str]) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-def _dump(document: Any, output: str) -> None:
+def dump(document: Any, output: str) -> None:
+    """Write plain data as JSON or YAML."""
     if output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:

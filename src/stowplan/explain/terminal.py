@@ -131,6 +131,9 @@ def _notes(found: Document) -> list[str]:
     gone = found.get("evictions")
     if gone and gone["victims"] and not (node and found["state"] != "placed"):
         lines += hanging("", f"evicted {_names(gone['victims'], 4)} for it{_among(gone)}")
+    if found["state"] == PENDING:
+        for one in found.get("claims") or ():
+            lines += hanging(f"claim {one['claim']}: ", one["text"])
     evicted = found.get("evicted")
     if evicted:
         lines += hanging("", _evicted(evicted))
