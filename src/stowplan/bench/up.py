@@ -2,8 +2,8 @@
 
 First a cluster starts with its nodes and a Deployment of so many replicas. Then everything that it holds is
 dumped as JSON, and a second cluster starts with that dump. The time of each runs from reading the manifests
-until every pod is ready; what importing Python modules takes is not in it. Afterwards all pods are listed once
-through HTTPS, and the cluster is left alone to see what it needs when nothing happens.
+until every pod is ready; importing Python modules is not in it. Afterwards all pods are listed once through
+HTTPS, and the cluster is left alone to see what it needs when nothing happens.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from stowplan.bench.processes import MIB, peak_rss
 from stowplan.embedded.apply.managedfields import plain_json
 from stowplan.embedded.kubelets import KubeletSettings, Shape
 from stowplan.embedded.store import Store
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
 from stowplan.up import LocalCluster, Plan
 from stowplan.up.manifests import read_manifests
 from stowplan.up.readiness import until_ready
@@ -65,9 +65,12 @@ def measure(run: UpRun) -> tuple[UpFigures, UpFigures]:
         manifest, dump = Path(folder, "deployment.json"), Path(folder, "dump.json")
         manifest.write_text(json.dumps(deployment(run.pods)), "utf-8")
         shapes = (Shape(count=run.nodes, zones=_ZONES),)
-        made = asyncio.run(_measure(run, manifest, shapes, lambda store: dump.write_bytes(dump_of(store))))
-        gc.collect()
-        return made, asyncio.run(_measure(run, dump, (), lambda store: None))
+        with patient_collector():
+            made = asyncio.run(
+                _measure(run, manifest, shapes, lambda store: dump.write_bytes(dump_of(store)))
+            )
+            gc.collect()
+            return made, asyncio.run(_measure(run, dump, (), lambda store: None))
 
 
 def deployment(replicas: int) -> Json:
@@ -127,8 +130,8 @@ def _list_pods(cluster: LocalCluster) -> tuple[float, int]:
     server = cluster.server
     trusted = ssl.create_default_context(cadata=(server.certificate or b"").decode())
     headers: dict[str, Any] = {"Authorization": f"Bearer {server.token}"}
-    request = urllib.request.Request(f"{server.url}/api/v1/pods", headers=headers)  # noqa: S310 - our own URL
+    request = urllib.request.Request(f"{server.url}/api/v1/pods", headers=headers)
     began = perf_counter()
-    with urllib.request.urlopen(request, context=trusted) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, context=trusted) as answer:
         listed = len(answer.read())
     return perf_counter() - began, listed
