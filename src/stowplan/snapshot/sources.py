@@ -22,7 +22,7 @@ _REQUIRED: Final = (NODES, PODS)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 Progress = Callable[[str, int], None]
-"""Told which resource was read, and how many objects there were."""
+"""Told which resource or file was read, and how many objects there were."""
 
 
 def _silent(resource: str, count: int) -> None:
@@ -62,7 +62,7 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
     return found
 
 
-def read_files(paths: Sequence[Path]) -> Snapshot:
+def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     """Read files, directories of files, or standard input (`-`). Raises SnapshotError."""
     files = [file for path in paths for file in _files(path)]
     names = ", ".join(map(str, paths))
@@ -78,6 +78,7 @@ def read_files(paths: Sequence[Path]) -> Snapshot:
                 skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
             else:
                 found.objects.append(obj)
+            progress(str(file), 1)
     if skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
         found.notes.append(f"not needed for scheduling: {kinds}")

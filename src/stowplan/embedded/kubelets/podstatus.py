@@ -1,6 +1,6 @@
 """The status that a simulated kubelet writes of a pod."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from stowplan.api.meta import timestamp
@@ -59,11 +59,13 @@ def ended(pod: Json, phase: str, now: float, exit_code: int) -> Json:
     over = {"terminated": _terminated(pod, exit_code, stamp)}
     why = "PodCompleted" if phase == "Succeeded" else "PodFailed"
     values = {**dict.fromkeys(_STARTED, "False"), "Initialized": "True"}
-    return {
+    status = {
         "phase": phase,
         "conditions": _conditions(pod, values, why, stamp),
         "containerStatuses": [_container(one, pod, over, ready=False) for one in containers_of(pod)],
     }
+    ephemeral = [_ephemeral_status(one, pod, over) for one in _ephemeral_of(pod)]
+    return {**status, "ephemeralContainerStatuses": ephemeral} if ephemeral else status
 
 
 def crashed(pod: Json, now: float, exit_code: int, wait: float) -> Json:
@@ -92,6 +94,23 @@ def restarted(pod: Json, now: float, exit_code: int, *, ready: bool) -> Json:
         _conditions(pod, dict.fromkeys(_READINESS, "True"), "", stamp) if ready else _unready(pod, stamp)
     )
     return {"conditions": conditions, "containerStatuses": statuses}
+
+
+def debugged(pod: Json, now: float) -> Json:
+    """The status of a running pod that has got ephemeral containers, as `kubectl debug` adds them."""
+    known = {one.get("name"): one for one in status_of(pod).get("ephemeralContainerStatuses") or ()}
+    running = {"running": {"startedAt": timestamp(now)}}
+    return {
+        "ephemeralContainerStatuses": [
+            known.get(one.get("name")) or _ephemeral_status(one, pod, running) for one in _ephemeral_of(pod)
+        ]
+    }
+
+
+def has_new_ephemeral_containers(pod: Json) -> bool:
+    """Whether there are ephemeral containers that have not been started."""
+    known = status_of(pod).get("ephemeralContainerStatuses") or ()
+    return len(_ephemeral_of(pod)) > len(known)
 
 
 def containers_of(pod: Json) -> Iterable[Json]:
@@ -167,6 +186,18 @@ def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts
         "restartCount": int(_status_of(container, pod).get("restartCount") or 0) + restarts,
         "state": state,
     }
+
+
+def _ephemeral_of(pod: Json) -> Sequence[Json]:
+    found: Sequence[Json] = spec_of(pod).get("ephemeralContainers") or ()
+    return found
+
+
+def _ephemeral_status(container: Json, pod: Json, state: Json) -> Json:
+    """The status of an ephemeral container, which has no probes and so is never ready."""
+    status = _container(container, pod, state, ready=False)
+    del status["started"]
+    return status
 
 
 def _init_status(container: Json, pod: Json, stamp: str) -> Json:

@@ -348,6 +348,17 @@ class NodeResourcesFit(Plugin):
             )
             yield Remedy("requests", f"request {wishes}", patch, sum(one.share for one in lacking))
 
+    def too_large(self, cycle: Cycle) -> list[tuple[str, int, int]]:
+        """Requests that no node covers even if it is empty: resource, amount, and the largest there is."""
+        table = cycle.table
+        found = []
+        for name, wanted in self._request(cycle, cycle.pod).wanted:
+            line = table.resources.find(name)
+            largest = 0 if line is None else int(table.allocatable[line, table.valid].max(initial=0))
+            if wanted > largest:
+                found.append((name, wanted, largest))
+        return found
+
     def _lacking(self, cycle: Cycle, pod: PodInfo, row: int) -> "list[_Lacking]":
         """The requests that the free part of a node does not cover."""
         table = cycle.table
