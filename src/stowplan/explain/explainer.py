@@ -81,8 +81,8 @@ class PodExplanation:
         """Whether the pod was turned down before any node was looked at."""
         return len(self.funnel) == 1 and not self.funnel[0].examples
 
-    def document(self) -> dict[str, Any]:
-        """The explanation as plain data, ready for JSON."""
+    def document(self, most: int | None = None) -> dict[str, Any]:
+        """The explanation as plain data, ready for JSON; with so many of the near misses at most."""
         wakes = self.wakes or (() if self.now is None else self.now.wakers)
         document: dict[str, Any] = {
             "pod": self.pod,
@@ -93,7 +93,8 @@ class PodExplanation:
             "nodes": self.nodes,
             "feasible": self.feasible,
             "funnel": [_funnel_line(line) for line in self.funnel],
-            "nearMisses": [_near_miss(miss) for miss in self.near_misses],
+            "nearMisses": [_near_miss(miss) for miss in self.near_misses[:most]],
+            "nearMissCount": len(self.near_misses),
             "changes": [_change(change) for change in self.changes],
             "preemption": None if self.preemption is None else _preemption(self.preemption),
             "wakes": [

@@ -17,6 +17,9 @@ from stowplan.explain.wakes import objects_awaited
 SHOWN = 2
 """How many reasons and changes a cause is told by."""
 
+NEAREST = 20
+"""How many near misses the explanation of a cause has: it is one of many."""
+
 
 @dataclass(slots=True)
 class Cause:
@@ -43,7 +46,7 @@ class Cause:
             "name": self.name,
             "reason": self.reason,
             "help": self.help,
-            "explanation": None if self.explanation is None else self.explanation.document(),
+            "explanation": None if self.explanation is None else self.explanation.document(NEAREST),
         }
 
 

@@ -58,6 +58,12 @@ class Rejections:
             for column in evaluation.pod_class.filters.columns
             if column.active and (codes := _all_codes(evaluation, column)) is not None
         }
+        self._reasons: dict[tuple[str, int], str] = {}
+        self._telling = {
+            name: plugin
+            for name, (column, _) in self._columns.items()
+            if isinstance(plugin := column.plugin, ShortfallPlugin)
+        }
 
     @property
     def funnel(self) -> list[FunnelLine]:
@@ -85,8 +91,8 @@ class Rejections:
     def near_miss_steps(self) -> Generator[None, None, list[NearMiss]]:
         """The same in steps of so many nodes."""
         found = []
-        for row in self._rows_rejected_once():
-            found.append(self._near_miss(row))
+        for row, name, code in self._rows_rejected_once():
+            found.append(self._near_miss(row, name, code))
             if not len(found) % _STEP:
                 yield
         return sorted(found, key=lambda miss: (miss.size, miss.node))
@@ -95,7 +101,8 @@ class Rejections:
         """The filters that reject a row."""
         return [name for name, (_, codes) in self._columns.items() if codes[row]]
 
-    def _rows_rejected_once(self) -> Iterator[int]:
+    def _rows_rejected_once(self) -> Iterator[tuple[int, str, int]]:
+        """Rows that one filter rejects, with its name and its code."""
         evaluation = self._evaluation
         if evaluation.rejected_outright is not None:
             return
@@ -103,17 +110,26 @@ class Rejections:
         against = np.zeros(table.capacity, dtype=np.int32)
         for _, codes in self._columns.values():
             against += codes != 0
-        yield from np.flatnonzero((against == 1) & table.valid).tolist()
+        once = (against == 1) & table.valid
+        for name, (_, codes) in self._columns.items():
+            rows = np.flatnonzero(once & (codes != 0))
+            for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True):
+                yield row, name, code
 
-    def _near_miss(self, row: int) -> NearMiss:
+    def _near_miss(self, row: int, name: str, code: int) -> NearMiss:
         cycle = self._evaluation.cycle
-        name = next(name for name, (_, codes) in self._columns.items() if codes.item(row))
-        column, codes = self._columns[name]
-        reason = ", ".join(column.status(cycle, cycle.pod, int(codes[row])).reasons)
-        plugin = column.plugin
-        lacking = plugin.shortfall(cycle, cycle.pod, row) if isinstance(plugin, ShortfallPlugin) else None
-        lacking = lacking or Shortfall(reason)
-        return NearMiss(cycle.table.name_of(row), row, name, reason, *lacking)
+        reason = self._reason(name, code)
+        plugin = self._telling.get(name)
+        lacking = None if plugin is None else plugin.shortfall(cycle, cycle.pod, row)
+        return NearMiss(cycle.table.name_of(row), row, name, reason, *(lacking or Shortfall(reason)))
+
+    def _reason(self, name: str, code: int) -> str:
+        known = self._reasons.get((name, code))
+        if known is None:
+            cycle = self._evaluation.cycle
+            status = self._columns[name][0].status(cycle, cycle.pod, code)
+            known = self._reasons[name, code] = ", ".join(status.reasons)
+        return known
 
 
 def run_steps(steps: Generator[None, None, T]) -> T:
