@@ -16,6 +16,7 @@ from stowplan.bench import http as http_bench
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import soak as soak_bench
 from stowplan.bench import table as table_bench
+from stowplan.bench import up as up_bench
 from stowplan.bench.apiserver import ServerRun
 from stowplan.bench.durable import DurableRun
 from stowplan.bench.engine import EngineRun
@@ -28,6 +29,7 @@ from stowplan.bench.metrics import measure_metrics
 from stowplan.bench.preemption import PreemptionRun, measure_decisions, measure_scheduler
 from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
+from stowplan.bench.up import UpRun
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
@@ -504,3 +506,38 @@ def durable_command(pods: int, connections: int, folder: str | None, as_json: bo
     click.echo(f"  load       {figures.load_s:,.2f} s to have them back")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("up")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--pods", type=AT_LEAST_ONE, default=20_000, show_default=True, help="Replicas to run.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    show_default=True,
+    help="Seconds to leave each cluster alone.",
+)
+@JSON
+def up_command(nodes: int, pods: int, idle: float, as_json: bool) -> None:
+    """Measure `stowplan up` with many nodes and pods.
+
+    One cluster makes its nodes and the pods of a Deployment, another one loads a dump of the first. Ready is
+    when every pod is; CPU is the time of the whole process until then. Afterwards all pods are listed through
+    HTTPS, and the share of a core is measured that the cluster needs when nothing happens.
+    """
+    run = UpRun(nodes, pods, idle)
+    try:
+        found = dict(zip(("made", "loaded"), up_bench.measure(run), strict=True))
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{nodes:,} nodes, {pods:,} pods")
+    for name, figures in found.items():
+        click.echo(
+            f"  {name:<10} ready after {figures.ready_s:,.1f} s with {figures.cpu_s:,.1f} s of CPU, "
+            f"listed in {figures.list_s:,.2f} s ({figures.listed_mib:,.0f} MiB), "
+            f"idle {figures.idle_cpu:.1%} of a core"
+        )
+    click.echo(f"  memory     {found['loaded'].peak_rss_mib:,.0f} MiB at most")
+    if as_json:
+        echo_json({**asdict(run), **{name: asdict(figures) for name, figures in found.items()}})

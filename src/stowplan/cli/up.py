@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
 from stowplan.serving import ServingError
 from stowplan.serving.settings import ServingSettings
 from stowplan.up import LocalCluster, Plan
@@ -218,7 +218,9 @@ def up(
         settings = source.settings(loaded_config)
         others = _other_schedulers(more, plugins, source.gates, settings)
     echo_notes(loaded_config.legacy.notes)
+    stack = ExitStack()
     try:
+        stack.enter_context(patient_collector())
         loaded = read_manifests(files)
         kept = data_dir is not None and is_data_dir(data_dir)
         plan = Plan(
@@ -245,6 +247,8 @@ def up(
         code = asyncio.run(_run(cluster, wishes))
     except (ShapeError, PretendError, LoadError, DataDirError, ServingError) as error:
         raise click.ClickException(str(error)) from None
+    finally:
+        stack.close()
     sys.exit(code)
 
 
