@@ -96,6 +96,11 @@ class Wishes:
 @feature_gates_option
 @plugins_option
 @click.option(
+    "--annotate-results",
+    is_flag=True,
+    help="Annotate bound pods with the results of filters and scores, as kube-scheduler-simulator does.",
+)
+@click.option(
     "--scheduler-port", type=_PORT, help="Port for the scheduler's health, metrics and configuration."
 )
 @click.option(
@@ -157,6 +162,7 @@ def up(
     more: tuple[str, ...],
     feature_gates: tuple[str, ...],
     plugins: tuple[str, ...],
+    annotate_results: bool,
     scheduler_port: int | None,
     verbosity: int | None,
     port: int,
@@ -202,7 +208,12 @@ def up(
         page_port if page else None,
     )
     with one_line_errors():
-        source = SchedulerSource(str(config or ""), plugins, parse_feature_gates(feature_gates))
+        source = SchedulerSource(
+            str(config or ""),
+            plugins,
+            parse_feature_gates(feature_gates),
+            annotate_results=annotate_results,
+        )
         loaded_config = source.load()
         settings = source.settings(loaded_config)
         others = _other_schedulers(more, plugins, source.gates, settings)
