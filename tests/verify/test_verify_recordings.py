@@ -83,8 +83,6 @@ def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
 
 GROUPS = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
 EXPRESSION = {"expression": "true", "expected": {"result": "true"}}
-CLAIMS = {"resource": "resource.k8s.io/ResourceClaim", "action": "Add"}
-DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
 
 
 @pytest.mark.parametrize(
@@ -92,8 +90,6 @@ DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
     [
         (GROUPS, {"cycles": 2, "pods": 1}),
         (EXPRESSION, {"expression": 1}),
-        (DEVICES, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1, "claims": 1}),
-        ({**HINT, "hints": {"DynamicResources": "Queue"}, "event": CLAIMS}, {"hint DynamicResources": 1}),
     ],
 )
 def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(

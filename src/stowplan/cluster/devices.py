@@ -35,10 +35,11 @@ Consumed = dict[str, Quantity]
 class DeviceRef:
     """One device of a slice. `taints` are its own and those that rules give it.
 
-    `matches` keeps what selectors said of the device, by expression: True, False, or the error.
+    `matches` keeps what selectors said of the device, by expression: True, False, or the error. `seen` is the
+    device as they see it, made by whoever evaluates them.
     """
 
-    __slots__ = ("device", "id", "matches", "slice", "taints")
+    __slots__ = ("device", "id", "matches", "seen", "slice", "taints")
 
     def __init__(self, slice: ResourceSlice, device: Device, taints: tuple[DeviceTaint, ...]) -> None:
         spec = slice.spec
@@ -47,6 +48,7 @@ class DeviceRef:
         self.slice = slice
         self.taints = taints
         self.matches: dict[str, bool | Exception] = {}
+        self.seen: object = None
 
 
 class SliceView:

@@ -44,7 +44,6 @@ from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
-from stowplan.plugins.dynamicresources.expressions import compile_selector
 from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, compiled, gather_pools
@@ -90,7 +89,7 @@ class DynamicResources(Plugin):
         self._table = handle.table
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
-        self._selectors = Selectors(compile_selector)
+        self._selectors = Selectors(self._features)
         self._pools: dict[str, tuple[Node, list[Pool]]] = {}
         self._pools_version = -1
         self._tasks: set[asyncio.Task[None]] = set()
