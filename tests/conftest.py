@@ -18,6 +18,8 @@ TOGETHER = (
     "tests/run/test_recorded_",
     "tests/outages/test_outages.py",
     "tests/controllers/test_recorded_stories.py",
+    "tests/apiserver/test_manifests_of_all_kinds.py",
+    "tests/up/test_corpus.py",
 )
 """Tests of these files look at the same processes or runs, which start and end once for all of them."""
 

@@ -19,7 +19,7 @@ from stowplan.embedded.controllers.daemonset import (
 from stowplan.embedded.controllers.daemonset import View as DaemonView
 from stowplan.embedded.controllers.disruption import Expectation, budget_status, expectation, unconfirmed
 from stowplan.embedded.controllers.garbagecollector import Action, action_for, blocks_owner, propagation_for
-from stowplan.embedded.controllers.nodelifecycle import eviction_rate, taints_for
+from stowplan.embedded.controllers.nodelifecycle import ZoneHealth, taints_for
 from stowplan.embedded.controllers.objects import controller_reference
 from stowplan.embedded.controllers.persistentvolume import VolumeStep, best_volume, claim_step, volume_step
 from stowplan.embedded.controllers.podcontrol import scaled_value, short_hash
@@ -388,7 +388,7 @@ def test_how_fast_a_zone_loses_its_pods(well: int, sick: int, others: int, rate:
     zone = {"topology.kubernetes.io/zone": "z"}
     nodes = [node("n", ready="True", **zone)] * well + [node("n", ready="False", **zone)] * sick
     nodes += [node("n", ready="True")] * others
-    assert eviction_rate(nodes, "z") == rate
+    assert ZoneHealth(nodes).eviction_rate("z") == rate
 
 
 @pytest.mark.parametrize(

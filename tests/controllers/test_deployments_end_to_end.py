@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controllers.worlds import NAMESPACE, World, live, selecting, template
-from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, PODS, REPLICA_SETS
+from stowplan.api.catalogue import DEPLOYMENTS, EVENTS, LIMIT_RANGES, PODS, REPLICA_SETS
 from stowplan.api.requests import Json, PatchType
 from stowplan.embedded.controllers.controller import Context, Controller
 from stowplan.embedded.controllers.deployment import DeploymentController
@@ -54,6 +54,29 @@ def images(world: World) -> set[str]:
 def set_image(world: World, image: str) -> None:
     change = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}}
     world.patch(DEPLOYMENTS, "web", change)
+
+
+def test_what_admission_fills_in_for_a_pod_stays_out_of_its_template() -> None:
+    """Otherwise the template of the ReplicaSet is no longer that of the Deployment, which makes another."""
+
+    async def story(world: World) -> None:
+        defaults = {"type": "Container", "defaultRequest": {"memory": "1Gi"}}
+        world.put(LIMIT_RANGES, {"metadata": {"name": "sizes"}, "spec": {"limits": [defaults]}})
+        limited = template()
+        limited["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
+        world.put(DEPLOYMENTS, deployment(2, template=limited))
+        await world.until(lambda: is_rolled_out(world))
+        world.patch(DEPLOYMENTS, "web", {"metadata": {"labels": {"looked": "at"}}})
+        await world.settle(5)
+        (replicas,) = world.all(REPLICA_SETS)
+        for obj in (replicas, world.get(DEPLOYMENTS, "web")):
+            (container,) = obj["spec"]["template"]["spec"]["containers"]
+            assert container["resources"] == {"limits": {"cpu": "1"}}
+        for pod in world.all(PODS):
+            requests = pod["spec"]["containers"][0]["resources"]["requests"]
+            assert requests == {"cpu": "1", "memory": "1Gi"}
+
+    live(story, controllers, scheduler=True, beside=kubelets)
 
 
 def test_fifty_pods_come_to_run_and_the_deployment_says_so() -> None:

@@ -1,10 +1,15 @@
 """The rights of the manifests against those that a real API server gives to kube-scheduler."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from deploy.manifests import ACCOUNT, NAMESPACE, OVERLAYS, Right, granted, of_kind, rights
 from observed.files import recorded
+from stowplan.snapshot.sources import KINDS
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 READER = "extension-apiserver-authentication-reader"
 LEASES = ("leases", "leasecandidates")
 
@@ -63,3 +68,16 @@ def test_it_may_read_how_the_api_server_knows_people(overlay: str) -> None:
     assert binding["metadata"]["namespace"] == NAMESPACE
     assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("Role", READER)
     assert READER in recorded("rbac/kube-scheduler")
+
+
+def test_who_only_looks_may_read_what_decisions_depend_on_and_do_nothing_else() -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / "view" / "rights.yaml").read_text()))
+    [role] = [one for one in documents if one["kind"] == "ClusterRole"]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    held = {
+        (group, plural)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for plural in rule["resources"]
+    }
+    assert {(kind.served.group, kind.served.plural) for kind in KINDS} == held

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from election.worlds import NAME, NAMESPACE, World, lead
-from stowplan.api.catalogue import CONFIG_MAPS, CORE_EVENTS, ENDPOINTS, LEASES
+from stowplan.api.catalogue import CONFIG_MAPS, ENDPOINTS, EVENTS, LEASES
 from stowplan.api.requests import Json
 from stowplan.clock import VirtualClock, run
 from stowplan.election import lock_for
@@ -38,8 +38,8 @@ def test_an_old_lock_keeps_the_record_in_an_annotation(kind: str) -> None:
         )
         assert await elector.release()
         assert annotation(world, kind)["holderIdentity"] == ""
-        (event,) = [e for e in world.store.list(CORE_EVENTS, NAMESPACE).items if "became" in e["message"]]
-        assert (event["involvedObject"]["kind"], event["involvedObject"]["apiVersion"]) == (
+        (event,) = [e for e in world.store.list(EVENTS, NAMESPACE).items if "became" in e["note"]]
+        assert (event["regarding"]["kind"], event["regarding"]["apiVersion"]) == (
             OLD[kind].kind,
             "v1",
         )

@@ -9,7 +9,7 @@ import pytest
 
 from clock.jumping import YEAR, JumpingClock
 from election.worlds import NAME, NAMESPACE, World, lead, timing
-from stowplan.api.catalogue import CORE_EVENTS, LEASES
+from stowplan.api.catalogue import EVENTS, LEASES
 from stowplan.api.meta import seconds_of
 from stowplan.api.status import ApiError, unreachable
 from stowplan.clock import VirtualClock, run
@@ -350,12 +350,12 @@ def test_events_tell_who_leads_and_who_stopped() -> None:
         await elector.acquire()
         await elector.release()
         await asyncio.sleep(1)
-        events = world.store.list(CORE_EVENTS, NAMESPACE).items
-        assert [(event["reason"], event["message"]) for event in events] == [
+        events = world.store.list(EVENTS, NAMESPACE).items
+        assert [(event["reason"], event["note"]) for event in events] == [
             ("LeaderElection", f"{elector.identity} became leader"),
             ("LeaderElection", f"{elector.identity} stopped leading"),
         ]
-        assert events[0]["involvedObject"]["kind"] == "Lease"
+        assert events[0]["regarding"]["kind"] == "Lease"
 
     run(main)
 
@@ -371,7 +371,7 @@ def test_an_event_waits_for_a_server_that_cannot_be_reached_but_not_at_the_end()
         await asyncio.sleep(25)
         client.failure = None
         await asyncio.sleep(13)
-        assert [event["message"] for event in world.store.list(CORE_EVENTS, NAMESPACE).items] == ["a"]
+        assert [event["note"] for event in world.store.list(EVENTS, NAMESPACE).items] == ["a"]
         client.hangs = True
         events.record(subject, "b")
         before = clock.now()

@@ -99,6 +99,12 @@ def test_a_pending_pod_is_explained_from_the_answer_to_what_would_help(dump: Pat
         "  shop/low-2 ends                      → a-2",
         "  one more node like a-2               → the new node",
         "  priority above 0 (now 0)             → a-2; shop/low-2 would go",
+        "",
+        "Preemption does not help: 1 Preemption is not helpful for scheduling, 2 No preemption victims found",
+        "                          for incoming pod",
+        "",
+        "Wakes it: a pod with cpu leaves · a node is added or changes allocatable or taints",
+        "          a DeviceClass is added or changes · the pod itself changes",
     ]
     assert result.stderr == "note: not needed for scheduling: 1 ConfigMap\n"
 
@@ -118,7 +124,10 @@ def test_the_json_form_has_the_documented_fields(dump: Path) -> None:
     assert smaller["patch"] == {
         "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
     }
-    assert found["wakes"] == found["attempts"] == []
+    assert found["attempts"] == []
+    events = {(one["plugin"], one["resource"]): one["actions"] for one in found["wakes"]}
+    assert events["NodeResourcesFit", "Node"] == ["Add", "UpdateNodeAllocatable", "UpdateNodeTaint"]
+    assert events["TaintToleration", "Pod"] == ["UpdatePodToleration"]
 
 
 def test_a_placed_pod_is_explained_by_scores_and_by_what_would_happen_now(dump: Path) -> None:
@@ -157,6 +166,8 @@ def test_waiting_pods_are_grouped_by_cause(dump: Path) -> None:
         "                helped by: request 2 cpu (now 3), or tolerate dedicated=infer:NoSchedule",
         " 1  shop/new-1  scheduling gate example.com/quota",
         "                helped by: whoever owns the gate",
+        "",
+        f"source: {dump}",
     ]
     found = json.loads(run("pending", "--from", str(dump), "-o", "json").stdout)
     assert [cause["count"] for cause in found["causes"]] == [2, 1]

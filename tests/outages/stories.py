@@ -219,6 +219,7 @@ class ServerProcess:
             f"--port={self.port}",
             f"--token={TOKEN}",
             "--insecure-http",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             f"--data-dir={self._folder / 'data'}",
             f"--kubeconfig-out={self.kubeconfig}",
             stdout=asyncio.subprocess.PIPE,

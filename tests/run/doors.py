@@ -123,7 +123,9 @@ class GuardedCluster:
 @asynccontextmanager
 async def guarded_cluster(folder: Path) -> AsyncIterator[GuardedCluster]:
     store = Store(
-        RealClock(), random.Random(1), admission=ClusterAdmission(disabled=["TaintNodesByCondition"])
+        RealClock(),
+        random.Random(1),
+        admission=ClusterAdmission(disabled=["ServiceAccount", "TaintNodesByCondition"]),
     )
     create_bootstrap_objects(store)
     async with WatchedServer(store, Listening()) as server:

@@ -81,6 +81,7 @@ async def leader_and_standby(folder: Path) -> Lives:
         await _scenarios(place)
         standby = await joining
         answers = await ask_all(port, CODES)
+        answers |= await ask_all(port, INSPECTION, ["anonymous", "system:masters"])
         context = clients.issue("admin", "system:masters").context(folder)
         answers |= await ask(port, "client-certificate", ["/metrics"], context)
         quiet = await ask_all(other, CODES, ["system:masters"])
@@ -108,6 +109,10 @@ async def _standby(place: GuardedCluster, port: int) -> RunningScheduler:
     standby = await place.start(*flags, "--logging-format=json")
     await standby.says("Attempting to acquire leader lease")
     return standby
+
+
+INSPECTION = ("/stowplan/v1", "/stowplan/v1/nodes", "/stowplan/v1/pods", "/stowplan/v1/queue", "/stowplan/")
+"""Paths that only stowplan has."""
 
 
 async def ended(scheduler: RunningScheduler, answers: Answers) -> Ended:

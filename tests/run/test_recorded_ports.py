@@ -7,7 +7,7 @@ import pytest
 
 from metrics.test_metrics_families import BY_STANDBY, DIFFERENT, OURS, SEEN
 from observed.files import recorded
-from run.lives import CODES, Answer, Ended, Lives
+from run.lives import CODES, INSPECTION, Answer, Ended, Lives
 
 ADMIN = "system:masters"
 RETRY = "no request had to be sent again"
@@ -143,3 +143,17 @@ def test_special_cases_answer_as_recorded(case: str, unelected: dict[str, Ended]
     for who, path, _, body in recorded("ports/special-cases")[case]:
         if body is not None:
             assert own[who, path].text == body
+
+
+@pytest.mark.parametrize("path", INSPECTION)
+def test_nothing_about_the_cluster_is_told_to_strangers(path: str, lives: Lives) -> None:
+    assert lives.leader.answers["anonymous", path].code == 403
+
+
+def test_the_api_of_stowplan_is_served_and_its_page_only_on_request(lives: Lives) -> None:
+    overview = json.loads(lives.leader.answers[ADMIN, "/stowplan/v1"].text)
+    assert overview["scheduler"]["leader"] is True
+    nodes = json.loads(lives.leader.answers[ADMIN, "/stowplan/v1/nodes"].text)
+    assert len(nodes["names"]) == overview["nodes"] > 0
+    assert json.loads(lives.leader.answers[ADMIN, "/stowplan/v1/pods"].text)["total"] > 0
+    assert lives.leader.answers[ADMIN, "/stowplan/"].code == 404

@@ -49,7 +49,12 @@ FAILURES = [
         "unschedulable",
     ),
     (lambda: error("no shelf"), 'running {} plugin "B": no shelf', "SchedulerError", "backoff"),
-    (_raise, 'running {} plugin "B": ValueError: no shelf', "SchedulerError", "backoff"),
+    (
+        _raise,
+        'running {} plugin "B": ValueError: no shelf (test_reserve_and_permit.py:17)',
+        "SchedulerError",
+        "backoff",
+    ),
 ]
 
 
@@ -98,7 +103,10 @@ def test_one_that_cannot_give_back_does_not_keep_others_from_it() -> None:
         world.add_node("n")
         await world.add_pod("p")
         assert log == ["+A", "+B", "-B", "-A"]
-        assert world.problems[0] == 'running Unreserve plugin "Broken": ValueError: no shelf'
+        assert (
+            world.problems[0]
+            == 'running Unreserve plugin "Broken": ValueError: no shelf (test_reserve_and_permit.py:17)'
+        )
 
     live(story, plugins=[_reserving("A", log), broken, _reserving("B", log, error("no"))])
 

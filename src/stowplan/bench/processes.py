@@ -47,7 +47,10 @@ _START_TIMEOUT: Final = 20.0
 
 @asynccontextmanager
 async def server_process(data_dir: str | None = None) -> AsyncIterator[Path]:
-    """Run `stowplan apiserver` for as long as the block takes; gives the path of its kubeconfig."""
+    """Run `stowplan apiserver` for as long as the block takes; gives the path of its kubeconfig.
+
+    No controllers run with it, so what waits for them is switched off: accounts of pods, taints of new nodes.
+    """
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder, "kubeconfig")
         process = await asyncio.create_subprocess_exec(
@@ -55,6 +58,7 @@ async def server_process(data_dir: str | None = None) -> AsyncIterator[Path]:
             "-c",
             "from stowplan.cli.main import main; main()",
             "apiserver",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--kubeconfig-out",
             str(kubeconfig),
             *([] if data_dir is None else ["--data-dir", data_dir]),

@@ -4,9 +4,11 @@ import asyncio
 import os
 import random
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,35 +16,30 @@ import click
 import msgspec
 import yaml
 
-from stowplan.api.decode import DecodeError, convert
+from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
+from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.progress import Progress
+from stowplan.cli.running import Document, RunningScheduler
+from stowplan.cli.targets import NoSuchPodError, chosen, from_manifests, one_of_each, single_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
 from stowplan.clock import RealClock
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.config import default_config
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.explain import pending as pending_causes
-from stowplan.explain.explainer import PodExplanation
+from stowplan.explain.explainer import GONE, PodExplanation
+from stowplan.explain.layout import Palette
 from stowplan.explain.terminal import render
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
-from stowplan.snapshot import Engine, Snapshot, SnapshotError, read_cluster, read_files
-from stowplan.snapshot.sources import documents
+from stowplan.snapshot import Engine, Snapshot, read_cluster, read_files
+from stowplan.snapshot.preemptions import last_preemption
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_NAMES: Final = {
-    "Pod": "po pod pods",
-    "Deployment": "deploy deployment deployments deployment.apps deployments.apps",
-    "ReplicaSet": "rs replicaset replicasets replicaset.apps replicasets.apps",
-    "StatefulSet": "sts statefulset statefulsets statefulset.apps statefulsets.apps",
-    "DaemonSet": "ds daemonset daemonsets daemonset.apps daemonsets.apps",
-    "Job": "job jobs job.batch jobs.batch",
-}
-_KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
-"""How kubectl calls the kinds whose pods can be explained."""
-
-Options = Callable[[Callable[..., Any]], Callable[..., Any]]
+_AGENT: Final = "stowplan-explain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +50,33 @@ class Where:
     context: str
     files: tuple[Path, ...]
     settings: Settings
+    asks_running: bool
+    """Whether the scheduler of the cluster is asked, if it is a stowplan."""
+
+    @classmethod
+    def of(
+        cls,
+        kubeconfig: Path | None,
+        context: str,
+        files: tuple[Path, ...],
+        offline: bool,
+        config: Path | None,
+        gates: tuple[str, ...],
+        plugins: tuple[str, ...],
+    ) -> "Where":
+        """Where options lead. Somebody who names a configuration wants to know what that one decides."""
+        own = offline or config is not None or bool(gates) or bool(plugins)
+        return cls(kubeconfig, context, files, scheduler_settings(config, gates, plugins), not own)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The pods that are asked for."""
+
+    targets: tuple[str, ...]
+    namespace: str
+    selector: str
+    manifests: tuple[Path, ...]
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +91,9 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Path(path_type=Path),
                 multiple=True,
                 help="File or directory written by `kubectl get … -o yaml`, instead of a cluster; or -.",
+            ),
+            click.option(
+                "--offline", is_flag=True, help="Decide here even if the scheduler of the cluster answers."
             ),
             click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to decide with."),
             feature_gates_option,
@@ -103,6 +130,7 @@ def explain(
     kubeconfig: Path | None,
     context: str,
     files: tuple[Path, ...],
+    offline: bool,
     config: Path | None,
     feature_gates: tuple[str, ...],
     plugins: tuple[str, ...],
@@ -110,8 +138,9 @@ def explain(
 ) -> None:
     """Explain why a pod is pending, or why it is on its node.
 
-    The cluster can be scheduled by anybody: it is only read, and decisions are made here, by the default
-    profile or that of --config. A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods.
+    If a stowplan schedules the cluster and serves its API, it is asked what really happened. Any other
+    cluster is only read, and decisions are made here, by the default profile or that of --config. A
+    Deployment, ReplicaSet, StatefulSet, DaemonSet or Job stands for its pods.
 
     \b
       stowplan explain pod/web-7 -n shop
@@ -119,26 +148,33 @@ def explain(
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
-    where = Where(kubeconfig, context, files, scheduler_settings(config, feature_gates, plugins))
-    engine, own_namespace = _engine(where)
-    space = namespace or own_namespace
-    pods = _from_manifests(filename, space) if filename else _chosen(engine, targets, space, selector)
-    if not pods:
-        raise click.ClickException(f"no pods found in namespace {space}")
-    found = [engine.explainer_for(pod).explain(engine.info(pod)) for pod in _one_of_each(engine, pods)]
+    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
+    wanted = Wanted(targets, namespace, selector, filename)
+    found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
-    for note in engine.snapshot.notes:
-        click.echo(f"note: {note}", err=True)
+    _tell(notes)
 
 
 @click.command("pending")
 @click.option("-n", "--namespace", default="", help="Only pods of this namespace [default: all].")
+@click.option("-w", "--watch", is_flag=True, help="Show the causes again whenever they change.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.2),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often --watch looks.",
+)
 @cluster_options
 def pending(
     namespace: str,
+    watch: bool,
+    every: float,
     kubeconfig: Path | None,
     context: str,
     files: tuple[Path, ...],
+    offline: bool,
     config: Path | None,
     feature_gates: tuple[str, ...],
     plugins: tuple[str, ...],
@@ -148,17 +184,16 @@ def pending(
 
     Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
     """
-    engine, _ = _engine(Where(kubeconfig, context, files, scheduler_settings(config, feature_gates, plugins)))
-    waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
-    found = pending_causes.causes(
-        waiting, engine.info, lambda info: engine.explainer_for(info.pod).explain(info)
-    )
-    if output == "text":
-        click.echo(pending_causes.render(found), nl=False)
-    else:
-        _dump({"pods": len(waiting), "causes": [cause.document() for cause in found]}, output)
-    for note in engine.snapshot.notes:
-        click.echo(f"note: {note}", err=True)
+    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
+    if watch and files:
+        raise click.UsageError("--watch follows a cluster, --from is a moment")
+    if not watch:
+        document, notes = asyncio.run(_pending_once(where, namespace))
+        _show_pending(document, output)
+        _tell(notes)
+        return
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_follow_pending(where, namespace, every, output))
 
 
 def kubectl_why() -> None:
@@ -177,20 +212,18 @@ def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Seque
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 
 
-def _engine(where: Where) -> tuple[Engine, str]:
-    """The engine over the cluster, and the namespace that is meant when none is named."""
-    try:
-        if where.files:
-            return Engine(read_files(where.files), where.settings), "default"
-        snapshot, namespace = asyncio.run(_read(where))
-        return Engine(snapshot, where.settings), namespace
-    except SnapshotError as error:
-        raise click.ClickException(str(error)) from None
+def readdump(files: Sequence[Path]) -> Snapshot:
+    """The cluster of files, with a line that says how far they are read."""
+    with Progress("reading", unit="objects") as progress:
+        return read_files(files, lambda file, count: progress.advance(count, file))
 
 
-async def _read(where: Where) -> tuple[Snapshot, str]:
-    async with connect(where.kubeconfig, where.context, "stowplan-explain") as (client, address, namespace):
-        return await read_cluster(client, f"the API server at {address}"), namespace
+async def read(where: Where, client: HttpClient, address: str) -> Snapshot:
+    """The lists of a cluster, with a line that says how far they are."""
+    with Progress("reading the cluster", unit="objects") as progress:
+        return await read_cluster(
+            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
+        )
 
 
 @asynccontextmanager
@@ -208,118 +241,180 @@ async def connect(
         yield client, f"{server.address.host}:{server.address.port}", server.namespace
 
 
-# The pods
+# Explanations
 
 
-def _chosen(engine: Engine, targets: Sequence[str], namespace: str, selector: str) -> list[Pod]:
-    from stowplan.api.labels import SelectorError, parse_selector
-
-    if selector:
+async def _explanations(where: Where, wanted: "Wanted") -> tuple[list[Document], list[str]]:
+    """The explanations that are asked for, and what is to be noted about them."""
+    if where.files:
+        engine = Engine(readdump(where.files), where.settings)
+        return _evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
+        namespace = wanted.namespace or own_namespace
+        if where.asks_running and not wanted.manifests:
+            running = await RunningScheduler.find(client)
+            told = None if running is None else await _told(running, client, wanted, namespace)
+            if told is not None:
+                return told, []
+        engine = Engine(await read(where, client, address), where.settings)
         try:
-            wanted = parse_selector(selector)
-        except SelectorError as error:
-            raise click.ClickException(f"--selector: {error}") from None
-        return [
-            pod
-            for pod in engine.pods.values()
-            if pod.namespace == namespace and wanted.matches(pod.metadata.labels)
-        ]
-    if not targets:
-        raise click.UsageError("expected a pod, --selector or --filename")
-    found: list[Pod] = []
-    for target in _pairs(targets):
-        found += _pods_of(engine, *target, namespace)
+            found = _evaluated(engine, wanted, namespace)
+        except NoSuchPodError as error:
+            gone = await _gone(client, engine, error.namespace, error.name)
+            if gone is None:
+                raise
+            return [gone], engine.snapshot.notes
+        await _add_evictors(client, engine, found)
+        return found, engine.snapshot.notes
+
+
+async def _told(
+    running: RunningScheduler, client: HttpClient, wanted: "Wanted", namespace: str
+) -> list[Document] | None:
+    """What the running scheduler says; None where it does not know all of the pods."""
+    names = single_pods(wanted.targets, wanted.selector)
+    if names is not None:
+        return await running.pods([f"{namespace}/{name}" for name in names])
+    pods = {pod.key: pod for pod in (await client.list(PODS, Pod, namespace=namespace)).items}
+    sets = (await client.list(REPLICA_SETS, ReplicaSet, namespace=namespace)).items
+    meant = chosen(pods, sets, wanted.targets, namespace, wanted.selector)
+    return await running.pods([pod.key for pod in one_of_each(_found(meant, namespace))])
+
+
+def _evaluated(engine: Engine, wanted: "Wanted", namespace: str) -> list[Document]:
+    """The explanations by an engine of our own."""
+    if wanted.manifests:
+        pods = from_manifests(wanted.manifests, namespace)
+    else:
+        pods = chosen(engine.pods, engine.replica_sets, wanted.targets, namespace, wanted.selector)
+    alike = one_of_each(_found(pods, namespace), engine.table)
+    with Progress("explaining", len(alike), "pods") as progress:
+        found = []
+        for pod in alike:
+            progress.tick(pod.key)
+            found.append(engine.explainer_for(pod).explain(engine.info(pod)).document())
+            progress.advance()
     return found
 
 
-def _pairs(targets: Sequence[str]) -> list[tuple[str, str]]:
-    """Kinds and names: `pod/web`, `web`, or kubectl's `deployment web db`."""
-    if len(targets) > 1 and targets[0].lower() in _KINDS and "/" not in targets[0]:
-        return [(targets[0], name) for name in targets[1:]]
-    return [
-        (kind, name) if name else ("pod", kind) for kind, _, name in (one.partition("/") for one in targets)
-    ]
+def _found(pods: Sequence[Pod], namespace: str) -> Sequence[Pod]:
+    if not pods:
+        raise click.ClickException(f"no pods found in namespace {namespace}")
+    return pods
 
 
-def _pods_of(engine: Engine, kind: str, name: str, namespace: str) -> list[Pod]:
-    known = _KINDS.get(kind.lower())
-    if known is None:
-        expected = "pod, deployment, replicaset, statefulset, daemonset or job"
-        raise click.ClickException(f"{kind}/{name}: expected a {expected}")
-    if known == "Pod":
-        pod = engine.pods.get(f"{namespace}/{name}")
-        if pod is None:
-            raise click.ClickException(f'pods "{name}" not found in namespace {namespace}')
-        return [pod]
-    owners = {name} if known != "Deployment" else engine.replica_sets_of(namespace, name)
-    owner_kind = "ReplicaSet" if known == "Deployment" else known
-    found = [
-        pod
-        for pod in engine.pods.values()
-        if pod.namespace == namespace
-        and any(one.kind == owner_kind and one.name in owners for one in pod.metadata.owner_references)
-    ]
-    if not found:
-        raise click.ClickException(f"{kind}/{name}: no pods found in namespace {namespace}")
-    return found
-
-
-def _from_manifests(paths: Sequence[Path], namespace: str) -> list[Pod]:
-    """Pods as manifests would make them: pods themselves, and the templates of those that make pods."""
-    found = []
-    for path in paths:
-        for place, document in documents(path):
-            pod = _pod_of(document, namespace)
-            if pod is None:
-                continue
-            try:
-                found.append(convert(pod, Pod))
-            except DecodeError as error:
-                raise click.ClickException(f"{place}: {error}") from None
-    if not found:
-        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
-    return found
-
-
-def _pod_of(document: dict[str, Any], namespace: str) -> dict[str, Any] | None:
-    metadata = document.get("metadata") or {}
-    spec = document.get("spec") or {}
-    if document["kind"] == "CronJob":
-        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-    template = document if document["kind"] == "Pod" else spec.get("template")
-    if not isinstance(template, dict):
+async def _gone(client: HttpClient, engine: Engine, namespace: str, name: str) -> Document | None:
+    """What is known of a pod that is not there any more: that it was evicted, and for whom."""
+    event = await last_preemption(client, namespace, name)
+    if event is None:
         return None
-    own = template.get("metadata") or {}
-    name = metadata.get("name") or metadata.get("generateName") or "new"
-    space = metadata.get("namespace") or namespace
-    return {
-        **template,
-        "kind": "Pod",
-        "metadata": {**own, "name": name, "namespace": space, "uid": f"new-{name}"},
+    by = _key_of(engine, event.by)
+    text = f"evicted from {event.node} for {by}, {event.time}"
+    found = PodExplanation(f"{namespace}/{name}", GONE, engine.snapshot.source, engine.table.node_count, text)
+    found.facts["evicted"] = {"message": "", "by": [by], "node": event.node}
+    return found.document()
+
+
+async def _add_evictors(client: HttpClient, engine: Engine, found: Sequence[Document]) -> None:
+    """Say for whom victims go, where the cluster's events tell."""
+    for document in found:
+        evicted = document.get("evicted")
+        if evicted and not evicted["by"]:
+            namespace, _, name = document["pod"].partition("/")
+            event = await last_preemption(client, namespace, name)
+            if event is not None:
+                evicted["by"] = [_key_of(engine, event.by)]
+
+
+def _key_of(engine: Engine, uid: str) -> str:
+    known = (pod.key for pod in engine.pods.values() if pod.metadata.uid == uid)
+    return next(known, f"a pod that is gone (uid {uid})")
+
+
+# Causes
+
+
+async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[str]]:
+    if where.files:
+        return _causes(Engine(readdump(where.files), where.settings), namespace)
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
+        return await pending_document(where, client, address, namespace)
+
+
+async def pending_document(
+    where: Where, client: HttpClient, address: str, namespace: str
+) -> tuple[Document, list[str]]:
+    """The causes that pods of a cluster wait for, and notes; from the running scheduler if there is one."""
+    if where.asks_running:
+        running = await RunningScheduler.find(client)
+        document = None if running is None else await running.pending()
+        if document is not None:
+            return pending_causes.only_of(document, namespace), []
+    return _causes(Engine(await read(where, client, address), where.settings), namespace)
+
+
+def _causes(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
+    waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
+    with Progress("explaining", unit="templates") as progress:
+
+        def explained(info: PodInfo) -> PodExplanation:
+            progress.tick(info.key)
+            found = engine.explainer_for(info.pod).explain(info, nearest=pending_causes.NEAREST)
+            progress.advance()
+            return found
+
+        found = pending_causes.causes(waiting, engine.info, explained)
+    document = {
+        "pods": len(waiting),
+        "causes": [cause.document() for cause in found],
+        "source": engine.snapshot.source,
     }
+    return document, engine.snapshot.notes
 
 
-def _one_of_each(engine: Engine, pods: Sequence[Pod]) -> list[Pod]:
-    """Of waiting pods that are alike one is enough."""
-    alike: dict[Any, Pod] = {}
-    for pod in pods:
-        info = engine.info(pod)
-        alike.setdefault(pod.key if info.row >= 0 else info.template, pod)
-    return list(alike.values())
+async def _follow_pending(where: Where, namespace: str, every: float, output: str) -> None:
+    """Show causes whenever they change, until interrupted."""
+    shown = None
+    async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
+        while True:
+            document, _ = await pending_document(where, client, address, namespace)
+            lines = [(cause["name"], cause["count"], cause["reason"]) for cause in document["causes"]]
+            if lines != shown:
+                if shown is not None and output == "text":
+                    click.echo(f"\n{datetime.now().astimezone():%H:%M:%S}")
+                _show_pending(document, output)
+                shown = lines
+            await asyncio.sleep(every)
 
 
 # Output
 
 
-def _show(found: Sequence[PodExplanation], output: str, all_nodes: bool) -> None:
+def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
     if output == "text":
-        click.echo("\n".join(render(one, all_nodes=all_nodes) for one in found), nl=False)
+        palette, now = Palette.of(sys.stdout, os.environ), time.time()
+        texts = [render(one, all_nodes=all_nodes, palette=palette, now=now) for one in found]
+        click.echo("\n".join(texts), nl=False, color=palette.enabled)
         return
-    shown = [one.document() for one in found]
-    _dump(shown[0] if len(shown) == 1 else {"items": shown}, output)
+    dump(found[0] if len(found) == 1 else {"items": found}, output)
 
 
-def _dump(document: Any, output: str) -> None:
+def _show_pending(document: Document, output: str) -> None:
+    if output == "text":
+        palette = Palette.of(sys.stdout, os.environ)
+        click.echo(pending_causes.render(document, palette), nl=False, color=palette.enabled)
+    else:
+        dump(document, output)
+    sys.stdout.flush()
+
+
+def _tell(notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def dump(document: Any, output: str) -> None:
+    """Write plain data as JSON or YAML."""
     if output == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
     else:

@@ -22,6 +22,7 @@ _PLACES: Final = {
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
+    "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
     "view": "stowplan.cli.shadow:view",

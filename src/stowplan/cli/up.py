@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
 from stowplan.serving import ServingError
 from stowplan.serving.settings import ServingSettings
 from stowplan.up import LocalCluster, Plan
@@ -96,6 +96,11 @@ class Wishes:
 @feature_gates_option
 @plugins_option
 @click.option(
+    "--annotate-results",
+    is_flag=True,
+    help="Annotate bound pods with the results of filters and scores, as kube-scheduler-simulator does.",
+)
+@click.option(
     "--scheduler-port", type=_PORT, help="Port for the scheduler's health, metrics and configuration."
 )
 @click.option(
@@ -157,6 +162,7 @@ def up(
     more: tuple[str, ...],
     feature_gates: tuple[str, ...],
     plugins: tuple[str, ...],
+    annotate_results: bool,
     scheduler_port: int | None,
     verbosity: int | None,
     port: int,
@@ -202,12 +208,19 @@ def up(
         page_port if page else None,
     )
     with one_line_errors():
-        source = SchedulerSource(str(config or ""), plugins, parse_feature_gates(feature_gates))
+        source = SchedulerSource(
+            str(config or ""),
+            plugins,
+            parse_feature_gates(feature_gates),
+            annotate_results=annotate_results,
+        )
         loaded_config = source.load()
         settings = source.settings(loaded_config)
         others = _other_schedulers(more, plugins, source.gates, settings)
     echo_notes(loaded_config.legacy.notes)
+    stack = ExitStack()
     try:
+        stack.enter_context(patient_collector())
         loaded = read_manifests(files)
         kept = data_dir is not None and is_data_dir(data_dir)
         plan = Plan(
@@ -234,6 +247,8 @@ def up(
         code = asyncio.run(_run(cluster, wishes))
     except (ShapeError, PretendError, LoadError, DataDirError, ServingError) as error:
         raise click.ClickException(str(error)) from None
+    finally:
+        stack.close()
     sys.exit(code)
 
 

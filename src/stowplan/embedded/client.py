@@ -94,7 +94,7 @@ class InProcessClient(Client):
         if resource is CORE_EVENTS:
             resource = EVENTS
             body = from_core(dict(body)) if isinstance(body, Mapping) else body
-        return self._store.create(resource, body, namespace, handed_over=True, by=self._by)
+        return self._store.create(resource, body, namespace, by=self._by)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
         return self._store.update(resource, body, subresource=subresource, by=self._by)

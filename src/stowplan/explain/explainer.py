@@ -11,25 +11,31 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from stowplan.api.amounts import shown_amount
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.changes import Change, Changes
+from stowplan.explain.facts import pod_facts
 from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
-from stowplan.explain.state import Attempted, PodState, Waker
+from stowplan.explain.state import Attempted, PodState, Waker, wakers
 from stowplan.framework.decision import Candidate, Decision, decide
-from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.evaluation import Evaluation, rejectors_of
 from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError
+from stowplan.plugins.noderesources.fit import NodeResourcesFit
+from stowplan.queue.scheduling_queue import rules_of
 
 PENDING: Final = "pending"
 PLACED: Final = "placed"
 FITS: Final = "fits"
 """The pod is not on a node, but one would take it: it is new, or about to be scheduled."""
+GONE: Final = "gone"
+"""The pod is known only from what happened to it."""
 
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""
@@ -57,6 +63,7 @@ class PodExplanation:
     node: str = ""
     funnel: Sequence[FunnelLine] = ()
     near_misses: Sequence[NearMiss] = ()
+    near_miss_count: int = 0
     changes: Sequence[Change] = ()
     preemption: PreemptionFinding | None = None
     decision: Decision | None = None
@@ -70,8 +77,14 @@ class PodExplanation:
     def feasible(self) -> int:
         return self.nodes - sum(line.nodes for line in self.funnel)
 
-    def document(self) -> dict[str, Any]:
-        """The explanation as plain data, ready for JSON."""
+    @property
+    def rejected_outright(self) -> bool:
+        """Whether the pod was turned down before any node was looked at."""
+        return len(self.funnel) == 1 and not self.funnel[0].examples
+
+    def document(self, most: int | None = None) -> dict[str, Any]:
+        """The explanation as plain data, ready for JSON; with so many of the near misses at most."""
+        wakes = self.wakes or (() if self.now is None else self.now.wakers)
         document: dict[str, Any] = {
             "pod": self.pod,
             "state": self.state,
@@ -81,12 +94,13 @@ class PodExplanation:
             "nodes": self.nodes,
             "feasible": self.feasible,
             "funnel": [_funnel_line(line) for line in self.funnel],
-            "nearMisses": [_near_miss(miss) for miss in self.near_misses],
+            "nearMisses": [_near_miss(miss) for miss in self.near_misses[:most]],
+            "nearMissCount": self.near_miss_count,
             "changes": [_change(change) for change in self.changes],
             "preemption": None if self.preemption is None else _preemption(self.preemption),
             "wakes": [
                 {"resource": one.resource, "actions": list(one.actions), "plugin": one.plugin}
-                for one in self.wakes
+                for one in wakes
             ],
             "attempts": _attempts(self.attempt),
             "queue": None if self.now is None else self.now.document(),
@@ -102,6 +116,8 @@ class PodExplanation:
                 "decidedBy": decided_by(decision),
                 "wouldGoTo": decision.node,
             }
+            if decision.old_names:
+                document["priorities"] = decision.old_names
         return document
 
 
@@ -114,14 +130,23 @@ class Explainer:
         self._source = source
         self._nominations = nominations
 
-    def explain(self, info: PodInfo, *, changes: bool = True) -> PodExplanation:
-        """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now."""
-        return run_steps(self.steps(info, changes=changes))
+    def explain(self, info: PodInfo, *, nearest: int | None = None) -> PodExplanation:
+        """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now.
 
-    def steps(self, info: PodInfo, *, changes: bool = True) -> Generator[None, None, PodExplanation]:
+        With `nearest` so many of the near misses are enough.
+        """
+        return run_steps(self.steps(info, nearest=nearest))
+
+    def steps(self, info: PodInfo, *, nearest: int | None = None) -> Generator[None, None, PodExplanation]:
         """The same in steps, so that a scheduler that is asked can go on with its work in between."""
         if info.row >= 0:
-            return self._placed(info)
+            found = self._placed(info)
+        else:
+            found = yield from self._unplaced(info, nearest)
+        found.facts = {**pod_facts(info, self._table, self._nominations), **found.facts}
+        return found
+
+    def _unplaced(self, info: PodInfo, nearest: int | None) -> Generator[None, None, PodExplanation]:
         try:
             evaluation = self._framework.evaluate(info, self._nominations)
         except PluginError as error:
@@ -132,9 +157,11 @@ class Explainer:
         message = decide(evaluation, lambda ties: 0, 0).message
         found = PodExplanation(info.key, PENDING, self._source, self._table.node_count, message)
         found.funnel = rejections.funnel
-        found.near_misses = yield from rejections.near_miss_steps()
-        if changes:
-            yield from self._search(info, found)
+        found.wakes = self._wakes(evaluation)
+        found.facts = self._too_large(evaluation)
+        found.near_misses = yield from rejections.near_miss_steps(nearest)
+        found.near_miss_count = rejections.near_miss_count
+        yield from self._search(info, found)
         return found
 
     def _search(self, info: PodInfo, found: PodExplanation) -> Generator[None, None, None]:
@@ -151,11 +178,28 @@ class Explainer:
             yield
         found.changes = changes
 
+    def _wakes(self, evaluation: Evaluation) -> tuple[Waker, ...]:
+        """The events that the plugins that reject the pod registered for."""
+        rejectors = rejectors_of(evaluation).unschedulable
+        registered = rules_of(self._framework).hints.registered
+        return wakers((entry.plugin, entry.event) for entry in registered if entry.plugin in rejectors)
+
+    def _too_large(self, evaluation: Evaluation) -> dict[str, Any]:
+        """Whether no node could take the pod even if nothing were on it."""
+        plugin = self._framework.plugins.get("NodeResourcesFit")
+        if not isinstance(plugin, NodeResourcesFit) or evaluation.rejected_outright is not None:
+            return {}
+        short = [
+            {"resource": name, "wanted": shown_amount(name, wanted), "largest": shown_amount(name, largest)}
+            for name, wanted, largest in plugin.too_large(evaluation.cycle)
+        ]
+        return {"tooLarge": short} if short else {}
+
     def _fitting(self, evaluation: Evaluation) -> PodExplanation:
         decision = decide(evaluation, lambda ties: 0, TOP)
         return PodExplanation(
             evaluation.cycle.pod.key,
-            FITS,
+            PENDING if evaluation.cycle.pod.spec.scheduling_gates else FITS,
             self._source,
             self._table.node_count,
             decision.message,

@@ -3,16 +3,24 @@
 Pods of one template are alike to the scheduler, so each template is explained once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.explain.explainer import FITS, PodExplanation
+from stowplan.explain.layout import PLAIN, Palette, cleaned, hanging, middle, plural
+from stowplan.explain.terminal import too_large
+from stowplan.explain.wakes import objects_awaited
 
 SHOWN = 2
 """How many reasons and changes a cause is told by."""
+
+NEAREST = 64
+"""How many of the near misses of one plugin are looked at for a cause: it is one of many."""
+SHOWN_NEAREST = 20
+"""How many of them its explanation has."""
 
 
 @dataclass(slots=True)
@@ -40,7 +48,7 @@ class Cause:
             "name": self.name,
             "reason": self.reason,
             "help": self.help,
-            "explanation": None if self.explanation is None else self.explanation.document(),
+            "explanation": None if self.explanation is None else self.explanation.document(SHOWN_NEAREST),
         }
 
 
@@ -71,8 +79,12 @@ def causes(
 def _reason(explanation: PodExplanation) -> str:
     if explanation.state == FITS:
         return "about to be scheduled: a node fits"
+    if explanation.facts.get("tooLarge"):
+        return too_large(explanation.facts["tooLarge"])
     if not explanation.funnel:
         return explanation.message
+    if explanation.rejected_outright:
+        return explanation.funnel[0].reason
     lines = [f"{line.reason} on {line.nodes}" for line in explanation.funnel[:SHOWN]]
     return f"{', '.join(lines)} of {explanation.nodes} nodes"
 
@@ -81,22 +93,38 @@ def _help(explanation: PodExplanation) -> str:
     if explanation.state == FITS:
         return "nothing: wait"
     texts = [change.text for change in explanation.changes[:SHOWN]]
+    if explanation.facts.get("tooLarge"):
+        texts = [*texts[: SHOWN - 1], "a larger node type"]
+    if not texts and explanation.rejected_outright:
+        texts = objects_awaited(explanation.wakes)[:SHOWN]
     return ", or ".join(texts) or "no single change was found"
 
 
-def render(found: Sequence[Cause]) -> str:
-    """The causes as text."""
-    if not found:
+def only_of(document: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """The causes of the pods of one namespace, of all of them; all namespaces if none is given."""
+    causes = [
+        cause for cause in document["causes"] if not namespace or cause["name"].partition("/")[0] == namespace
+    ]
+    return {**document, "pods": sum(cause["count"] for cause in causes), "causes": causes}
+
+
+def render(found: Mapping[str, Any], palette: Palette = PLAIN) -> str:
+    """The causes as text, of the document that JSON shows."""
+    found = cleaned(found)
+    causes = found["causes"]
+    if not causes:
         return "No pod waits.\n"
-    total = sum(len(cause.pods) for cause in found)
-    heading = f"{total} {'pod waits' if total == 1 else 'pods wait'} on {len(found)} "
-    heading += "cause" if len(found) == 1 else "causes"
-    lines = [heading, ""]
-    names = [_short(cause.name, 32) for cause in found]
-    width, figure = max(map(len, names)), len(str(len(found[0].pods)))
-    for name, cause in zip(names, found, strict=True):
-        lines.append(f"{len(cause.pods):>{figure + 1}}  {name:<{width}}  {cause.reason}")
-        lines.append(f"{'':>{figure + 1}}  {'':<{width}}  helped by: {cause.help}")
+    heading = f"{plural(found['pods'], 'pod waits', 'pods wait')} on {plural(len(causes), 'cause')}"
+    lines = [palette.paint(heading, "bold"), ""]
+    names = [middle(cause["name"], 32) for cause in causes]
+    width, figure = max(map(len, names)), len(str(causes[0]["count"])) + 1
+    for name, cause in zip(names, causes, strict=True):
+        count = palette.paint(f"{cause['count']:>{figure}}", "yellow")
+        lines += hanging(f"{count}  {name:<{width}}  ", cause["reason"])
+        helped = palette.paint("helped by:", "green")
+        lines += hanging(f"{'':>{figure}}  {'':<{width}}  {helped} ", cause["help"])
+    if found.get("source"):
+        lines += ["", *hanging("source: ", found["source"])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -104,8 +132,3 @@ def _common_prefix(names: Sequence[str]) -> str:
     first, last = min(names), max(names)
     alike = zip(first, last, strict=False)
     return first[: next((place for place, (one, other) in enumerate(alike) if one != other), len(first))]
-
-
-def _short(name: str, width: int) -> str:
-    half = (width - 1) // 2
-    return name if len(name) <= width else f"{name[: width - 1 - half]}…{name[-half:]}"

@@ -1,196 +1,318 @@
-"""An explanation for a terminal: the answer first, then the evidence, then what to do, on one screen."""
+"""An explanation for a terminal: the answer first, then the evidence, then what to do, on one screen.
 
-from collections.abc import Sequence
-from typing import Final
+It is made of the document that JSON shows, so it is the same whether the explanation was made here or comes
+from a running scheduler.
+"""
 
-from stowplan.explain.changes import Change
-from stowplan.explain.explainer import FITS, PENDING, PodExplanation, decided_by
-from stowplan.explain.rejections import NearMiss
-from stowplan.explain.state import QUEUES, Waker
-from stowplan.explain.text import indented, scores_table
-from stowplan.framework.decision import Decision
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-WIDTH: Final = 100
+from stowplan.explain.explainer import FITS, GONE, PENDING
+from stowplan.explain.layout import (
+    PLAIN,
+    WIDTH,
+    Palette,
+    cleaned,
+    hanging,
+    joined,
+    middle,
+    moment,
+    plural,
+    span,
+)
+from stowplan.explain.text import indented, table
+from stowplan.explain.wakes import sentence
+from stowplan.framework.interface import PREEMPTION_PREFIX
+from stowplan.plugins.legacy.names import old_points
+
 NEAREST: Final = 3
 """How many near misses are shown unless all are asked for."""
+NAME: Final = 40
+"""How long names in a column may be."""
 
-_EVENTS: Final = {
-    "Add": "is added",
-    "Delete": "is deleted",
-    "Update": "changes",
+Document = Mapping[str, Any]
+
+_PLACES: Final = {
+    "active": "in the queue, will be tried next",
+    "backoff": "in backoff",
+    "unschedulable": "tried again on an event below",
+    "gated": "held back before the queue",
+    "in flight": "being scheduled at this moment",
+    "waiting": "waits at Permit",
+    "binding": "being bound",
+    "bound": "",
 }
+"""Where a pod is in a running scheduler, in a few words."""
 
 
-def render(explanation: PodExplanation, *, all_nodes: bool = False) -> str:
-    """The explanation as text."""
-    lines = [_headline(explanation), *_situation(explanation), ""]
-    if explanation.state == PENDING:
-        lines += _pending(explanation, all_nodes)
-    else:
-        lines += _chosen(explanation)
-    return "\n".join(_cut(line) for line in lines).rstrip() + "\n"
+def render(found: Document, *, all_nodes: bool = False, palette: Palette = PLAIN, now: float = 0.0) -> str:
+    """The explanation as text. `now` is the time in seconds since 1970, for what lies ahead or behind."""
+    found = cleaned(found)
+    lines = [*_headline(found, palette), *_situation(found, now), *_notes(found), ""]
+    if found["state"] == PENDING:
+        lines += _pending(found, all_nodes, palette)
+    elif found["state"] != GONE:
+        lines += _chosen(found, palette)
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
-def _cut(line: str) -> str:
-    return line.rstrip()
+def _headline(found: Document, palette: Palette) -> list[str]:
+    pod, nodes, state = found["pod"], found["nodes"], found["state"]
+    message = found["message"]
+    if state == PENDING:
+        says = palette.paint("pending", "bold", "yellow")
+        return hanging(f"{palette.paint(pod, 'bold')} is {says}: ", _why_pending(found))
+    name = palette.paint(pod, "bold")
+    if state == FITS:
+        would = palette.paint(str(found.get("wouldGoTo")), "bold", "green")
+        return [f"{name} would go to {would}: {plural(found['feasible'], 'node')} of {nodes} fit"]
+    if state == GONE:
+        return hanging(f"{name} is {palette.paint('gone', 'bold')}: ", message)
+    return [f"{name} is on {palette.paint(found['node'], 'bold', 'green')}"]
 
 
-def _headline(explanation: PodExplanation) -> str:
-    pod, nodes = explanation.pod, explanation.nodes
-    if explanation.state == PENDING:
-        if not explanation.funnel:
-            return f"{pod} is pending: {explanation.message}"
-        return f"{pod} is pending: no node fits (0 of {nodes})"
-    if explanation.state == FITS:
-        decision = explanation.decision
-        node = decision.node if decision is not None else None
-        return f"{pod} would go to {node}: {_nodes(explanation.feasible)} of {nodes} fit"
-    return f"{pod} is on {explanation.node}"
+def _why_pending(found: Document) -> str:
+    reason: str
+    if found.get("gates"):
+        gates = found["gates"]
+        return f"held by scheduling {'gate' if len(gates) == 1 else 'gates'} {', '.join(gates)}"
+    queue = found.get("queue") or {}
+    if queue.get("place") == "waiting":
+        return f"{queue['node']} is reserved, {', '.join(queue['heldBy']) or 'Permit'} holds it"
+    if not found["funnel"]:
+        reason = found["message"]
+        return reason
+    if found.get("tooLarge"):
+        return too_large(found["tooLarge"])
+    if len(found["funnel"]) == 1 and not found["funnel"][0]["examples"]:
+        reason = found["funnel"][0]["reason"]
+        return reason
+    return f"no node fits (0 of {found['nodes']})"
 
 
-def _situation(explanation: PodExplanation) -> list[str]:
+def too_large(short: Sequence[Document]) -> str:
+    """That no node could take the pod, even if it were empty."""
+    parts = [
+        f"{one['resource']} {one['wanted']}, largest {one['largest']}"
+        if one["largest"] != "0"
+        else f"{one['resource']} {one['wanted']}, no node has any"
+        for one in short
+    ]
+    return f"larger than any node ({'; '.join(parts)})"
+
+
+def _situation(found: Document, now: float) -> list[str]:
+    """Where the pod is, since when and until when, and where all this is known from."""
     parts = []
-    if explanation.attempt is not None:
-        parts.append(f"attempt {explanation.attempt.number}: {explanation.attempt.outcome}")
-    if explanation.now is not None and explanation.now.place in QUEUES:
-        parts.append(QUEUES[explanation.now.place].rstrip("."))
-    parts.append(f"source: {explanation.source}")
-    lines = [" · ".join(parts)]
-    if explanation.now is not None:
-        lines += [f"{plugin}: {said}" for plugin, said in explanation.now.held_by.items()]
+    if found["attempts"]:
+        last = found["attempts"][-1]
+        then = moment(last["time"])
+        ago = "" if then is None or not now else f", {span(now - then)} ago"
+        parts.append(f"attempt {last['number']}{ago}")
+    queue = found.get("queue") or {}
+    place = _PLACES.get(queue.get("place", ""), "")
+    until = moment(queue.get("until"))
+    if place and until is not None and now:
+        ahead = span(until - now)
+        place += f" until in {ahead}" if queue["place"] == "backoff" else f", at the latest in {ahead}"
+    if place:
+        parts.append(place)
+    return joined([*parts, f"source: {found['source']}"])
+
+
+def _notes(found: Document) -> list[str]:
+    """What else is known of a pod that changes what all the rest means."""
+    lines: list[str] = []
+    for plugin, said in ((found.get("queue") or {}).get("heldBy") or {}).items():
+        lines += hanging(f"{plugin}: ", said) if said else [plugin]
+    node = found.get("nominatedNode")
+    if node and found["state"] != "placed":
+        lines += hanging("", f"nominated to {node}{_leaving(found)}")
+    gone = found.get("evictions")
+    if gone and gone["victims"] and not (node and found["state"] != "placed"):
+        lines += hanging("", f"evicted {_names(gone['victims'], 4)} for it{_among(gone)}")
+    if found["state"] == PENDING:
+        for one in found.get("claims") or ():
+            lines += hanging(f"claim {one['claim']}: ", one["text"])
+    evicted = found.get("evicted")
+    if evicted:
+        lines += hanging("", _evicted(evicted))
     return lines
+
+
+def _leaving(found: Document) -> str:
+    victims = (found.get("evictions") or {}).get("victims")
+    return f", waits for {_names(victims, 4)} to leave (evicted for it)" if victims else ""
+
+
+def _evicted(evicted: Document) -> str:
+    by = f" for {_names(evicted['by'], 3)}" if evicted.get("by") else ""
+    why = f": {evicted['message']}" if evicted.get("message") else ""
+    return f"evicted{by}{why}{_among(evicted)}"
+
+
+def _among(made: Document) -> str:
+    """Why these pods and no others, as far as is known."""
+    count = made.get("candidates") or 0
+    if not count:
+        return ""
+    which = "the only node where that helps" if count == 1 else f"the cheapest of {count} candidate nodes"
+    return (
+        f" ({made.get('node')} was {which}: fewest violated budgets, lowest priorities, fewest pods, "
+        "latest start; more important pods of the node were spared)"
+    )
 
 
 # A pod that waits
 
 
-def _pending(explanation: PodExplanation, all_nodes: bool) -> list[str]:
-    lines = _funnel(explanation)
-    if explanation.near_misses:
-        lines += ["", "Closest: only one thing in the way", *_near_misses(explanation.near_misses, all_nodes)]
-    if explanation.changes:
-        lines += ["", "Any one of these would place it (each tried on this state)"]
-        lines += _changes(explanation.changes)
-    elif explanation.funnel:
+def _pending(found: Document, all_nodes: bool, palette: Palette) -> list[str]:
+    lines = _funnel(found, palette)
+    if found.get("wouldGoTo"):
+        would, count = found["wouldGoTo"], plural(found["feasible"], "node")
+        text = f"Let go it would be placed on {would}: {count} of {found['nodes']} fit."
+        return [*lines, "", text] if lines else [text]
+    if found["nearMisses"]:
+        lines += ["", palette.paint("Closest: only one thing in the way", "bold")]
+        lines += _near_misses(found["nearMisses"], all_nodes)
+    if found["changes"]:
+        lines += ["", palette.paint("Any one of these would place it (each tried on this state)", "bold")]
+        lines += _changes(found["changes"], palette)
+    elif found["funnel"]:
         lines += ["", "No single change was found that would place it."]
-    lines += _preemption(explanation)
-    if explanation.wakes:
-        lines += ["", f"Wakes it: {_wakes(explanation.wakes)}"]
+    lines += _preemption(found)
+    if found["wakes"]:
+        lines += ["", *joined(sentence(found["wakes"], found["funnel"]), "Wakes it: ")]
     return lines
 
 
-def _funnel(explanation: PodExplanation) -> list[str]:
-    if not explanation.funnel:
+def _funnel(found: Document, palette: Palette) -> list[str]:
+    funnel = found["funnel"]
+    if not funnel:
         return []
-    figures = [str(explanation.nodes), *(f"-{line.nodes}" for line in explanation.funnel)]
+    figures = [str(found["nodes"]), *(f"-{line['nodes']}" for line in funnel)]
     width = max(map(len, figures))
-    plugins = max(len(line.plugin) for line in explanation.funnel)
-    lines = [f"{explanation.nodes:>{width}} nodes"]
-    for line in explanation.funnel:
-        lines.append(f"{f'-{line.nodes}':>{width}}  {line.plugin:<{plugins}}  {line.reason}")
-    return [*lines, f"{f'= {explanation.feasible}':>{width}}"]
+    plugins = max(len(line["plugin"]) for line in funnel)
+    lines = [f"{found['nodes']:>{width}} nodes"]
+    for line in funnel:
+        figure = palette.paint(f"-{line['nodes']}".rjust(width), "red")
+        lines += hanging(f"{figure}  {line['plugin']:<{plugins}}  ", line["reason"])
+    rest = f"= {found['feasible']}".rjust(width)
+    return [*lines, palette.paint(rest, "green") if found["feasible"] else rest]
 
 
-def _near_misses(misses: Sequence[NearMiss], all_nodes: bool) -> list[str]:
+def _near_misses(misses: Sequence[Document], all_nodes: bool) -> list[str]:
     shown = misses if all_nodes else misses[:NEAREST]
-    names = [_middle(miss.node, 40) for miss in shown]
-    width, about = max(map(len, names)), max(len(miss.missing) for miss in shown)
-    lines = [
-        f"  {name:<{width}}  {miss.missing:<{about}}  {miss.detail}"
-        for name, miss in zip(names, shown, strict=True)
-    ]
+    names = [middle(miss["node"], NAME) for miss in shown]
+    width, about = max(map(len, names)), min(max(len(miss["missing"]) for miss in shown), NAME)
+    lines: list[str] = []
+    for name, miss in zip(names, shown, strict=True):
+        begin = f"  {name:<{width}}  {miss['missing']:<{about}}  "
+        lines += hanging(begin, miss["detail"])
     if len(shown) < len(misses):
-        lines[-1] += f"  (+{len(misses) - len(shown)} more: --all-nodes)"
+        more = f"(+{len(misses) - len(shown)} more: --all-nodes)"
+        fits = len(lines[-1]) + 2 + len(more) <= WIDTH
+        lines = [*lines[:-1], f"{lines[-1]}  {more}"] if fits else [*lines, f"  {more}"]
     return lines
 
 
-def _changes(changes: Sequence[Change]) -> list[str]:
-    width = min(max(len(change.text) for change in changes), 56)
-    return [f"  {change.text:<{width}}  → {_outcome(change)}" for change in changes]
+def _changes(changes: Sequence[Document], palette: Palette) -> list[str]:
+    width = min(max(len(change["text"]) for change in changes), 52)
+    arrow = palette.paint("→", "green")
+    lines: list[str] = []
+    for change in changes:
+        text = change["text"]
+        begin = f"  {text:<{width}}  {arrow} "
+        if len(text) > width:
+            lines += hanging("  ", text)
+            begin = f"  {'':<{width}}  {arrow} "
+        lines += hanging(begin, _outcome(change))
+    return lines
 
 
-def _outcome(change: Change) -> str:
-    if change.victims:
-        names = " and ".join(change.victims[:2])
-        more = f" and {len(change.victims) - 2} more" if len(change.victims) > 2 else ""
-        return f"{change.node}; {names}{more} would go"
-    return change.node if change.nodes == 1 else f"{change.node}, {_nodes(change.nodes)} fit"
+def _outcome(change: Document) -> str:
+    if change.get("victims"):
+        return f"{middle(change['node'], NAME)}; {_names(change['victims'], 2)} would go"
+    node = middle(change["node"], NAME)
+    return node if change["nodes"] == 1 else f"{node}, {plural(change['nodes'], 'node')} fit"
 
 
-def _preemption(explanation: PodExplanation) -> list[str]:
-    found = explanation.preemption
-    if found is None or not found.node:
+def _names(names: Sequence[str], most: int) -> str:
+    shown = [middle(name, NAME) for name in names[:most]]
+    more = len(names) - len(shown)
+    if more:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
+
+
+def _preemption(found: Document) -> list[str]:
+    tried = found.get("preemption")
+    if not tried:
         return []
-    return ["", f"Preemption would make room on {found.node}: {', '.join(found.victims)} would go."]
-
-
-def _wakes(wakes: Sequence[Waker]) -> str:
-    texts = dict.fromkeys(
-        f"a {_words(one.resource)} {' or '.join(dict.fromkeys(_event(action) for action in one.actions))}"
-        for one in wakes
-    )
-    return " · ".join(texts)
-
-
-def _words(resource: str) -> str:
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in resource).strip()
-
-
-def _event(action: str) -> str:
-    if action in _EVENTS:
-        return _EVENTS[action]
-    return "changes" if action.startswith("Update") else action
+    if tried["node"]:
+        made = f"{tried['node']}: {_names(tried['victims'], 4)} would go"
+        return ["", *hanging("Preemption would make room on ", f"{made}{_among(tried)}.")]
+    said = tried["message"].partition(PREEMPTION_PREFIX)[2].removesuffix(".")
+    why = said.partition(": ")[2] if said.startswith("0/") else said
+    return ["", *hanging("Preemption does not help: ", why)] if why else []
 
 
 # A pod that is placed, or could be
 
 
-def _chosen(explanation: PodExplanation) -> list[str]:
-    decision = explanation.decision
-    lines = _funnel(explanation) if explanation.funnel else []
-    if decision is None or decision.node is None:
-        return [*lines, "", explanation.message] if explanation.message else lines
-    if decision.best:
-        count = len(decision.best)
-        lines += ["", f"Points of the best {count} (score times weight)", *indented(scores_table(decision))]
-    lines += ["", _why(decision)]
-    if explanation.state != FITS:
-        lines.append(_again(explanation, decision))
-    return [line for place, line in enumerate(lines) if line or place]
+def _chosen(found: Document, palette: Palette) -> list[str]:
+    lines = _funnel(found, palette)
+    if not found.get("wouldGoTo"):
+        return [*lines, *(["", found["message"]] if found["message"] else [])]
+    if found["scores"]:
+        lines += ["", f"Points of the best {len(found['scores'])} (score times weight)"]
+        lines += indented(_scores(found))
+    lines += ["", *hanging("", _why(found))]
+    if found["state"] != FITS:
+        lines += hanging("", _again(found))
+    return lines[1:] if not lines[0] else lines
 
 
-def _why(decision: Decision) -> str:
-    if decision.ties > 1:
-        return f"{decision.ties} nodes are equally good; ties are broken at random."
-    by = decided_by(decision)
-    if by is not None:
-        runner_up = decision.best[1].node
-        points = "1 point" if decision.margin == 1 else f"{decision.margin} points"
-        return f"{decision.node} is ahead of {runner_up} by {points}, most of it from {by}."
-    return f"{decision.node} is the only node that fits."
+def _scores(found: Document) -> list[str]:
+    best, weights = found["scores"], found["weights"]
+    old = found.get("priorities") or {}
+    room = (WIDTH - 2 - max(map(len, (*weights, "plugin"))) - 8) // len(best) - 2
+    chosen = found["wouldGoTo"]
+    names = [
+        middle(f"> {one['node']}" if one["node"] == chosen else one["node"], max(room, 8)) for one in best
+    ]
+    rows = [
+        (
+            f"{old[plugin]} ({plugin})" if plugin in old else plugin,
+            str(weight),
+            *(_points(one["plugins"][plugin], weight, plugin in old) for one in best),
+        )
+        for plugin, weight in weights.items()
+    ]
+    rows.append(("total", "", *(str(one["total"]) for one in best)))
+    return table(("plugin", "weight", *names), rows, numeric=range(1, len(names) + 2))
 
 
-def _again(explanation: PodExplanation, decision: Decision) -> str:
-    if decision.node == explanation.node:
+def _points(points: int, weight: int, old_scale: bool) -> str:
+    return f"{points} ({old_points(points // weight):g})" if old_scale else str(points)
+
+
+def _why(found: Document) -> str:
+    node = found["wouldGoTo"]
+    if found["ties"] > 1:
+        return f"{found['ties']} nodes are equally good; ties are broken at random."
+    if found["decidedBy"]:
+        runner_up, by = found["scores"][1]["node"], found["decidedBy"]
+        return f"{node} is ahead of {runner_up} by {plural(found['margin'], 'point')}, most of it from {by}."
+    return f"{node} is the only node that fits."
+
+
+def _again(found: Document) -> str:
+    would = found["wouldGoTo"]
+    if would == found["node"]:
         return "It would be placed there again now."
-    if explanation.message:
-        return f"{explanation.message}; it would go to {decision.node}."
-    lead = _lead(explanation, decision)
-    return f"It would go to {decision.node} now{lead}."
-
-
-def _lead(explanation: PodExplanation, decision: Decision) -> str:
-    own = next((one.total for one in decision.best if one.node == explanation.node), None)
-    return "" if own is None else f", {decision.best[0].total - own} points better"
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
-
-
-def _middle(name: str, width: int) -> str:
-    """A name cut in the middle: both ends tell names apart."""
-    if len(name) <= width:
-        return name
-    half = (width - 1) // 2
-    return f"{name[: width - 1 - half]}…{name[-half:]}"
+    if found["message"]:
+        return f"{found['message']}; it would go to {would}."
+    own = next((one["total"] for one in found["scores"] if one["node"] == found["node"]), None)
+    lead = "" if own is None else f", {plural(found['scores'][0]['total'] - own, 'point')} better"
+    return f"It would go to {would} now{lead}."

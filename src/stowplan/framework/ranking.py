@@ -47,7 +47,7 @@ class Ranking:
         blocks = self.totals.reshape(-1, self._block)
         tops = blocks.max(axis=1)
         self._tops = tops.tolist()
-        self._ties = np.count_nonzero(blocks == tops[:, None], axis=1).tolist()
+        self._ties = (blocks == tops[:, None]).sum(axis=1).tolist()
         self._topmost = [None] * len(self._tops)
 
     def refresh(self, rows: Rows) -> None:

@@ -351,7 +351,8 @@ class ScoreResults:
     def _sync_usage(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> bool:
         """The usual case: only the usage of a few rows changed, and whatever follows from it for feasibility.
 
-        False if it is not that; then nothing was done.
+        A plugin may say that this changes most rows for it, as spreading over a few zones does: it is asked
+        about all of them, the others only about these few. False if it is not that; then nothing was done.
         """
         table = self._table
         if self._node_position != table.node_log.position or (
@@ -361,18 +362,28 @@ class ScoreResults:
         rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
         if rows is None:
             return False
+        wide: list[ScoreColumn] = []
         for column in self._coupled:
-            if not column.find_stale(cycle) or len(column.stale_rows) > FEW_ROWS:
+            if not column.find_stale(cycle):
                 return False
+            if len(column.stale_rows) > FEW_ROWS:
+                if len(column.stale_rows) <= table.rows_in_use // 4:
+                    return False
+                wide.append(column)
         self._usage_position = table.usage_log.position
         many_flipped = len(flipped) > FEW_ROWS
+        if wide:
+            self._score_widely(cycle, feasible, rows, flipped, wide)
+            return True
         touched = rows
         if self._coupled or len(flipped):
             touched = self._touched(rows, NO_ROWS if many_flipped else flipped)
         befores = [column.raw_scores(touched) for column in self._scaled] if self._scaled else ()
         rewritten = self._score_again(cycle, feasible, rows)
         if befores:
-            rewritten = self._scale(cycle, feasible, touched, befores, many_flipped) or rewritten
+            rewritten = (
+                self._scale(cycle, feasible, touched, self._scaled, befores, many_flipped) or rewritten
+            )
         if rewritten:
             self._total_all(feasible)
             return True
@@ -383,6 +394,26 @@ class ScoreResults:
             self.ranking.refresh(flipped)
         return True
 
+    def _score_widely(
+        self, cycle: Cycle, feasible: BoolColumn, rows: list[int], flipped: Rows, wide: list[ScoreColumn]
+    ) -> None:
+        """Ask some plugins about all rows, and the others about those they name and those that changed."""
+        few_flipped = flipped if len(flipped) <= FEW_ROWS else NO_ROWS
+        for column in wide:
+            column.stale_rows = NO_ROWS
+        touched = self._touched(rows, few_flipped)
+        scaled = [column for column in self._scaled if column not in wide]
+        befores = [column.raw_scores(touched) for column in scaled]
+        self._score_again(cycle, feasible, rows, wide)
+        self._scale(cycle, feasible, touched, scaled, befores, len(flipped) > FEW_ROWS)
+        for column in wide:
+            column.compute(self._table, cycle, ALL_ROWS)
+            if column.normalizes:
+                column.find_extremes(feasible)
+                column.normalize(cycle, None)
+            column.state = column.found
+        self._total_all(feasible)
+
     def _touched(self, rows: list[int], flipped: Rows) -> list[int]:
         """The rows with changed usage, and the others whose total may change with them."""
         others = flipped.tolist() if len(flipped) else []
@@ -391,13 +422,17 @@ class ScoreResults:
                 others += column.stale_rows.tolist()
         return list({*rows, *others}) if others else rows
 
-    def _score_again(self, cycle: Cycle, feasible: BoolColumn, rows: list[int]) -> bool:
+    def _score_again(
+        self, cycle: Cycle, feasible: BoolColumn, rows: list[int], wide: Sequence[ScoreColumn] = ()
+    ) -> bool:
         """Ask about a few rows again; True if a plugin that gave every row the same does so no more."""
         table = self._table
         differs = False
         for column in self._local:
             differs = column.compute_few(table, cycle, rows) or differs
         for column in self._coupled:
+            if column in wide:
+                continue
             again = rows if column.traits.reads_usage else []
             if len(column.stale_rows):
                 again = [*again, *column.stale_rows.tolist()]
@@ -416,6 +451,7 @@ class ScoreResults:
         cycle: Cycle,
         feasible: BoolColumn,
         rows: list[int],
+        scaled: Sequence[ScoreColumn],
         befores: Sequence[list[int]],
         many_flipped: bool,
     ) -> bool:
@@ -426,7 +462,7 @@ class ScoreResults:
         rewritten = False
         was = [self._feasible.item(row) for row in rows]
         now = [feasible.item(row) for row in rows]
-        for column, before in zip(self._scaled, befores, strict=True):
+        for column, before in zip(scaled, befores, strict=True):
             if many_flipped or not column.adjust(rows, before, was, now):
                 column.find_extremes(feasible)
             rewritten = column.normalize(cycle, np.array(rows, dtype=np.intp)) or rewritten

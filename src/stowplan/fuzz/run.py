@@ -277,8 +277,10 @@ class _Fuzz:
         if step.verb == "reuse-uid" and key in self._uid_states:
             now = self._uids.getstate()
             self._uids.setstate(self._uid_states[key])
-            store.create(resource, step.body)
-            self._uids.setstate(now)
+            try:
+                store.create(resource, step.body)
+            finally:
+                self._uids.setstate(now)
         elif step.verb in ("create", "recreate", "reuse-uid"):
             self._uid_states[key] = self._uids.getstate()
             store.create(resource, step.body)

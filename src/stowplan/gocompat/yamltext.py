@@ -378,6 +378,7 @@ def _go_syntax(value: _Value, nil: str = "interface {}(nil)") -> str:
 
 
 _STR: Final = "tag:yaml.org,2002:str"
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -389,7 +390,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     resolved: str = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-    style = "|" if "\n" in text else None if resolved == _STR and is_plain_text(text) else '"'
+    style = "|" if "\n" in text else None if resolved != _TIMESTAMP and is_plain_text(text) else '"'
     return dumper.represent_scalar(_STR, text, style)
 
 

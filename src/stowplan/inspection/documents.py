@@ -17,14 +17,14 @@ from stowplan.clock import as_date
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.explain.pending import Cause, causes
+from stowplan.explain.pending import NEAREST, Cause, causes
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
+from stowplan.inspection.evictions import SOURCE, eviction_facts, explain_gone
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.scheduler import Scheduler
 from stowplan.scheduler.decisions import LastDecision
 
-SOURCE: Final = "the running scheduler"
 LANES: Final = ("active", "backoff", "unschedulable", "gated", "permit", "binding")
 MOST_PODS: Final = 500
 """How many pods a lane or a search shows at most."""
@@ -262,21 +262,26 @@ class Inspection:
         """Everything about one pod; lets the scheduler go on between the steps."""
         scheduler = self.scheduler
         pod = None if scheduler is None else scheduler.pod(f"{namespace}/{name}")
-        if scheduler is None or pod is None:
+        if scheduler is None:
             return None
+        if pod is None:
+            gone = explain_gone(scheduler, f"{namespace}/{name}")
+            return None if gone is None else gone.document()
         found = await self._explain(scheduler, pod)
+        found.facts |= eviction_facts(scheduler, pod)
         known = scheduler.explain(pod.key)
         if known is not None:
-            found.now, found.attempt, found.wakes = known.state, known.attempt, known.state.wakers
+            found.now, found.attempt = known.state, known.attempt
+            found.wakes = known.state.wakers or found.wakes
         document = found.document()
         document["labels"] = pod.metadata.labels
         document["priority"] = pod.spec.priority or 0
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
 
-    async def _explain(self, scheduler: Scheduler, pod: Pod) -> PodExplanation:
+    async def _explain(self, scheduler: Scheduler, pod: Pod, nearest: int | None = None) -> PodExplanation:
         context = scheduler.context
-        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod))
+        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod), nearest=nearest)
         while True:
             await context.freeze.free()
             try:
@@ -319,7 +324,7 @@ class Inspection:
         for pod in waiting:
             info = self._info(scheduler, pod)
             if not pod.spec.scheduling_gates and info.template not in explained:
-                explained[info.template] = await self._explain(scheduler, pod)
+                explained[info.template] = await self._explain(scheduler, pod, NEAREST)
         found: list[Cause] = causes(
             waiting, lambda pod: self._info(scheduler, pod), lambda info: explained[info.template]
         )

@@ -19,6 +19,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Resource,
+    Shortfall,
     Status,
     queue_if,
     unresolvable,
@@ -71,6 +72,13 @@ class NodeDeclaredFeatures(Plugin):
         )
         result: Codes = lacking[table.feature_set[nodes.rows]]
         return result
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        table = cycle.table
+        lacking = required_features(pod.spec) - (
+            table.feature_sets.value(table.feature_set.item(row)) or _NONE
+        )
+        return Shortfall("node feature", f"does not declare {', '.join(sorted(lacking))}")
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(REASON)

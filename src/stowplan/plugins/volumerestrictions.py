@@ -25,6 +25,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Resource,
+    Shortfall,
     StaleRows,
     Status,
     queue_if,
@@ -134,6 +135,22 @@ class VolumeRestrictions(Plugin):
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unschedulable(REASON_DISK if code == _DISK else REASON_CLAIM)
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        table = cycle.table
+        for other in table.pods_on[row].values():
+            for volume in pod.template.volumes:
+                for used in other.template.volumes:
+                    if conflict(volume, used):
+                        return Shortfall("disk in use", f"{other.key} uses the disk of volume {volume.name}")
+        names = self._wanted(pod).for_one
+        for other in table.pods.values():
+            if other.row >= 0 and other.namespace == pod.namespace and references(other, names):
+                claim = next(name for name in names if references(other, (name,)))
+                where = table.name_of(other.row)
+                text = f"claim {claim} is for one pod only, {other.key} on {where} uses it"
+                return Shortfall("claim in use", text)
+        return None
 
     def _wanted(self, pod: PodInfo) -> RestrictedVolumes:
         return restricted_volumes(pod, self.handle.table.storage)

@@ -3,11 +3,12 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.api.meta import timestamp
 from stowplan.clock import as_date
 from stowplan.explain import Attempted, Explanation, PodState, wakers
 from stowplan.framework.decision import Record
@@ -54,6 +55,25 @@ class LastDecision(msgspec.Struct):
     """How long it took from the queue to the binding."""
 
 
+class Eviction(NamedTuple):
+    """That pods were evicted from a node for another one, which was found to be the best of candidates."""
+
+    preemptor: str
+    node: str
+    victims: tuple[str, ...]
+    candidates: int
+    time: float
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "by": [self.preemptor],
+            "node": self.node,
+            "victims": list(self.victims),
+            "candidates": self.candidates,
+            "time": timestamp(self.time),
+        }
+
+
 class LastDecisions:
     """The last decisions about the pods that were tried last, by uid; beyond `limit` the oldest go."""
 
@@ -63,6 +83,8 @@ class LastDecisions:
         """Whether anything is kept at all."""
         self._by_uid: OrderedDict[str, LastDecision] = OrderedDict()
         self._uids: dict[str, str] = {}
+        self._evictions: OrderedDict[str, Eviction] = OrderedDict()
+        """By victim, and by preemptor."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -78,6 +100,24 @@ class LastDecisions:
             _, gone = known.popitem(last=False)
             if self._uids.get(gone.key) == gone.uid:
                 del self._uids[gone.key]
+        if made.preempting is not None and made.preempting.victims:
+            self._keep(made, made.preempting)
+
+    def _keep(self, made: LastDecision, done: Preempting) -> None:
+        eviction = Eviction(made.key, done.node, done.victims, done.candidates, made.time)
+        for key in (made.uid, *done.victims):
+            self._evictions[key] = eviction
+            self._evictions.move_to_end(key)
+        while len(self._evictions) > self._limit:
+            self._evictions.popitem(last=False)
+
+    def eviction_of(self, key: str) -> Eviction | None:
+        """The last time a pod of a name (`namespace/name`) was evicted."""
+        return self._evictions.get(key)
+
+    def evicted_for(self, uid: str) -> Eviction | None:
+        """Who was evicted last for a pod."""
+        return self._evictions.get(uid)
 
     def latest(self) -> Iterator[LastDecision]:
         """Newest first."""

@@ -15,12 +15,14 @@ from stowplan.api.status import ApiError
 from stowplan.client import Reader
 from stowplan.scheduler.informers import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
 
-_KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
+KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
+"""Everything that decisions depend on."""
+
 _REQUIRED: Final = (NODES, PODS)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 Progress = Callable[[str, int], None]
-"""Told which resource was read, and how many objects there were."""
+"""Told which resource or file was read, and how many objects there were."""
 
 
 def _silent(resource: str, count: int) -> None:
@@ -46,7 +48,7 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
     Raises SnapshotError if nodes or pods cannot be read.
     """
     found = Snapshot([], source)
-    for kind in _KINDS:
+    for kind in KINDS:
         try:
             listing = await client.list(kind.served, kind.cls, not_older_than="0")
         except ApiError as error:
@@ -60,7 +62,7 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
     return found
 
 
-def read_files(paths: Sequence[Path]) -> Snapshot:
+def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
     """Read files, directories of files, or standard input (`-`). Raises SnapshotError."""
     files = [file for path in paths for file in _files(path)]
     names = ", ".join(map(str, paths))
@@ -76,6 +78,7 @@ def read_files(paths: Sequence[Path]) -> Snapshot:
                 skipped[document["kind"]] = skipped.get(document["kind"], 0) + 1
             else:
                 found.objects.append(obj)
+            progress(str(file), 1)
     if skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
         found.notes.append(f"not needed for scheduling: {kinds}")

@@ -147,6 +147,10 @@ class HttpClient(Client):
         path = object_path(resource, namespace, name)
         return self._json("GET", path, await self._transport.request("GET", path))
 
+    async def get_path(self, path: str) -> Json:
+        """A document that is no object of the API: what the server says to a GET of a path, once."""
+        return self._json("GET", path, await self._transport.request("GET", path, once=True))
+
     async def list(
         self,
         resource: Resource,

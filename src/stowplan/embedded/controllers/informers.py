@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from stowplan.api.catalogue import PODS, Resource
+from stowplan.api.catalogue import Resource
 from stowplan.api.meta import AnyObject
 from stowplan.api.requests import EVERY_OBJECT, Json, Selection
 from stowplan.client import Reader, Reflector
@@ -14,6 +14,9 @@ from stowplan.embedded.controllers.objects import controller_of, namespace_of, o
 
 EventHandler = Callable[[Json | None, Json | None], None]
 """Called with an object as it was (None if new) and as it is (None if deleted)."""
+
+Values = Callable[[Json], Sequence[str]]
+"""What an object is found by."""
 
 _NONE: Final[Mapping[str, Json]] = {}
 
@@ -24,7 +27,7 @@ OWN_WRITE_TIMEOUT: Final = 5.0
 class Index:
     """Objects by something they say of themselves."""
 
-    def __init__(self, values: Callable[[Json], Sequence[str]]) -> None:
+    def __init__(self, values: Values) -> None:
         self._values = values
         self._found: dict[str, dict[str, Json]] = {}
 
@@ -43,9 +46,11 @@ class Index:
                 else:
                     held[key] = new
         if old is not None:
-            for value in self._values(old):
-                if value not in now:
-                    self._remove(value, key)
+            was = self._values(old)
+            if was != now:
+                for value in was:
+                    if value not in now:
+                        self._remove(value, key)
 
     def _remove(self, value: str, key: str) -> None:
         held = self._found.get(value)
@@ -70,11 +75,8 @@ class Informer:
     ) -> None:
         self.resource = resource
         self.objects: dict[str, Json] = {}
-        self.by_owner = Index(lambda obj: [owner.get("uid", "") for owner in owners_of(obj)])
-        self.orphans = Index(lambda obj: () if controller_of(obj) else [namespace_of(obj)])
-        self.in_namespace = Index(lambda obj: [namespace_of(obj)])
-        self.on_node = Index(_node_of if resource == PODS else lambda obj: ())
-        self._indexes = [self.by_owner, self.orphans, self.in_namespace, self.on_node]
+        self._known_indexes: dict[Values, Index] = {}
+        self._indexes: list[Index] = []
         self._handlers: list[EventHandler] = []
         self._owner_handlers: dict[str, Callable[[str], None]] = {}
         self._orphan_handlers: list[Callable[[str], None]] = []
@@ -111,10 +113,30 @@ class Informer:
         self._owner_handlers[owner_kind] = handler
         self._orphan_handlers.append(orphan_handler)
 
-    def index(self, values: Callable[[Json], Sequence[str]]) -> Index:
-        """One more index; to be asked for before the informer runs."""
-        index = Index(values)
-        self._indexes.append(index)
+    @property
+    def by_owner(self) -> Index:
+        return self.index(_owner_uids)
+
+    @property
+    def orphans(self) -> Index:
+        return self.index(_namespace_of_orphan)
+
+    @property
+    def in_namespace(self) -> Index:
+        return self.index(_namespace)
+
+    @property
+    def on_node(self) -> Index:
+        return self.index(_node_of)
+
+    def index(self, values: Values) -> Index:
+        """The objects by some value; kept up to date from when it is first asked for."""
+        index = self._known_indexes.get(values)
+        if index is None:
+            index = self._known_indexes[values] = Index(values)
+            self._indexes.append(index)
+            for key, obj in self.objects.items():
+                index.put(key, None, obj)
         return index
 
     async def reached(self, version: int) -> None:
@@ -227,6 +249,19 @@ class Informers:
 
 def _tell_nobody(problem: str) -> None:
     """For what is no problem."""
+
+
+def _owner_uids(obj: Json) -> Sequence[str]:
+    owners = obj["metadata"].get("ownerReferences")
+    return [owner.get("uid", "") for owner in owners] if owners else ()
+
+
+def _namespace_of_orphan(obj: Json) -> Sequence[str]:
+    return () if controller_of(obj) else (namespace_of(obj),)
+
+
+def _namespace(obj: Json) -> Sequence[str]:
+    return (namespace_of(obj),)
 
 
 def _node_of(pod: Json) -> Sequence[str]:

@@ -4,6 +4,7 @@ Which taints a node should have for its conditions, and how fast the nodes of a 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -93,25 +94,38 @@ def zone_of(node: Json) -> str:
     return labels_of(node).get(ZONE, "")
 
 
-def eviction_rate(nodes: Iterable[Json], zone: str) -> float:
-    """How many nodes of a zone may lose their pods per second.
+class ZoneHealth:
+    """How many nodes of each zone are ready and how many are not, counted as nodes change."""
 
-    If all nodes are down the fault is likely to be ours. If most of a zone is, it goes slowly or not at all.
-    """
-    well = sick = others = 0
-    for node in nodes:
-        ready = is_ready_node(node)
-        others += ready
-        if zone_of(node) == zone:
-            well += ready
-            sick += not ready
-    if not others:
-        return 0.0
-    if not well:
+    def __init__(self, nodes: Iterable[Json] = ()) -> None:
+        self._ready: Counter[str] = Counter()
+        self._not_ready: Counter[str] = Counter()
+        for node in nodes:
+            self.node_changed(None, node)
+
+    def node_changed(self, old: Json | None, new: Json | None) -> None:
+        for node, change in ((old, -1), (new, 1)):
+            if node is not None:
+                counts = self._ready if is_ready_node(node) else self._not_ready
+                zone = zone_of(node)
+                counts[zone] += change
+                if not counts[zone]:
+                    del counts[zone]
+
+    def eviction_rate(self, zone: str) -> float:
+        """How many nodes of a zone may lose their pods per second.
+
+        If all nodes are down the fault is likely to be ours. If most of a zone is, it goes slowly or not at
+        all.
+        """
+        ready, not_ready = self._ready[zone], self._not_ready[zone]
+        if not self._ready:
+            return 0.0
+        if not ready:
+            return EVICTION_RATE
+        if not_ready > 2 and not_ready / (not_ready + ready) >= UNHEALTHY_THRESHOLD:
+            return SECONDARY_EVICTION_RATE if not_ready + ready > LARGE_ZONE else 0.0
         return EVICTION_RATE
-    if sick > 2 and sick / (sick + well) >= UNHEALTHY_THRESHOLD:
-        return SECONDARY_EVICTION_RATE if sick + well > LARGE_ZONE else 0.0
-    return EVICTION_RATE
 
 
 MAX_REGISTERED: Final = 1000
@@ -141,6 +155,7 @@ class NodeLifecycleController(Controller):
         self.nodes = self.informer(NODES)
         self.leases = self.informer(LEASES)
         self.pods = self.informer(PODS)
+        self._zones = ZoneHealth()
         self._heard: dict[str, float] = {}
         self._registered: dict[str, Json] = {}
         self._to_mark: set[str] = set()
@@ -152,6 +167,7 @@ class NodeLifecycleController(Controller):
         return (self._watch(),)
 
     def _node_changed(self, old: Json | None, new: Json | None) -> None:
+        self._zones.node_changed(old, new)
         if new is None:
             if old is not None:
                 self._heard.pop(name_of(old), None)
@@ -259,7 +275,7 @@ class NodeLifecycleController(Controller):
 
     def _pause(self, zone: str) -> float:
         """Seconds until the next node of a zone may lose its pods; 0 is now, and takes that chance."""
-        rate = eviction_rate(self.nodes, zone)
+        rate = self._zones.eviction_rate(zone)
         if rate <= 0:
             return self.settings.period
         left = self._allowances.get(zone, 0.0) - self.monotonic()

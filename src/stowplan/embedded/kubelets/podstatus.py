@@ -1,6 +1,6 @@
 """The status that a simulated kubelet writes of a pod."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from stowplan.api.meta import timestamp
@@ -59,11 +59,13 @@ def ended(pod: Json, phase: str, now: float, exit_code: int) -> Json:
     over = {"terminated": _terminated(pod, exit_code, stamp)}
     why = "PodCompleted" if phase == "Succeeded" else "PodFailed"
     values = {**dict.fromkeys(_STARTED, "False"), "Initialized": "True"}
-    return {
+    status = {
         "phase": phase,
         "conditions": _conditions(pod, values, why, stamp),
         "containerStatuses": [_container(one, pod, over, ready=False) for one in containers_of(pod)],
     }
+    ephemeral = [_ephemeral_status(one, pod, over) for one in _ephemeral_of(pod)]
+    return {**status, "ephemeralContainerStatuses": ephemeral} if ephemeral else status
 
 
 def crashed(pod: Json, now: float, exit_code: int, wait: float) -> Json:
@@ -92,6 +94,27 @@ def restarted(pod: Json, now: float, exit_code: int, *, ready: bool) -> Json:
         _conditions(pod, dict.fromkeys(_READINESS, "True"), "", stamp) if ready else _unready(pod, stamp)
     )
     return {"conditions": conditions, "containerStatuses": statuses}
+
+
+def observed(pod: Json, now: float) -> Json:
+    """The status of a running pod whose spec was changed: other resources, images, ephemeral containers."""
+    stamp = timestamp(now)
+    status: Json = {
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "containerStatuses": [_observed_container(one, pod, stamp) for one in containers_of(pod)],
+    }
+    known = {one.get("name"): one for one in status_of(pod).get("ephemeralContainerStatuses") or ()}
+    running = {"running": {"startedAt": stamp}}
+    ephemeral = [
+        known.get(one.get("name")) or _ephemeral_status(one, pod, running) for one in _ephemeral_of(pod)
+    ]
+    return {**status, "ephemeralContainerStatuses": ephemeral} if ephemeral else status
+
+
+def has_changed(pod: Json) -> bool:
+    """Whether the spec of a running pod was changed since the status was written."""
+    seen = status_of(pod).get("observedGeneration")
+    return seen is not None and pod["metadata"].get("generation", 0) > seen
 
 
 def containers_of(pod: Json) -> Iterable[Json]:
@@ -154,9 +177,29 @@ def _kept(container: Json, pod: Json) -> Json:
     return {field: before[field] for field in ("state", "lastState") if field in before}
 
 
+def _observed_container(container: Json, pod: Json, stamp: str) -> Json:
+    """The status of a container with its resources. One that has got another image is restarted with it."""
+    before = _status_of(container, pod)
+    status = before
+    if before.get("image") != container.get("image"):
+        running, ready = {"running": {"startedAt": stamp}}, bool(before.get("ready"))
+        status = _container(container, pod, running, ready=ready, restarts=1)
+        status["lastState"] = {"terminated": _terminated(pod, 0, stamp)}
+    resources = container.get("resources") or {}
+    if not resources:
+        return status
+    requests = {"allocatedResources": resources["requests"]} if resources.get("requests") else {}
+    return {**status, **requests, "resources": resources}
+
+
+_RESOURCES: Final = ("allocatedResources", "resources")
+
+
 def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
     name, image = container.get("name", ""), container.get("image", "")
+    before = _status_of(container, pod)
     return {
+        **{field: before[field] for field in _RESOURCES if field in before},
         "name": name,
         "image": image,
         "imageID": f"pretend://{image}",
@@ -164,9 +207,21 @@ def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts
         "lastState": {},
         "ready": ready,
         "started": "running" in state,
-        "restartCount": int(_status_of(container, pod).get("restartCount") or 0) + restarts,
+        "restartCount": int(before.get("restartCount") or 0) + restarts,
         "state": state,
     }
+
+
+def _ephemeral_of(pod: Json) -> Sequence[Json]:
+    found: Sequence[Json] = spec_of(pod).get("ephemeralContainers") or ()
+    return found
+
+
+def _ephemeral_status(container: Json, pod: Json, state: Json) -> Json:
+    """The status of an ephemeral container, which has no probes and so is never ready."""
+    status = _container(container, pod, state, ready=False)
+    del status["started"]
+    return status
 
 
 def _init_status(container: Json, pod: Json, stamp: str) -> Json:

@@ -8,7 +8,8 @@ have one way to be written.
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
+from operator import is_
 from typing import Any, Final
 
 from stowplan.api.quantity import QuantityError, quantity_of
@@ -27,6 +28,7 @@ _ZEROS: Final[Mapping[str, Any]] = {
 """The zeros of plain forms; those of all others are null."""
 
 _NOT_TOUCHED: Final = "managedFields"
+_NOTHING: Final[Json] = {}
 _Rule = Callable[[Any], Any]
 
 
@@ -35,7 +37,10 @@ def as_written(type_: object, obj: Json, old: Json | None = None) -> Json:
 
     `old` has been through here before: what the two share is not looked at again.
     """
-    return _writer(type_.full_name).write(obj, old) if isinstance(type_, TypeDef) else obj
+    if not isinstance(type_, TypeDef):
+        return obj
+    written: Json = _writer(type_.full_name).write(obj, old or _NOTHING)
+    return written
 
 
 def zero_object(type_: object) -> Json:
@@ -44,41 +49,49 @@ def zero_object(type_: object) -> Json:
 
 
 class _Writer:
-    """Writes the objects of one type."""
+    """Writes the objects of one type. What it does is worked out once, types may contain themselves."""
 
-    def __init__(self, type_: TypeDef) -> None:
+    __slots__ = ("_is_written", "_pointers", "_rules", "_written", "fields")
+
+    fields: Mapping[str, Field]
+    _written: list[tuple[str, Callable[[], Any]]]
+    _is_written: frozenset[str]
+    _pointers: frozenset[str]
+    _rules: Mapping[str, _Rule]
+
+    def prepare(self, type_: TypeDef) -> None:
         self.fields = type_.fields
         self._written = [
             (name, _zero_of(field)) for name, field in self.fields.items() if field.always_written
         ]
-        self._is_written = {name for name, _ in self._written}
-        self._pointers = {field.name for field in self.fields.values() if field.zero_counts}
+        self._is_written = frozenset(name for name, _ in self._written)
+        self._pointers = frozenset(field.name for field in self.fields.values() if field.zero_counts)
         found = {field.name: _rule(field.form) for field in self.fields.values()}
         self._rules = {name: rule for name, rule in found.items() if rule and name != _NOT_TOUCHED}
 
     def zero(self) -> Json:
         return {name: zero() for name, zero in self._written}
 
-    def write(self, data: Any, old: Any = None) -> Any:
+    def write(self, data: Any, old: Json = _NOTHING) -> Any:
+        """The data in Go's form; fields that are the same object in `old` are in that form."""
         if type(data) is not dict:
             return data
         rules, result = self._rules, data
-        before = old if type(old) is dict else {}
         for name, value in data.items():
-            if value:
-                rule = rules.get(name)
-                if rule is None or before.get(name) is value:
+            if not value:
+                result = self._write_zero(data, result, name, value)
+            elif name in rules:
+                if old and old.get(name) is value:
                     continue
-                written = rule(value)
+                written = rules[name](value)
                 if written is not value:
                     result = dict(data) if result is data else result
                     result[name] = written
-            else:
-                result = self._write_zero(data, result, name, value)
-        for name, zero in self._written:
-            if name not in result:
-                result = dict(data) if result is data else result
-                result[name] = zero()
+        if not self._is_written.issubset(result):
+            result = dict(data) if result is data else result
+            for name, zero in self._written:
+                if name not in result:
+                    result[name] = zero()
         return result
 
     def _write_zero(self, data: Json, result: Json, name: str, value: Any) -> Json:
@@ -102,9 +115,15 @@ class _Writer:
         return result
 
 
-@cache
+_WRITERS: Final[dict[str, _Writer]] = {}
+
+
 def _writer(full_name: str) -> _Writer:
-    return _Writer(the_schema().types[full_name])
+    found = _WRITERS.get(full_name)
+    if found is None:
+        found = _WRITERS[full_name] = _Writer()
+        found.prepare(the_schema().types[full_name])
+    return found
 
 
 def _zero_of(field: Field) -> Callable[[], Any]:
@@ -118,8 +137,7 @@ def _zero_of(field: Field) -> Callable[[], Any]:
 def _rule(form: Form) -> _Rule | None:
     """How values of a form are written, None if they stay as they are."""
     if form.shape == "type":
-        name = form.name
-        return lambda value: _writer(name).write(value)
+        return _writer(form.name).write
     if form.shape == "plain":
         return _PLAIN_RULES.get(form.name)
     assert form.of is not None
@@ -134,7 +152,7 @@ def _list_rule(inner: _Rule) -> _Rule:
         if type(values) is not list and type(values) is not tuple:
             return values
         written = [inner(value) for value in values]
-        return values if all(map(_is, written, values)) else written
+        return values if all(map(is_, written, values)) else written
 
     return write
 
@@ -144,13 +162,9 @@ def _map_rule(inner: _Rule) -> _Rule:
         if type(values) is not dict:
             return values
         written = {key: inner(value) for key, value in values.items()}
-        return values if all(map(_is, written.values(), values.values())) else written
+        return values if all(map(is_, written.values(), values.values())) else written
 
     return write
-
-
-def _is(left: object, right: object) -> bool:
-    return left is right
 
 
 @lru_cache(maxsize=4096)
@@ -162,6 +176,9 @@ def _quantity(raw: Any) -> Any:
     return raw if text == raw else text
 
 
+_QUANTITIES: Final = (str, int, float)
+
+
 def _write_quantity(raw: Any) -> Any:
     if not isinstance(raw, str | int | float) or isinstance(raw, bool):
         return raw
@@ -171,7 +188,7 @@ def _write_quantity(raw: Any) -> Any:
 
 def _write_time(raw: Any) -> Any:
     """Seconds in UTC."""
-    if not isinstance(raw, str) or (len(raw) == 20 and raw.endswith("Z")):
+    if not isinstance(raw, str) or (len(raw) == 20 and raw[-1] == "Z"):
         return raw
     try:
         return datetime.fromisoformat(raw).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -180,7 +197,7 @@ def _write_time(raw: Any) -> Any:
 
 
 def _write_micro_time(raw: Any) -> Any:
-    if not isinstance(raw, str) or (len(raw) == 27 and raw.endswith("Z")):
+    if not isinstance(raw, str) or (len(raw) == 27 and raw[-1] == "Z"):
         return raw
     try:
         return datetime.fromisoformat(raw).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

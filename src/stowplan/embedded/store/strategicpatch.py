@@ -7,6 +7,7 @@ ordered. Nothing is changed in place.
 
 from collections.abc import Mapping
 from functools import cache
+from operator import lt
 from typing import Any, Final
 
 from stowplan.api import status
@@ -82,23 +83,30 @@ def strategic_merge(document: _Map, patch: Any, rules: MergeRules) -> _Map:
 def _merge_maps(original: _Map, patch: _Map, rules: MergeRules) -> _Map:
     if _DIRECTIVE in patch:
         return _whole(patch)
-    merged, keys = _retained(original, patch), rules.keys
+    merged = _retained(original, patch)
     for key, value in patch.items():
-        if key.startswith(_DELETE):
-            name = key.removeprefix(_DELETE)
-            if isinstance(merged.get(name), LISTS):
-                merged[name] = [kept for kept in merged[name] if kept not in _listed(value)]
-        elif key.startswith(_ORDER):
-            name = key.removeprefix(_ORDER)
-            if name in keys and name not in patch and isinstance(merged.get(name), LISTS):
-                merged[name] = _ordered(merged[name], _listed(value), merged[name], keys[name])
-        elif key == _RETAIN:
+        if key[:1] == "$" and _is_followed(key, value, merged, patch, rules.keys):
             continue
-        elif value is None:
+        if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merge_value(merged.get(key), value, key, patch.get(_ORDER + key), rules)
+            merged[key] = _merge_value(merged.get(key), value, key, patch, rules)
     return merged
+
+
+def _is_followed(key: str, value: Any, merged: _Map, patch: _Map, keys: Mapping[str, str]) -> bool:
+    """Do what a directive says; False if the key is none."""
+    if key.startswith(_DELETE):
+        name = key.removeprefix(_DELETE)
+        if isinstance(merged.get(name), LISTS):
+            merged[name] = [kept for kept in merged[name] if kept not in _listed(value)]
+        return True
+    if key.startswith(_ORDER):
+        name = key.removeprefix(_ORDER)
+        if name in keys and name not in patch and isinstance(merged.get(name), LISTS):
+            merged[name] = _ordered(merged[name], _listed(value), merged[name], keys[name])
+        return True
+    return key == _RETAIN
 
 
 def _whole(patch: _Map) -> _Map:
@@ -122,12 +130,13 @@ def _retained(original: _Map, patch: _Map) -> _Map:
     return {key: value for key, value in original.items() if key in kept}
 
 
-def _merge_value(old: Any, new: Any, name: str, order: Any, rules: MergeRules) -> Any:
-    keys = rules.keys
+def _merge_value(old: Any, new: Any, name: str, patch: _Map, rules: MergeRules) -> Any:
     if isinstance(new, dict):
         return _merge_maps(old if isinstance(old, dict) else {}, new, rules.within(name))
+    keys = rules.keys
     if not isinstance(new, LISTS) or name not in keys:
         return new
+    order = patch.get(_ORDER + name)
     original = list(old) if isinstance(old, LISTS) else []
     if keys[name] == PRIMITIVE:
         merged = list(dict.fromkeys(_scalar(value) for value in (*original, *new)))
@@ -147,14 +156,21 @@ def _merge_elements(
     kept = [element for element in original if not gone or _key_of(_map(element), key) not in gone]
     merged = list(kept)
     places = _places(kept, key)
+    found: list[int] = []
     for element in plain:
         place = places.get(_key_of(element, key))
         if place is None:
-            places[element[key]] = len(merged)
+            places[element[key]] = place = len(merged)
             merged.append(_merge_maps({}, element, rules))
         else:
             merged[place] = _merge_maps(merged[place], element, rules)
+        found.append(place)
     if order is None:
+        ascending = all(map(lt, found, found[1:]))
+        if ascending and len(merged) == len(kept) == len(places):
+            return merged
+        if ascending and len(merged) == len(kept) + len(found):
+            return merged[len(kept) :] + kept
         return _ordered(merged, plain, kept, key)
     _check_order(plain, _listed(order), key)
     return _ordered(merged, _listed(order), kept, key)
@@ -188,7 +204,10 @@ def _ordered(merged: list[Any], order: list[Any], original: list[Any], key: str)
 
 def _places(elements: list[Any], key: str) -> dict[Any, int]:
     """Where each element first stands."""
-    return {_identity(element, key): i for i, element in reversed(list(enumerate(elements)))}
+    places: dict[Any, int] = {}
+    for i, element in enumerate(elements):
+        places.setdefault(_identity(element, key), i)
+    return places
 
 
 def _identity(element: Any, key: str) -> Any:
@@ -197,7 +216,7 @@ def _identity(element: Any, key: str) -> Any:
 
 def _key_of(element: _Map, key: str) -> Any:
     value = element.get(key)
-    if not isinstance(value, str | int):
+    if type(value) is not str and not isinstance(value, int):
         raise status.unprocessable(f"map: {element} does not contain declared merge key: {key}")
     return value
 

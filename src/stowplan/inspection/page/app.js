@@ -79,7 +79,7 @@ stream.on("hello", (hello) => {
 stream.on("lost", (since) => {
   document.body.classList.add("lost");
   lost.hidden = false;
-  lost.textContent = `Connection lost at ${since.toLocaleTimeString()}. What you see is from then; trying again.`;
+  lost.textContent = `Connection lost at ${since.toLocaleTimeString([], { hour12: false })}. What you see is from then; trying again.`;
 });
 stream.on("back", () => {
   document.body.classList.remove("lost");

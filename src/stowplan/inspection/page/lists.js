@@ -63,7 +63,7 @@ export async function decisions(place, { stream, open }) {
     if (!found.items.length) return show(place, el("h1", {}, "Decisions"), empty("Nothing has been decided yet."));
     const latency = found.latency ? ` · from queue to binding ${milliseconds(found.latency.p50)} (p50), ${milliseconds(found.latency.p99)} (p99)` : "";
     const rows = found.items.map((one) => ({
-      cells: [new Date(one.time).toLocaleTimeString(), one.pod, one.node ?? "", one.outcome, one.points ?? "", one.margin ?? "", one.seconds === null ? "" : milliseconds(one.seconds), one.victims.length ? `evicts ${one.victims.join(", ")}` : one.node ? "" : one.message],
+      cells: [el("span", { class: "tight" }, clock(one.time)), one.pod, el("span", { class: "tight" }, one.node ?? ""), one.outcome, one.points ?? "", one.margin ?? "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: one.node ? "" : one.message }, one.victims.length ? `evicts ${one.victims.join(", ")}` : one.node ? "" : one.message)],
       open: () => open("pod", one.pod),
     }));
     show(place, el("h1", {}, "Decisions"), el("p", { class: "quiet" }, `${found.rate} pods a second${latency}`),
@@ -73,4 +73,5 @@ export async function decisions(place, { stream, open }) {
   return following(stream, ["decisions"], draw);
 }
 
+const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });
 const milliseconds = (seconds) => (seconds < 1 ? `${(seconds * 1000).toFixed(1)} ms` : `${seconds.toFixed(2)} s`);

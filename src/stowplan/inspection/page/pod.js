@@ -37,7 +37,7 @@ function situation(found) {
   if (queue && !found.node) {
     parts.push(`in ${queue.place}${queue.since ? ` for ${age(queue.since)}` : ""}`);
     for (const [plugin, said] of Object.entries(queue.heldBy)) parts.push(`${plugin}: ${said}`);
-    if (queue.until) parts.push(`tried again at ${new Date(queue.until).toLocaleTimeString()} at the latest`);
+    if (queue.until) parts.push(`tried again at ${new Date(queue.until).toLocaleTimeString([], { hour12: false })} at the latest`);
   }
   parts.push(`priority ${found.priority}`, `source: ${found.source}`);
   if (found.nominatedNode) parts.push(`nominated node ${found.nominatedNode}`);

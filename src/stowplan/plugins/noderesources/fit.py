@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from stowplan.api.amounts import shown_amount, smaller_requests
@@ -352,6 +353,19 @@ class NodeResourcesFit(Plugin):
         )
         return Shortfall(about, "; ".join(map(_free_text, lacking)), max(one.share for one in lacking))
 
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        table = cycle.table
+        sizes = np.zeros(len(rows))
+        for name, wanted in self._request(cycle, pod).wanted:
+            line = table.resources.find(name)
+            if line is None:
+                return np.ones(len(rows))
+            free = table.allocatable[line, rows].astype(np.float64) - table.requested[line, rows]
+            if wanted:
+                sizes = np.maximum(sizes, (wanted - np.maximum(free, 0)) / wanted)
+        sizes[table.pod_count[rows] >= table.allowed_pods[rows]] = 1.0
+        return sizes
+
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         lacking = self._lacking(cycle, pod, row)
         if not lacking or any(one.free <= 0 for one in lacking):
@@ -363,6 +377,17 @@ class NodeResourcesFit(Plugin):
                 for one in lacking
             )
             yield Remedy("requests", f"request {wishes}", patch, sum(one.share for one in lacking))
+
+    def too_large(self, cycle: Cycle) -> list[tuple[str, int, int]]:
+        """Requests that no node covers even if it is empty: resource, amount, and the largest there is."""
+        table = cycle.table
+        found = []
+        for name, wanted in self._request(cycle, cycle.pod).wanted:
+            line = table.resources.find(name)
+            largest = 0 if line is None else int(table.allocatable[line, table.valid].max(initial=0))
+            if wanted > largest:
+                found.append((name, wanted, largest))
+        return found
 
     def _lacking(self, cycle: Cycle, pod: PodInfo, row: int) -> "list[_Lacking]":
         """The requests that the free part of a node does not cover."""

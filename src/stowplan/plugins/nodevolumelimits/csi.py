@@ -36,6 +36,7 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Resource,
+    Shortfall,
     Status,
     error,
     queue_if,
@@ -203,6 +204,20 @@ class NodeVolumeLimits(Plugin):
             problem = self._in_use.problem(FIRST_FAULT + 1 - code)
         assert problem is not None
         return unresolvable(problem.message) if code > 0 else error(problem.message)
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        wanted: WantedCSIVolumes = cycle.read(self)
+        attached = self._in_use.attached
+        for driver, count in wanted.counts:
+            limits = attached.limits(driver)
+            if limits is None or limits[row] == NO_LIMIT:
+                continue
+            need = int(_needed(attached, wanted, driver, count)[row])
+            used, limit = int(attached.counts(driver)[row]), int(limits[row])
+            if too_many(used, need, limit):
+                detail = f"{used} of {limit} volumes of {driver} are attached, {need} more needed"
+                return Shortfall("volume limit", detail, (used + need - limit) / max(limit, 1))
+        return None
 
     def _wanted(self, pod: PodInfo) -> WantedCSIVolumes:
         """What a pod wants, worked out once as long as neither storage nor pods on nodes change."""

@@ -30,6 +30,7 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     Resource,
+    Shortfall,
     Status,
     error,
     unresolvable,
@@ -149,6 +150,15 @@ class LimitByKind(Plugin):
             problem = cycle.table.volumes_in_use.problem(_FIRST_FAULT + 1 - code)
         assert problem is not None
         return unresolvable(problem.message) if code == _MISSING else error(problem.message)
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        wanted: WantedDisks = cycle.read(self)
+        node = cycle.table.nodes[row]
+        if wanted.problem is not None or node is None:
+            return None
+        used, limit = int(cycle.table.volumes_in_use.attached.counts(self.kind)[row]), self._limit(node)
+        detail = f"{used} of {limit} disks are attached, {wanted.number} wanted"
+        return Shortfall("volume limit", detail, max(used + wanted.number - limit, 0) / max(limit, 1))
 
     def _concerns(self, pod: PodInfo) -> bool:
         return any(

@@ -119,22 +119,29 @@ def _sums(state: ScoreState, nodes: NodeRows, without_pods: bool) -> Scores:
         if part.by_domain is not None:
             sums += part.by_domain[ids]
             continue
-        here = np.full(nodes.count, float(entry.constraint.max_skew - 1))
-        if entry.matcher is not None and not without_pods:
-            pods = entry.matcher.rows.at(nodes.rows, nodes.table.capacity)
-            here = pods * part.weight + (entry.constraint.max_skew - 1)
-        sums += np.where(ids != 0, here, 0.0)
+        if entry.matcher is None or without_pods:
+            here = np.full(nodes.count, float(entry.constraint.max_skew - 1))
+        else:
+            here = entry.matcher.rows.at(nodes.rows, nodes.table.capacity) * part.weight
+            here += entry.constraint.max_skew - 1
+        here[ids == 0] = 0.0
+        sums += here
     return rounded(sums)
 
 
 def normalized(raw: Scores, extremes: Extremes) -> Scores:
     """The lowest raw score gets the most; ignored rows get nothing."""
     low, high = extremes
+    ignored = raw == IGNORED
+    some_ignored = ignored.any()
     if high == 0:
         result = np.full(len(raw), MAX_NODE_SCORE, dtype=np.int64)
     else:
-        result = MAX_NODE_SCORE * (high + low - np.where(raw == IGNORED, 0, raw)) // high
-    result[raw == IGNORED] = 0
+        result = (high + low) - (np.where(ignored, 0, raw) if some_ignored else raw)
+        result *= MAX_NODE_SCORE
+        result //= high
+    if some_ignored:
+        result[ignored] = 0
     return result
 
 

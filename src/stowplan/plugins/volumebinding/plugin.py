@@ -34,6 +34,7 @@ from stowplan.framework import (
     Reads,
     Resource,
     Scores,
+    Shortfall,
     StaleRows,
     Status,
     error,
@@ -51,6 +52,7 @@ from stowplan.plugins.volumebinding.claims import MIGRATED_PLUGINS, NO_CLAIMS, C
 from stowplan.plugins.volumebinding.partition import PassingRows
 from stowplan.plugins.volumebinding.placement import CapacityScorer, Conflict
 from stowplan.plugins.volumebinding.results import ConflictColumn, VolumeResults
+from stowplan.plugins.volumebinding.shortfall import volume_shortfall
 
 REASONS: Final = {
     Conflict.NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
@@ -210,6 +212,11 @@ class VolumeBinding(Plugin):
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
         return unresolvable(*(text for conflict, text in REASONS.items() if code & conflict))
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        conflicts = Conflict(int(self._conflicts(cycle)[row]))
+        node = self._table.name_of(row)
+        return volume_shortfall(pod, self._storage, self._passing, node, row, conflicts)
 
     # Score
 

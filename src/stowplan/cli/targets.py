@@ -1,0 +1,158 @@
+"""Which pods a command line means: by name, by selector, by who made them, or out of a manifest."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from stowplan.api.decode import DecodeError, convert
+from stowplan.api.labels import SelectorError, parse_selector
+from stowplan.api.pod import Pod
+from stowplan.api.workloads import ReplicaSet
+from stowplan.cluster.table import ClusterTable
+from stowplan.snapshot.sources import documents
+
+_NAMES: Final = {
+    "Pod": "po pod pods",
+    "Deployment": "deploy deployment deployments deployment.apps deployments.apps",
+    "ReplicaSet": "rs replicaset replicasets replicaset.apps replicasets.apps",
+    "StatefulSet": "sts statefulset statefulsets statefulset.apps statefulsets.apps",
+    "DaemonSet": "ds daemonset daemonsets daemonset.apps daemonsets.apps",
+    "Job": "job jobs job.batch jobs.batch",
+}
+_KINDS: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+"""How kubectl calls the kinds whose pods can be explained."""
+
+
+class NoSuchPodError(click.ClickException):
+    """There is no pod of a name."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(f'pods "{name}" not found in namespace {namespace}')
+        self.namespace = namespace
+        self.name = name
+
+
+def single_pods(targets: Sequence[str], selector: str) -> list[str] | None:
+    """The names of pods, if nothing but pods is asked for by name."""
+    if selector or not targets:
+        return None
+    pairs = _pairs(targets)
+    return (
+        [name for _, name in pairs] if all(_KINDS.get(kind.lower()) == "Pod" for kind, _ in pairs) else None
+    )
+
+
+def chosen(
+    pods: Mapping[str, Pod],
+    replica_sets: Iterable[ReplicaSet],
+    targets: Sequence[str],
+    namespace: str,
+    selector: str,
+) -> list[Pod]:
+    """The pods that are meant. Raises ClickException."""
+    if selector:
+        try:
+            wanted = parse_selector(selector)
+        except SelectorError as error:
+            raise click.ClickException(f"--selector: {error}") from None
+        return [
+            pod for pod in pods.values() if pod.namespace == namespace and wanted.matches(pod.metadata.labels)
+        ]
+    if not targets:
+        raise click.UsageError("expected a pod, --selector or --filename")
+    found: list[Pod] = []
+    for kind, name in _pairs(targets):
+        found += _pods_of(pods, replica_sets, kind, name, namespace)
+    return found
+
+
+def _pairs(targets: Sequence[str]) -> list[tuple[str, str]]:
+    """Kinds and names: `pod/web`, `web`, or kubectl's `deployment web db`."""
+    if len(targets) > 1 and targets[0].lower() in _KINDS and "/" not in targets[0]:
+        return [(targets[0], name) for name in targets[1:]]
+    return [
+        (kind, name) if name else ("pod", kind) for kind, _, name in (one.partition("/") for one in targets)
+    ]
+
+
+def _pods_of(
+    pods: Mapping[str, Pod], replica_sets: Iterable[ReplicaSet], kind: str, name: str, namespace: str
+) -> list[Pod]:
+    known = _KINDS.get(kind.lower())
+    if known is None:
+        expected = "pod, deployment, replicaset, statefulset, daemonset or job"
+        raise click.ClickException(f"{kind}/{name}: expected a {expected}")
+    if known == "Pod":
+        pod = pods.get(f"{namespace}/{name}")
+        if pod is None:
+            raise NoSuchPodError(namespace, name)
+        return [pod]
+    owners = {name} if known != "Deployment" else _replica_sets_of(replica_sets, namespace, name)
+    owner_kind = "ReplicaSet" if known == "Deployment" else known
+    found = [
+        pod
+        for pod in pods.values()
+        if pod.namespace == namespace
+        and any(one.kind == owner_kind and one.name in owners for one in pod.metadata.owner_references)
+    ]
+    if not found:
+        raise click.ClickException(f"{kind}/{name}: no pods found in namespace {namespace}")
+    return found
+
+
+def _replica_sets_of(replica_sets: Iterable[ReplicaSet], namespace: str, deployment: str) -> set[str]:
+    """The names of a deployment's ReplicaSets."""
+    return {
+        one.name
+        for one in replica_sets
+        if one.namespace == namespace
+        and any(
+            owner.kind == "Deployment" and owner.name == deployment for owner in one.metadata.owner_references
+        )
+    }
+
+
+def from_manifests(paths: Sequence[Path], namespace: str) -> list[Pod]:
+    """Pods as manifests would make them: pods themselves, and the templates of those that make pods."""
+    found = []
+    for path in paths:
+        for place, document in documents(path):
+            pod = _pod_of(document, namespace)
+            if pod is None:
+                continue
+            try:
+                found.append(convert(pod, Pod))
+            except DecodeError as error:
+                raise click.ClickException(f"{place}: {error}") from None
+    if not found:
+        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
+    return found
+
+
+def _pod_of(document: dict[str, Any], namespace: str) -> dict[str, Any] | None:
+    metadata = document.get("metadata") or {}
+    spec = document.get("spec") or {}
+    if document["kind"] == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    template = document if document["kind"] == "Pod" else spec.get("template")
+    if not isinstance(template, dict):
+        return None
+    own = template.get("metadata") or {}
+    name = metadata.get("name") or metadata.get("generateName") or "new"
+    space = metadata.get("namespace") or namespace
+    return {
+        **template,
+        "kind": "Pod",
+        "metadata": {**own, "name": name, "namespace": space, "uid": f"new-{name}"},
+    }
+
+
+def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:
+    """Of waiting pods that are alike one is enough."""
+    table = ClusterTable() if table is None else table
+    alike: dict[Any, Pod] = {}
+    for pod in pods:
+        alike.setdefault(pod.key if pod.spec.node_name else table.info(pod).template, pod)
+    return list(alike.values())

@@ -1,0 +1,87 @@
+"""What a pod itself and its neighbours tell: gates, a nomination, and who was evicted for whom."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stowplan.api.pod import Pod, PodCondition
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.cluster.volumepools import class_of
+from stowplan.framework.simulation import Nominations
+from stowplan.plugins.volumebinding.claims import claim_name
+from stowplan.plugins.volumebinding.shortfall import place_of
+
+_TARGET: Final = "DisruptionTarget"
+_PREEMPTED: Final = "PreemptionByScheduler"
+
+
+def pod_facts(info: PodInfo, table: ClusterTable, nominations: Nominations) -> dict[str, Any]:
+    """The facts about a pod that are to be told first; those that do not apply are left out."""
+    pod = info.pod
+    found: dict[str, Any] = {}
+    if pod.spec.scheduling_gates and info.row < 0:
+        found["gates"] = [gate.name for gate in pod.spec.scheduling_gates]
+    if pod.status.nominated_node_name:
+        found["nominatedNode"] = pod.status.nominated_node_name
+        victims = _leaving(info, table, pod.status.nominated_node_name)
+        if victims:
+            found["evictions"] = {"node": pod.status.nominated_node_name, "victims": victims}
+    claims = [*_claims(info, table)]
+    if claims:
+        found["claims"] = claims
+    condition = preempted(pod)
+    if condition is not None:
+        found["evicted"] = {"message": condition.message, "by": _nominated(info, nominations)}
+    return found
+
+
+def _claims(info: PodInfo, table: ClusterTable) -> Iterator[dict[str, Any]]:
+    """The claims of a pod, and what is known of each."""
+    storage = table.storage
+    for volume in info.pod.spec.volumes:
+        name = claim_name(info.name, volume)
+        if name is None:
+            continue
+        claim = storage.claim(f"{info.namespace}/{name}")
+        if claim is None:
+            yield {"claim": name, "text": "does not exist"}
+        elif claim.spec.volume_name:
+            bound = storage.volume(claim.spec.volume_name)
+            where = "does not exist" if bound is None else place_of(bound)
+            yield {"claim": name, "text": f"bound to {claim.spec.volume_name}, which {where}"}
+        else:
+            asked = claim.spec.resources.requests.get("storage", "any size")
+            of_class = class_of(claim)
+            found = storage.classes.get(of_class)
+            if found is None:
+                state = "no such class" if of_class else "no class"
+            else:
+                state = f"binding {found.volume_binding_mode or 'Immediate'}"
+            yield {"claim": name, "text": f"not bound, asks for {asked} of class {of_class!r} ({state})"}
+    for one in info.pod.spec.resource_claims:
+        yield {"claim": one.name, "text": "a ResourceClaim"}
+
+
+def preempted(pod: Pod) -> PodCondition | None:
+    """The condition that says that a scheduler evicted a pod to make room."""
+    for condition in pod.status.conditions:
+        if condition.type == _TARGET and condition.status == "True" and condition.reason == _PREEMPTED:
+            return condition
+    return None
+
+
+def _leaving(info: PodInfo, table: ClusterTable, node: str) -> list[str]:
+    """Pods that preemption evicted from the node that a pod is nominated to, and that are still there."""
+    row = table.row_of(node)
+    if row is None:
+        return []
+    others = table.pods_on[row].values()
+    return sorted(
+        other.key for other in others if other.priority < info.priority and preempted(other.pod) is not None
+    )
+
+
+def _nominated(victim: PodInfo, nominations: Nominations) -> list[str]:
+    """More important pods that are nominated to the victim's node."""
+    waiting = nominations.get(victim.row, ())
+    return sorted(info.key for info in waiting if info.priority > victim.priority)

@@ -1,0 +1,107 @@
+"""How explanations are laid out: colours for a terminal, lines of limited width, names cut in the middle."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, TextIO
+
+WIDTH: Final = 100
+"""No line is longer, unless a single word is."""
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_ESCAPE: Final = re.compile("\x1b\\[[0-9;]*m")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+class Palette:
+    """Colours where they are wanted. They never carry a meaning that the words do not."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+
+    @classmethod
+    def of(cls, stream: TextIO, environ: Mapping[str, str]) -> "Palette":
+        """Colours for a stream: if it is a terminal that can show them, and NO_COLOR is not set."""
+        wanted = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        return cls(wanted and stream.isatty())
+
+    def paint(self, text: str, *styles: str) -> str:
+        if not self.enabled or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+PLAIN: Final = Palette(False)
+
+
+def cleaned(value: Any) -> Any:
+    """Plain data without anything that a terminal would act upon: its texts were written by anybody."""
+    if isinstance(value, str):
+        return _CONTROL.sub("�", value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(one) for key, one in value.items()}
+    return [cleaned(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def visible(text: str) -> int:
+    """How many columns a text takes."""
+    return len(_ESCAPE.sub("", text))
+
+
+def middle(name: str, width: int) -> str:
+    """A name cut in the middle: both ends tell names apart."""
+    if len(name) <= width:
+        return name
+    half = (width - 1) // 2
+    return f"{name[: width - 1 - half]}…{name[-half:] if half else ''}"
+
+
+def hanging(first: str, text: str, width: int = WIDTH) -> list[str]:
+    """A text after a first part, continued below its own beginning; columns of spaces are kept."""
+    indent = visible(first)
+    if indent + visible(text) <= width:
+        return [f"{first}{text}".rstrip()]
+    parts = textwrap.wrap(text, max(width - indent, 20), break_long_words=False, break_on_hyphens=False)
+    begin = [first, *[" " * indent] * (len(parts) - 1)]
+    return [f"{lead}{part}".rstrip() for lead, part in zip(begin, parts, strict=True)]
+
+
+def joined(parts: Iterable[str], first: str = "", width: int = WIDTH) -> list[str]:
+    """Parts with a dot between them; a part is only broken if it is longer than a line."""
+    indent = visible(first)
+    lines: list[str] = []
+    current = first
+    for part in parts:
+        separator = " · " if visible(current) > indent else ""
+        if separator and visible(current) + 3 + visible(part) > width:
+            lines.append(current)
+            current, separator = " " * indent, ""
+        current += separator + part
+    return [*lines, current]
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def span(seconds: float) -> str:
+    """How long something takes: `4m48s`, `12s`, `3h05m`, `2d4h`."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def moment(text: str | None) -> float | None:
+    """Seconds since 1970 of a time as JSON has it; None if it is none."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,122 @@
+"""The events that may have a pod tried again, as a short sentence.
+
+What is registered is exact and long: plugins, resources and actions. For people everything that happens to
+one kind of object is one part of the sentence: `a node is added or changes allocatable, labels or taints`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from stowplan.explain.state import Waker
+
+_NODE_CHANGES: Final = {
+    "UpdateNodeAllocatable": "allocatable",
+    "UpdateNodeLabel": "labels",
+    "UpdateNodeTaint": "taints",
+    "UpdateNodeCondition": "conditions",
+    "UpdateNodeAnnotation": "annotations",
+    "UpdateNodeDeclaredFeature": "declared features",
+}
+_OWN_CHANGES: Final = frozenset(
+    (
+        "UpdatePodToleration",
+        "UpdatePodSchedulingGatesEliminated",
+        "UpdatePodGeneratedResourceClaim",
+        "UpdatePodScaleDown",
+    )
+)
+"""Changes that help only the pod itself."""
+_PODS: Final = ("Pod", "AssignedPod", "UnschedulablePod")
+_ITSELF: Final = "the pod itself changes"
+_INSUFFICIENT: Final = "Insufficient "
+
+
+def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+    """The parts of the sentence. `funnel` says which resources are short, so whose end would help."""
+    actions: dict[str, dict[str, None]] = {}
+    for one in wakes:
+        resource = "Pod" if one["resource"] in _PODS else one["resource"]
+        actions.setdefault(resource, {}).update(dict.fromkeys(one["actions"]))
+    parts: list[str] = []
+    itself = False
+    if "*" in actions:
+        return ["anything in the cluster changes"]
+    for resource, happened in sorted(actions.items(), key=lambda item: _order(item[0])):
+        if resource == "Pod":
+            itself = not _OWN_CHANGES.isdisjoint(happened) or "Update" in happened
+            parts += _pods(happened, _short_resources(wakes, funnel))
+        elif resource == "Node":
+            parts.append(_nodes(happened))
+        else:
+            parts.append(f"a {_words(resource)} {_events(happened)}")
+    return [*parts, _ITSELF] if itself else parts
+
+
+def objects_awaited(wakes: Iterable[Waker]) -> list[str]:
+    """What has to be there or to change besides pods and nodes: `a PersistentVolumeClaim is added`."""
+    wanted = [
+        {"resource": one.resource, "actions": one.actions, "plugin": one.plugin}
+        for one in wakes
+        if one.resource not in (*_PODS, "Node", "*")
+    ]
+    return sentence(wanted)
+
+
+def _order(resource: str) -> tuple[int, str]:
+    known = {"Pod": 0, "Node": 1}
+    return known.get(resource, 2), resource
+
+
+def _short_resources(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The resources that pods would have to set free, if it is only about resources."""
+    by_pods = {one["plugin"] for one in wakes if one["resource"] in _PODS and "Delete" in one["actions"]}
+    if by_pods != {"NodeResourcesFit"}:
+        return []
+    reasons = [
+        reason
+        for line in funnel
+        if line["plugin"] == "NodeResourcesFit"
+        for reason in line["reason"].split(", ")
+    ]
+    if not all(reason.startswith(_INSUFFICIENT) for reason in reasons):
+        return []
+    return list(dict.fromkeys(reason.removeprefix(_INSUFFICIENT) for reason in reasons))
+
+
+def _pods(happened: Iterable[str], short: Sequence[str]) -> list[str]:
+    found = set(happened)
+    which = f"a pod with {' or '.join(short)}" if short else "a pod"
+    events = []
+    if "Delete" in found:
+        events.append("leaves")
+    if "Add" in found:
+        events.append("is placed")
+    if "UpdatePodLabel" in found or "Update" in found:
+        events.append("changes labels")
+    return [f"{which} {_or(events)}"] if events else []
+
+
+def _nodes(happened: Iterable[str]) -> str:
+    found = dict.fromkeys(happened)
+    changes = [word for action, word in _NODE_CHANGES.items() if action in found]
+    events = [text for action, text in (("Add", "is added"), ("Delete", "is removed")) if action in found]
+    if "Update" in found:
+        events.append("changes")
+    elif changes:
+        events.append(f"changes {_or(changes)}")
+    return f"a node {_or(events)}"
+
+
+def _events(happened: Iterable[str]) -> str:
+    found = set(happened)
+    known = {"Add": "is added", "Update": "changes", "Delete": "is deleted"}
+    return _or([text for action, text in known.items() if action in found] or ["changes"])
+
+
+def _or(parts: Sequence[str]) -> str:
+    return " or ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
+
+
+def _words(resource: str) -> str:
+    """The kind as people write it: `storage.k8s.io/CSINode` is a CSINode."""
+    return resource.rpartition("/")[2]
