@@ -120,7 +120,7 @@ def test_less_important_pods_lose_their_nomination_only_if_somebody_is_asked_to_
 
 
 def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its_place() -> None:
-    class NodeName(Plugin):
+    class NodePorts(Plugin):
         def pre_filter(self, cycle: Cycle, info: PodInfo) -> Status | None:
             if info.name == "p":
                 raise NotBuiltError(self.name, "not built")
@@ -129,11 +129,11 @@ def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its
         def filter_node(self, cycle: Cycle, info: PodInfo, node: NodeRow) -> Status | None:
             return None
 
-    registry = Registry({**IN_TREE, "NodeName": NodeName})
+    registry = Registry({**IN_TREE, "NodePorts": NodePorts})
     replay = Replay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")), registry)
     expected = recorded("p", feasible=["a"], best=["a"], assigned="a")
     replayed = replay.attempt(expected)
-    assert (replayed.attempt, replayed.missing) == (None, "NodeName")
+    assert (replayed.attempt, replayed.missing) == (None, "NodePorts")
     report = Report()
     compare(report, "f", "here", expected, replayed)
     assert report.total.compared == 0

@@ -289,11 +289,16 @@ class Claims:
     # What the scheduler assumes
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """See a claim as it was written. False if it is not known (yet), or known in a later version."""
+        """See a claim as it was written, unless the API server has told of that version or a later one.
+
+        False if it is not known (yet).
+        """
         key = claim.key
         told = self._told.get(key)
-        if told is None or is_older(claim, told):
+        if told is None:
             return False
+        if not is_older(told, claim):
+            return True
         before = self.get(key)
         self._assumed[key] = claim
         self._changed(before, claim)
