@@ -102,7 +102,7 @@ def test_devices_that_do_not_help_where_they_are_are_freed() -> None:
         )
         selector = {"kubernetes.io/hostname": other}
         await world.add_pod("q", resourceClaims=using("c"), nodeSelector=selector)
-        assert "deallocation of ResourceClaim completed" in world.message("q")
+        assert any("deallocation of ResourceClaim completed" in note for note in world.notes("q"))
         await world.settle(15)
         assert world.node_of("q") == other
         assert devices_of(world) == [f"{other}/gpu-0"]

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.catalogue import PODS, RESOURCE_CLAIMS, Resource
+from stowplan.api.decode import convert
 from stowplan.api.devices import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -49,22 +50,24 @@ class ClaimServer:
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
         return _data(self._claim(f"{namespace}/{name}"))
 
-    async def create(self, resource: Resource, body: ResourceClaim, *, namespace: str = "") -> Json:
+    async def create(self, resource: Resource, body: Json, *, namespace: str = "") -> Json:
+        claim = convert(body, ResourceClaim)
         self._version += 1
-        name = f"{body.metadata.generate_name}{self._version}"
+        name = f"{claim.metadata.generate_name}{self._version}"
         uid = f"claim-{self._version}"
-        created = replace(body, metadata=replace(body.metadata, name=name, uid=uid, namespace=namespace))
+        created = replace(claim, metadata=replace(claim.metadata, name=name, uid=uid, namespace=namespace))
         return self._store(created)
 
-    async def update(self, resource: Resource, body: ResourceClaim, *, subresource: str = "") -> Json:
-        known = self._claim(body.key)
-        if known.metadata.resource_version != body.metadata.resource_version:
-            raise conflict(resource, body.name, MODIFIED_MEANWHILE)
+    async def update(self, resource: Resource, body: Json, *, subresource: str = "") -> Json:
+        claim = convert(body, ResourceClaim)
+        known = self._claim(claim.key)
+        if known.metadata.resource_version != claim.metadata.resource_version:
+            raise conflict(resource, claim.name, MODIFIED_MEANWHILE)
         if subresource != "status":
-            return self._store(replace(body, status=known.status))
-        if known.allocation is not None and body.allocation is None:
+            return self._store(replace(claim, status=known.status))
+        if known.allocation is not None and claim.allocation is None:
             self.deallocated.append(_name_in_recording(known))
-        return self._store(_driven(replace(known, status=body.status)))
+        return self._store(_driven(replace(known, status=claim.status)))
 
     async def patch(
         self,

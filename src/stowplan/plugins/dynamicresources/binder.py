@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.catalogue import PODS, RESOURCE_CLAIMS
@@ -15,7 +16,7 @@ from stowplan.api.devices import (
 )
 from stowplan.api.meta import timestamp
 from stowplan.api.pod import Pod
-from stowplan.api.requests import DeleteOptions, PatchType
+from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.cluster.devices import Claims
 from stowplan.framework import PodInfo, Services
@@ -81,7 +82,7 @@ class ClaimBinder:
         metadata = replace(claim.metadata, name="", uid="")
         body = replace(claim, metadata=metadata, status=ResourceClaimStatus())
         try:
-            answer = await self._client.create(RESOURCE_CLAIMS, body, namespace=claim.namespace)
+            answer = await self._client.create(RESOURCE_CLAIMS, _body(body), namespace=claim.namespace)
         except ApiError as cause:
             raise ClaimWriteError(
                 f"create claim for extended resources {claim.namespace}/: {cause}"
@@ -138,9 +139,9 @@ class ClaimBinder:
         return await self._put(replace(claim, status=status), what, subresource="status")
 
     async def _put(self, claim: ResourceClaim, what: str, subresource: str = "") -> ResourceClaim:
-        body = replace(claim, api_version="resource.k8s.io/v1", kind="ResourceClaim")
         try:
-            return _claim(await self._client.update(RESOURCE_CLAIMS, body, subresource=subresource))
+            answer = await self._client.update(RESOURCE_CLAIMS, _body(claim), subresource=subresource)
+            return _claim(answer)
         except ApiError as cause:
             problem = _ConflictError if cause.is_conflict else ClaimWriteError
             raise problem(f"{what}: {cause}") from None
@@ -232,9 +233,7 @@ class ClaimBinder:
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Take the devices from a claim that nobody uses. Raises ApiError, ClaimWriteError."""
-        body = replace(
-            claim, api_version="resource.k8s.io/v1", kind="ResourceClaim", status=ResourceClaimStatus()
-        )
+        body = _body(replace(claim, status=ResourceClaimStatus()))
         await self._client.update(RESOURCE_CLAIMS, body, subresource="status")
 
     async def unreserve(self, claim: ResourceClaim, pod_uid: str) -> None:
@@ -272,7 +271,14 @@ class _ConflictError(Exception):
     """The claim was changed meanwhile."""
 
 
-def _claim(answer: Any) -> ResourceClaim:
+def _body(claim: ResourceClaim) -> Json:
+    """A claim as it is sent; one from an informer names neither its kind nor its version."""
+    named = replace(claim, api_version="resource.k8s.io/v1", kind="ResourceClaim")
+    body: Json = msgspec.json.decode(msgspec.json.encode(named))
+    return body
+
+
+def _claim(answer: Json) -> ResourceClaim:
     try:
         return convert(answer, ResourceClaim)
     except DecodeError as cause:
