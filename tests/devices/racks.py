@@ -11,7 +11,9 @@ DRIVER = "gpu.example.com"
 
 def add_class(world: World, name: str = "gpu", **spec: Any) -> None:
     selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
-    world.store.create(c.DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": selectors, **spec}})
+    world.store.create(
+        c.DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": selectors, **spec}}
+    )
 
 
 def add_devices(world: World, node: str, count: int = 1, **device: Any) -> None:

@@ -274,7 +274,7 @@ class _Search:
             )
         constraints: list[Constraint] = []
         for place, given in enumerate(claim.spec.devices.constraints):
-            constraint = constraint_of(given)
+            constraint = constraint_of(given, lists=self._features.list_attributes)
             if constraint is None:
                 raise AllocationError(
                     f"claim {claim.key}, constraint #{place}: empty constraint (unsupported constraint type?)"

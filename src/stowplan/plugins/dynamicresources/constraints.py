@@ -1,12 +1,13 @@
 """Constraints: what the devices of a claim must have in common, or must differ in."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from stowplan.api.devices import DeviceAttribute, DeviceConstraint
 from stowplan.cluster.devices import DeviceRef
 
-Value = tuple[str, object]
-"""The type of an attribute and its value: values of different types are never equal."""
+Values = frozenset[tuple[str, object]]
+"""The values of an attribute with their type: one, or those of a list. Other types are never equal."""
 
 
 class Constraint(Protocol):
@@ -21,12 +22,13 @@ class Constraint(Protocol):
         ...
 
 
-def constraint_of(constraint: DeviceConstraint) -> Constraint | None:
-    """None for a constraint of a kind that is not known."""
+def constraint_of(constraint: DeviceConstraint, *, lists: bool) -> Constraint | None:
+    """None for a constraint of a kind that is not known. `lists`: attributes may be lists."""
+    requests = frozenset(constraint.requests)
     if constraint.match_attribute is not None:
-        return MatchAttribute(constraint.match_attribute, frozenset(constraint.requests))
+        return MatchAttribute(constraint.match_attribute, requests, lists=lists)
     if constraint.distinct_attribute is not None:
-        return DistinctAttribute(constraint.distinct_attribute, frozenset(constraint.requests))
+        return DistinctAttribute(constraint.distinct_attribute, requests, lists=lists)
     return None
 
 
@@ -36,15 +38,15 @@ def concerns(requests: frozenset[str], request: str, subrequest: str) -> bool:
 
 
 class MatchAttribute:
-    """All devices have the attribute, with one value."""
+    """All devices have the attribute, with a value that is common to all."""
 
-    __slots__ = ("_count", "_name", "_requests", "_value")
+    __slots__ = ("_common", "_lists", "_name", "_requests")
 
-    def __init__(self, name: str, requests: frozenset[str]) -> None:
+    def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
         self._name = name
         self._requests = requests
-        self._value: Value | None = None
-        self._count = 0
+        self._lists = lists
+        self._common: list[Values] = []
 
     def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
         if not concerns(self._requests, request, subrequest):
@@ -52,29 +54,29 @@ class MatchAttribute:
         attribute = look_up(ref, self._name)
         if attribute is None:
             return False
-        value = value_of(attribute)
-        if not self._count:
-            self._value = value
-        elif value is None or value != self._value:
-            return False
-        self._count += 1
+        values = values_of(attribute, lists=self._lists)
+        if self._common:
+            values &= self._common[-1]
+            if not values:
+                return False
+        self._common.append(values)
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
         if concerns(self._requests, request, subrequest):
-            self._count -= 1
+            self._common.pop()
 
 
 class DistinctAttribute:
-    """All devices have the attribute, with different values. Of every request the last value counts."""
+    """All devices have the attribute, with no value in common. Of every request the last device counts."""
 
-    __slots__ = ("_count", "_name", "_requests", "_values")
+    __slots__ = ("_lists", "_name", "_requests", "_values")
 
-    def __init__(self, name: str, requests: frozenset[str]) -> None:
+    def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
         self._name = name
         self._requests = requests
-        self._values: dict[str, Value | None] = {}
-        self._count = 0
+        self._lists = lists
+        self._values: dict[str, Values] = {}
 
     def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
         if not concerns(self._requests, request, subrequest):
@@ -82,17 +84,15 @@ class DistinctAttribute:
         attribute = look_up(ref, self._name)
         if attribute is None:
             return False
-        value = value_of(attribute)
-        if self._count and self._values and (value is None or value in self._values.values()):
+        values = values_of(attribute, lists=self._lists)
+        if self._values and (not values or any(values & other for other in self._values.values())):
             return False
-        self._values[request] = value
-        self._count += 1
+        self._values[request] = values
         return True
 
     def remove(self, request: str, subrequest: str) -> None:
         if concerns(self._requests, request, subrequest):
             self._values.pop(request, None)
-            self._count -= 1
 
 
 def look_up(ref: DeviceRef, name: str) -> DeviceAttribute | None:
@@ -105,14 +105,24 @@ def look_up(ref: DeviceRef, name: str) -> DeviceAttribute | None:
     return attributes.get(id) if slash and domain == ref.id[0] else None
 
 
-def value_of(attribute: DeviceAttribute) -> Value | None:
-    """None for a type that cannot be compared."""
+def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
+    """Empty for a type that cannot be compared."""
     if attribute.string_value is not None:
-        return ("string", attribute.string_value)
+        return frozenset((("string", attribute.string_value),))
     if attribute.int_value is not None:
-        return ("int", attribute.int_value)
+        return frozenset((("int", attribute.int_value),))
     if attribute.bool_value is not None:
-        return ("bool", attribute.bool_value)
+        return frozenset((("bool", attribute.bool_value),))
     if attribute.version_value is not None:
-        return ("version", attribute.version_value)
-    return None
+        return frozenset((("version", attribute.version_value),))
+    return _listed(attribute) if lists else frozenset()
+
+
+def _listed(attribute: DeviceAttribute) -> Values:
+    lists: tuple[tuple[str, Iterable[object] | None], ...] = (
+        ("string", attribute.string_values),
+        ("int", attribute.int_values),
+        ("bool", attribute.bool_values),
+        ("version", attribute.version_values),
+    )
+    return frozenset((type, value) for type, values in lists for value in values or ())

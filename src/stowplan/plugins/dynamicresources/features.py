@@ -15,6 +15,11 @@ class Features(NamedTuple):
     list_attributes: bool = False
     extended_resources: bool = True
     filter_timeout: bool = True
+    not_built: str = ""
+    """A gate that is on and whose feature is not built, "" if there is none."""
+
+
+_NOT_BUILT = ("DRANodeAllocatableResources", "DRAWorkloadResourceClaims")
 
 
 def features_of(gates: FeatureGates) -> Features:
@@ -28,6 +33,7 @@ def features_of(gates: FeatureGates) -> Features:
         list_attributes=gates["DRAListTypeAttributes"],
         extended_resources=gates["DRAExtendedResource"],
         filter_timeout=gates["DRASchedulerFilterTimeout"],
+        not_built=next((name for name in _NOT_BUILT if gates[name]), ""),
     )
 
 

@@ -20,6 +20,7 @@ from stowplan.framework import (
     Extremes,
     Handle,
     NodeRows,
+    NotBuiltError,
     Plugin,
     PodInfo,
     PostFilterResult,
@@ -121,6 +122,11 @@ class DynamicResources(Plugin):
         if not self._concerns(pod):
             cycle.write(self, True)
             return SKIP
+        if self._features.not_built:
+            gate = self._features.not_built
+            raise NotBuiltError(
+                self.name, f"pods with resource claims are not supported with the gate {gate}"
+            )
         cycle.write(self, StateData([], None))
         try:
             claims = claims_of(pod.pod, self._devices.claims)
