@@ -9,9 +9,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.view import NodeRow
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.explanation import Shortfall, ShortfallPlugin
+from stowplan.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Codes
 
@@ -58,6 +59,8 @@ class Rejections:
             for column in evaluation.pod_class.filters.columns
             if column.active and (codes := _all_codes(evaluation, column)) is not None
         }
+        self.near_miss_count = 0
+        """How many nodes only one plugin rejects; known when they have been looked at."""
         self._reasons: dict[tuple[str, int], str] = {}
         self._telling = {
             name: plugin
@@ -88,10 +91,13 @@ class Rejections:
         """The nodes that exactly one plugin rejects, those first that lack least."""
         return run_steps(self.near_miss_steps())
 
-    def near_miss_steps(self) -> Generator[None, None, list[NearMiss]]:
-        """The same in steps of so many nodes."""
+    def near_miss_steps(self, most: int | None = None) -> Generator[None, None, list[NearMiss]]:
+        """The same in steps of so many nodes.
+
+        With `most` so many of the nearest are enough; `near_miss_count` says how many there are.
+        """
         found = []
-        for row, name, code in self._rows_rejected_once():
+        for row, name, code in self._rows_rejected_once(most):
             found.append(self._near_miss(row, name, code))
             if not len(found) % _STEP:
                 yield
@@ -101,8 +107,8 @@ class Rejections:
         """The filters that reject a row."""
         return [name for name, (_, codes) in self._columns.items() if codes[row]]
 
-    def _rows_rejected_once(self) -> Iterator[tuple[int, str, int]]:
-        """Rows that one filter rejects, with its name and its code."""
+    def _rows_rejected_once(self, most: int | None) -> Iterator[tuple[int, str, int]]:
+        """Rows that one filter rejects, with its name and its code; of many only the nearest."""
         evaluation = self._evaluation
         if evaluation.rejected_outright is not None:
             return
@@ -113,8 +119,21 @@ class Rejections:
         once = (against == 1) & table.valid
         for name, (_, codes) in self._columns.items():
             rows = np.flatnonzero(once & (codes != 0))
+            self.near_miss_count += len(rows)
+            if most is not None and len(rows) > most:
+                rows = self._nearest(name, rows, most)
             for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True):
                 yield row, name, code
+
+    def _nearest(self, name: str, rows: Rows, most: int) -> Rows:
+        """So many of the rows that lack least, if the plugin can say of all at once how much they lack."""
+        plugin = self._columns[name][0].plugin
+        if not isinstance(plugin, ShortfallSizesPlugin):
+            return rows
+        cycle = self._evaluation.cycle
+        sizes = plugin.shortfall_sizes(cycle, cycle.pod, rows)
+        nearest: Rows = rows[np.argsort(sizes, kind="stable")[:most]]
+        return nearest
 
     def _near_miss(self, row: int, name: str, code: int) -> NearMiss:
         cycle = self._evaluation.cycle

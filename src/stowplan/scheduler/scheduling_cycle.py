@@ -398,6 +398,8 @@ class SchedulingCycle:
         evaluation = result.evaluation
         if context.decisions.wanted:
             self._record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
+        if context.results is not None:
+            context.results.note(profile.framework, evaluation, row)
         pod, cycle = queued.pod, evaluation.cycle
         if context.observer is not None:
             context.observer.assuming(pod, node)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from stowplan.api.amounts import shown_amount, smaller_requests
@@ -335,6 +336,19 @@ class NodeResourcesFit(Plugin):
             f"{shown_amount(one.name, one.wanted - one.free)} {one.name} short" for one in lacking
         )
         return Shortfall(about, "; ".join(map(_free_text, lacking)), max(one.share for one in lacking))
+
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        table = cycle.table
+        sizes = np.zeros(len(rows))
+        for name, wanted in self._request(cycle, pod).wanted:
+            line = table.resources.find(name)
+            if line is None:
+                return np.ones(len(rows))
+            free = table.allocatable[line, rows].astype(np.float64) - table.requested[line, rows]
+            if wanted:
+                sizes = np.maximum(sizes, (wanted - np.maximum(free, 0)) / wanted)
+        sizes[table.pod_count[rows] >= table.allowed_pods[rows]] = 1.0
+        return sizes
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         lacking = self._lacking(cycle, pod, row)
