@@ -31,6 +31,7 @@ from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
 from stowplan.bench.up import UpRun
 from stowplan.bench.workloads import WORKLOADS
+from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
 
@@ -86,7 +87,8 @@ def engine_command(
     csi-limits          one bound volume each; nodes attach at most 39
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
-    figures = engine_bench.measure(run)
+    with elapsed("measuring"):
+        figures = engine_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     click.echo(
         f"  per pod    median {figures.us_per_pod:,.1f} µs, mean {figures.us_per_pod_mean:,.1f} µs, "
@@ -117,7 +119,8 @@ def explain_command(nodes: int, pods: int, waiting: int, templates: int, rounds:
     """
     run = ExplainRun(nodes, pods, waiting, templates, rounds)
     try:
-        figures = explain_bench.measure(run)
+        with elapsed("measuring"):
+            figures = explain_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{nodes:,} nodes, {pods:,} pods on them, {waiting:,} pods of {templates} templates waiting")
@@ -172,7 +175,8 @@ def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
     by doubling, so the bytes per node depend on the number of nodes.
     """
     run = TableRun(nodes, pods_per_node)
-    figures = table_bench.measure(run)
+    with elapsed("measuring"):
+        figures = table_bench.measure(run)
     pods = nodes * pods_per_node
     click.echo(f"{nodes:,} nodes, {pods:,} pods")
     click.echo(
@@ -198,7 +202,8 @@ def metrics_command(pods: int, as_json: bool) -> None:
     Nothing is scheduled: every metric is updated as often as for a pod that is placed at its first attempt,
     once with our classes and once with those of prometheus_client. Best of five rounds.
     """
-    figures = measure_metrics(pods)
+    with elapsed("measuring"):
+        figures = measure_metrics(pods)
     click.echo(f"{pods:,} pods")
     click.echo(f"  per pod    {figures.us_per_pod:,.1f} µs")
     click.echo(f"             {figures.us_per_pod_prometheus_client:,.1f} µs with prometheus_client's own")
@@ -225,7 +230,8 @@ def loop_command(
     `stowplan bench engine`.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed)
-    figures = loop_bench.measure(run)
+    with elapsed("measuring"):
+        figures = loop_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     _echo_loop_figures(figures)
     if as_json:
@@ -251,7 +257,8 @@ def churn_command(
     memory, which may requeue unschedulable pods. The rate counts bound pods only.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed, churn=True)
-    figures = loop_bench.measure(run)
+    with elapsed("measuring"):
+        figures = loop_bench.measure(run)
     click.echo(f"{workload} with churn: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     _echo_loop_figures(figures)
     click.echo(f"  waiting    {figures.unschedulable:,} pods that fit nowhere")
@@ -289,8 +296,10 @@ def preemption_command(
     preemptor is bound.
     """
     run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
-    decision = measure_decisions(run)
-    figures = measure_scheduler(run)
+    with elapsed("measuring"):
+        decision = measure_decisions(run)
+    with elapsed("measuring"):
+        figures = measure_scheduler(run)
     click.echo(f"{preemptors:,} preemptors on {nodes:,} nodes with {existing_per_node} pods each")
     click.echo(
         f"  decision   median {decision.ms_per_preemptor:,.2f} ms, "
@@ -396,7 +405,8 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
     watcher must receive every change in order, or the benchmark fails.
     """
     run = ServerRun(pods, watchers, connections)
-    figures = apiserver_bench.measure(run)
+    with elapsed("measuring"):
+        figures = apiserver_bench.measure(run)
     click.echo(f"{pods:,} pods, {watchers:,} watchers, {connections:,} connections")
     click.echo(
         f"  creates    {figures.creates_per_s:,.0f}/s, median {figures.create_ms_p50:,.2f} ms, "
@@ -430,7 +440,8 @@ def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command:
     """
     run = HttpRun(workload, nodes, pods, kubeconfig, command)
     try:
-        figures = http_bench.measure(run)
+        with elapsed("measuring"):
+            figures = http_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes, over HTTPS")
@@ -455,7 +466,8 @@ def http_client_command(pods: int, at_once: int, as_json: bool) -> None:
     also limits rates and retries.
     """
     run = ClientRun(pods, at_once)
-    found = httpclient.measure(run)
+    with elapsed("measuring"):
+        found = httpclient.measure(run)
     click.echo(f"{pods:,} pods, {at_once} requests at once")
     for name, figures in found.items():
         click.echo(
@@ -491,7 +503,8 @@ def durable_command(pods: int, connections: int, folder: str | None, as_json: bo
     it is on the disk. The data directories are deleted afterwards.
     """
     run = DurableRun(pods, connections, folder)
-    figures = durable_bench.measure(run)
+    with elapsed("measuring"):
+        figures = durable_bench.measure(run)
     click.echo(f"{pods:,} pods, {connections:,} connections")
     click.echo(
         f"  in process {figures.store_memory_per_s:,.0f} creates/s in memory, "
@@ -528,7 +541,8 @@ def up_command(nodes: int, pods: int, idle: float, as_json: bool) -> None:
     """
     run = UpRun(nodes, pods, idle)
     try:
-        found = dict(zip(("made", "loaded"), up_bench.measure(run), strict=True))
+        with elapsed("measuring"):
+            found = dict(zip(("made", "loaded"), up_bench.measure(run), strict=True))
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{nodes:,} nodes, {pods:,} pods")

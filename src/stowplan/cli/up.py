@@ -13,6 +13,7 @@ import click
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.config import echo_notes, feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds
 from stowplan.clock import RealClock
 from stowplan.config.featuregates import parse_feature_gates
@@ -221,7 +222,8 @@ def up(
     stack = ExitStack()
     try:
         stack.enter_context(patient_collector())
-        loaded = read_manifests(files)
+        with elapsed("reading manifests"):
+            loaded = read_manifests(files)
         kept = data_dir is not None and is_data_dir(data_dir)
         plan = Plan(
             shapes=_shapes(nodes, shapes, has_nodes=kept or any(one.kind == "Node" for one in loaded)),
@@ -242,7 +244,8 @@ def up(
             seed=seed,
             data_dir=data_dir,
         )
-        cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
+        with elapsed("loading the cluster"):
+            cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
         _tell_loaded(cluster, loaded)
         code = asyncio.run(_run(cluster, wishes))
     except (ShapeError, PretendError, LoadError, DataDirError, ServingError) as error:

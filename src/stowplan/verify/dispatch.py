@@ -12,10 +12,11 @@ from stowplan.verify.report import Report
 Replayer = Callable[[Line, Report], None]
 
 
-def replay(path: Path, report: Report) -> None:
+def replay(path: Path, report: Report, after_line: Callable[[], None] = lambda: None) -> None:
     """Replay a recording into a report. Raises RecordingError."""
     for line in read_lines(path):
         replayer_of(line)(line, report)
+        after_line()
 
 
 def replayer_of(line: Line) -> Replayer:
