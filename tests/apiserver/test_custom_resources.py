@@ -1,5 +1,6 @@
 """CustomResourceDefinitions and their objects, over HTTP."""
 
+import json
 import random
 import time
 from pathlib import Path
@@ -302,11 +303,88 @@ def test_cluster_scope(api: Served) -> None:
     assert api.ask("GET", objects("zones")).code == 404
 
 
+RULED: Json = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.least <= self.most",
+                    "messageExpression": "'least is above %d'.format([self.most])",
+                },
+                {
+                    "rule": "self.name == oldSelf.name",
+                    "message": "name is for ever",
+                    "reason": "FieldValueForbidden",
+                },
+            ],
+            "properties": {
+                "least": {"type": "integer"},
+                "most": {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 100"}]},
+                "name": {"type": "string"},
+                "wait": {
+                    "type": "string",
+                    "format": "duration",
+                    "x-kubernetes-validations": [{"rule": "self >= duration('1s')", "message": "too short"}],
+                },
+                "ports": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "x-y": {"type": "integer"},
+                            "in": {"x-kubernetes-int-or-string": True},
+                        },
+                        "x-kubernetes-validations": [
+                            {"rule": "has(self.x__dash__y) != has(self.__in__)"},
+                        ],
+                    },
+                },
+            },
+        }
+    },
+}
+
+
+def test_rules_are_evaluated_when_objects_are_written(api: Served) -> None:
+    define(api, "edicts", versions=[version(schema=RULED["properties"]["spec"])])
+    where = objects("edicts")
+    good = {"least": 1, "most": 2, "name": "a", "wait": "2s", "ports": [{"x-y": 1}, {"in": "a"}]}
+    assert api.ask("POST", where, custom("Edict", "good", spec=good)).code == 201
+    for change, causes in {
+        '{"most": 0}': {"spec": "Invalid value: least is above 0"},
+        '{"most": 100}': {"spec.most": "Invalid value: 100: failed rule: self < 100"},
+        '{"wait": "5ms"}': {"spec.wait": 'Invalid value: "5ms": too short'},
+        '{"ports": [{}]}': {
+            "spec.ports[0]": "Invalid value: failed rule: has(self.x__dash__y) != has(self.__in__)"
+        },
+    }.items():
+        answer = api.ask("POST", where, custom("Edict", "bad", spec={**good, **json.loads(change)}))
+        assert answer.code == 422
+        told = {cause["field"]: cause["message"] for cause in answer.body["details"]["causes"]}
+        assert told == causes
+    missing = api.ask("POST", where, custom("Edict", "bad", spec={"least": 1}))
+    assert "no such key: most evaluating rule: self.least <= self.most" in missing.body["message"]
+
+
+def test_a_rule_with_the_old_value_is_for_updates_and_what_stays_is_not_held_against_it(api: Served) -> None:
+    define(api, "oaths", versions=[version(schema=RULED["properties"]["spec"])])
+    where = objects("oaths")
+    made = api.ask("POST", where, custom("Oath", "a", spec={"least": 1, "most": 2, "name": "a"})).body
+    renamed = api.ask("PUT", f"{where}/a", {**made, "spec": {"least": 1, "most": 2, "name": "b"}})
+    assert renamed.code == 422
+    assert renamed.body["details"]["causes"][0]["message"] == "Forbidden: name is for ever"
+    kept = api.ask("PUT", f"{where}/a", {**made, "spec": {"least": 2, "most": 2, "name": "a"}})
+    assert kept.code == 200
+
+
 def test_rules_and_webhooks_that_have_no_effect_are_warned_of(api: Served) -> None:
     ruled = {"type": "object", "x-kubernetes-validations": [{"rule": "self.size > 1"}]}
     answer = api.ask("POST", DEFINITIONS, definition("laws", versions=[version(schema=ruled)]))
     assert answer.code == 201
-    assert "not evaluated" in answer.headers["Warning"]
+    assert "not evaluated here: self.size > 1" in answer.headers["Warning"]
+    assert "undefined field 'size'" in answer.headers["Warning"]
     webhook = {
         "strategy": "Webhook",
         "webhook": {

@@ -6,7 +6,7 @@ kind of error, the value in Go's notation, the detail. Several errors are shown 
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from stowplan.gocompat.jsontext import as_json
 from stowplan.gocompat.quoting import quote
@@ -65,6 +65,10 @@ class EnumText(str):
     __slots__ = ()
 
 
+OMITTED: Final = object()
+"""Stands for a value that an error does not show."""
+
+
 class FieldError(str):
     """One thing wrong with one field: the message, which still knows its parts."""
 
@@ -75,7 +79,7 @@ class FieldError(str):
 
     def __new__(cls, path: str, kind: Kind, value: Any = None, detail: str = "") -> "FieldError":
         text = _SHOWN_AS.get(kind, kind.value)
-        if kind not in _WITHOUT_VALUE:
+        if kind not in _WITHOUT_VALUE and value is not OMITTED:
             text += ": " + show_value(value)
         if detail:
             text += ": " + detail

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api.quantity import Quantity, QuantityError, quantity_of
 from stowplan.cel import semver, types, values
-from stowplan.cel.checker import Environment, check
+from stowplan.cel.checker import Environment
+from stowplan.cel.compiler import PlanError, compile_expression
 from stowplan.cel.cost import Release
 from stowplan.cel.declarations import INCLUDES, functions
 from stowplan.cel.estimates import SizeOf, estimate
-from stowplan.cel.parser import parse
-from stowplan.cel.program import Program, plan
-from stowplan.cel.syntax import CelError, render
+from stowplan.cel.program import Program
+from stowplan.cel.syntax import CelError
 from stowplan.cel.types import Type
 from stowplan.cel.values import DefaultMap, Failure, Map, Value
 
@@ -118,30 +118,22 @@ def _not_bool(value: Value) -> str:
 
 def compile_selector(expression: str, features: Features = FEATURES_1_36) -> Compiled:
     """A selector for devices. Raises SelectorError."""
-    environment = _environment(features)
     try:
-        return _compile(expression, environment, features)
-    except RecursionError:
-        wrong = render(expression, [])
-        raise SelectorError(f"compilation failed: {wrong or 'expression nests too deeply'}") from None
+        found = compile_expression(expression, _environment(features), features.release)
+    except PlanError as error:
+        _check_output(error.output, features)
+        raise SelectorError(str(error), INTERNAL_ERROR) from None
+    except CelError as error:
+        raise SelectorError(str(error)) from None
+    output = found.checked.type(found.checked.root)
+    _check_output(output, features)
+    most = estimate(found.checked, _size_of(features), features.release).high
+    return Compiled(expression, found.program, str(output), most)
 
 
-def _compile(expression: str, environment: Environment, features: Features) -> Compiled:
-    root, issues = parse(expression)
-    if root is None:
-        raise SelectorError(f"compilation failed: {render(expression, issues)}")
-    checked, issues = check(root, environment)
-    if issues:
-        raise SelectorError(f"compilation failed: {render(expression, issues)}")
-    output = checked.type(root)
+def _check_output(output: Type, features: Features) -> None:
     if output not in (types.BOOL, types.ANY) and not (features.list_attributes and output == types.DYN):
         raise SelectorError(f"must evaluate to bool or the unknown type, not {output}")
-    try:
-        program = plan(checked, tuple(environment.variables), features.release)
-    except CelError as error:
-        raise SelectorError(f"program instantiation failed: {error}", INTERNAL_ERROR) from None
-    most = estimate(checked, _size_of(features), features.release).high
-    return Compiled(expression, program, str(output), most)
 
 
 def _attribute_type(features: Features) -> Type:

@@ -27,7 +27,9 @@ from stowplan.embedded.customresources.conditions import (
     with_stored_version,
 )
 from stowplan.embedded.customresources.formats import is_recognized
+from stowplan.embedded.customresources.rules import refused_rules
 from stowplan.embedded.customresources.schemarules import schema_rule_errors, walk
+from stowplan.embedded.customresources.structural import Schema
 from stowplan.gocompat.quoting import quote
 
 _APPROVED: Final = "api-approved.kubernetes.io"
@@ -434,8 +436,7 @@ def _preserve_errors(spec: Json) -> Iterator[FieldError]:
 
 
 NOT_EVALUATED: Final = (
-    "x-kubernetes-validations: the CEL rules of {name} are stored, but not evaluated here: objects that "
-    "break them are accepted"
+    "x-kubernetes-validations: a rule of {name} is stored, but not evaluated here: {reason}"
 )
 NOT_CONVERTED: Final = (
     "spec.conversion: the webhook of {name} is stored, but not called here: objects are shown in every "
@@ -448,11 +449,19 @@ def definition_warnings(definition: Json, old: Json | None = None) -> list[str]:
     before = [] if old is None else [*_schema_warnings(old)]
     warnings = [text for text in dict.fromkeys(_schema_warnings(definition)) if text not in before]
     name = definition["metadata"].get("name", "")
-    if any(part.get("x-kubernetes-validations") for part in _all_schemas(definition)):
-        warnings.append(NOT_EVALUATED.format(name=name))
+    for reason in dict.fromkeys(_refused_rules(definition)):
+        warnings.append(NOT_EVALUATED.format(name=name, reason=reason))
     if ((definition.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":
         warnings.append(NOT_CONVERTED.format(name=name))
     return warnings
+
+
+def _refused_rules(definition: Json) -> Iterator[str]:
+    for version in (definition.get("spec") or {}).get("versions") or ():
+        raw = (version.get("schema") or {}).get("openAPIV3Schema")
+        if isinstance(raw, dict):
+            for reason in refused_rules(Schema(raw)):
+                yield " ".join(reason.partition("\n")[0].split())
 
 
 def _schema_warnings(definition: Json) -> Iterator[str]:

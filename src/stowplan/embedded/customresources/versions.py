@@ -19,6 +19,7 @@ from stowplan.embedded.customresources.defaulting import (
 )
 from stowplan.embedded.customresources.definitions import deprecation_warning
 from stowplan.embedded.customresources.fieldtypes import ObjectShape
+from stowplan.embedded.customresources.rules import rule_errors
 from stowplan.embedded.customresources.structural import ABSENT, Schema
 from stowplan.embedded.customresources.validation import (
     embedded_errors,
@@ -136,7 +137,10 @@ class ServedVersion:
             errors += embedded_errors(schema, new)
         if schema.has_keyed_lists and (old is None or not any(True for _ in list_errors(schema, old))):
             errors += list_errors(schema, new)
-        return errors + unchecked_rules_error(schema, errors)
+        unchecked = unchecked_rules_error(schema, errors)
+        if schema.has_rules and not unchecked:
+            errors += rule_errors(schema, new, old)
+        return errors + unchecked
 
     @staticmethod
     def finalizer_warnings(new: Json, old: Json | None) -> list[str]:
