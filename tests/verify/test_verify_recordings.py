@@ -82,16 +82,12 @@ def test_limit_says_how_many_differences_are_shown(tmp_path: Path) -> None:
 
 
 GROUPS = {"batches": [1], "expected": {"cycles": [{}, {}], "pods": {"p": {}}}}
-CLAIMS = {"resource": "resource.k8s.io/ResourceClaim", "action": "Add"}
-DEVICES = scenario(prebind=True, expected=[attempt(claims={"ns/c": []})])
 
 
 @pytest.mark.parametrize(
     ("line", "subjects"),
     [
         (GROUPS, {"cycles": 2, "pods": 1}),
-        (DEVICES, {"preFilter": 1, "feasible": 1, "best": 1, "assigned": 1, "claims": 1}),
-        ({**HINT, "hints": {"DynamicResources": "Queue"}, "event": CLAIMS}, {"hint DynamicResources": 1}),
     ],
 )
 def test_what_is_not_built_is_counted_by_subject_and_never_as_equal(
