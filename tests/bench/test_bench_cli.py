@@ -113,3 +113,15 @@ def test_a_bad_value_is_told_in_one_line(arguments: list[str], line: str) -> Non
     result = CliRunner().invoke(bench, arguments)
     assert result.exit_code == 1
     assert result.output == f"Error: {line}\n"
+
+
+def test_a_cluster_is_measured_that_makes_its_pods_and_one_that_loads_them() -> None:
+    result = CliRunner().invoke(bench, ["up", "--nodes", "4", "--pods", "9", "--idle", "0.1", "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.output.splitlines()[-1])
+    assert (figures["nodes"], figures["pods"], figures["idle"]) == (4, 9, 0.1)
+    for cluster in ("made", "loaded"):
+        assert figures[cluster]["ready_s"] > 0
+        assert figures[cluster]["cpu_s"] > 0
+        assert figures[cluster]["list_s"] > 0
+        assert figures[cluster]["idle_cpu"] >= 0

@@ -13,6 +13,7 @@ from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, write_file
 LASTING = (
     "stowplan node",
     "stowplan shadow",
+    "stowplan top",
     "stowplan view",
     "stowplan run",
     "stowplan up",

@@ -1,11 +1,12 @@
 """How explanations look in a terminal: colours, widths, sentences about events, progress."""
 
 import io
+import time
 from typing import Any
 
 import pytest
 
-from stowplan.cli.progress import Progress
+from stowplan.cli.progress import Progress, elapsed
 from stowplan.explain.board import Board, Rates
 from stowplan.explain.board import render as render_board
 from stowplan.explain.layout import Palette, cleaned, hanging, joined, middle, span, visible
@@ -226,3 +227,15 @@ def test_progress_says_nothing_where_nobody_watches() -> None:
         now[0] = 60.0
         progress.advance(50)
     assert stream.getvalue() == ""
+
+
+def test_what_cannot_tell_how_far_it_is_shows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("stowplan.cli.progress.QUIET_FOR", 0.0)
+    monkeypatch.setattr("stowplan.cli.progress.EVERY", 0.01)
+    with elapsed("measuring"):
+        while "measuring" not in stream.getvalue():
+            time.sleep(0.01)
+    assert "measuring 0s" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")

@@ -21,13 +21,6 @@ from stowplan.framework.interface import Plugin
 from stowplan.testing import cluster
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "hint-map.json").read_text(encoding="utf-8"))
-UNBUILT_EVENTS = {
-    ("DynamicResources", "Pod"),
-    ("DynamicResources", "AssignedPod"),
-    ("DynamicResources", "UnschedulablePod"),
-    ("DynamicResources", "resource.k8s.io/ResourceClaim"),
-}
-"""Plugins with the kinds of objects whose events they do not look at yet."""
 
 
 def default_map(*plugins: type[Plugin], **options: Any) -> HintMap:
@@ -35,9 +28,9 @@ def default_map(*plugins: type[Plugin], **options: Any) -> HintMap:
     return build_hint_map(framework.plugins.values(), **options)
 
 
-def built(plugins: list[str], resource: str) -> set[str]:
+def built(plugins: list[str]) -> set[str]:
     known = cluster().frameworks["default-scheduler"].plugins.keys()
-    return {plugin for plugin in plugins if plugin in known and (plugin, resource) not in UNBUILT_EVENTS}
+    return {plugin for plugin in plugins if plugin in known}
 
 
 def test_action_bits_are_those_of_kube_scheduler() -> None:
@@ -48,7 +41,7 @@ def test_every_plugin_that_is_built_registers_for_what_it_registers_for_in_kube_
     expected = {
         (entry["resource"], entry["actionBits"], plugin)
         for entry in RECORDED["registrations"]
-        for plugin in built(entry["plugins"], entry["resource"])
+        for plugin in built(entry["plugins"])
     }
     actual = {
         (str(event.resource), int(event.action), plugin)
@@ -64,7 +57,7 @@ def test_every_event_reaches_the_plugins_it_reaches_in_kube_scheduler(resource: 
     hints = default_map()
     for action, plugins in RECORDED["incoming"][resource].items():
         event = ClusterEvent(resource, Action.named(action))
-        assert hints.matching(event).keys() == built(plugins, resource), event.label
+        assert hints.matching(event).keys() == built(plugins), event.label
 
 
 def test_what_is_watched_is_all_that_anybody_registered_for() -> None:

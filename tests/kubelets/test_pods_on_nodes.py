@@ -213,6 +213,28 @@ def test_ephemeral_containers_run_as_soon_as_they_are_added() -> None:
     live(story)
 
 
+def test_other_resources_and_images_of_a_running_pod_show_in_its_status() -> None:
+    async def story(place: Place) -> None:
+        place.add_pod("p", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}])
+        await asyncio.sleep(3)
+        larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+        place.store.patch(PODS, "d", "p", larger, PatchType.STRATEGIC, subresource="resize")
+        await asyncio.sleep(0.5)
+        pod = place.pod("p")
+        (status,) = pod["status"]["containerStatuses"]
+        assert status["resources"] == {"requests": {"cpu": "2"}}
+        assert (status["allocatedResources"], status["restartCount"]) == ({"cpu": "2"}, 0)
+        assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"] == 2
+        newer = {"spec": {"containers": [{"name": "c", "image": "i:2"}]}}
+        place.store.patch(PODS, "d", "p", newer, PatchType.STRATEGIC)
+        await asyncio.sleep(0.5)
+        (status,) = place.pod("p")["status"]["containerStatuses"]
+        assert (status["image"], status["restartCount"], status["ready"]) == ("i:2", 1, True)
+        assert "terminated" in status["lastState"]
+
+    live(story)
+
+
 def test_a_pod_held_by_a_finalizer_shows_how_it_ended() -> None:
     async def story(place: Place) -> None:
         place.add_pod("p", metadata={"finalizers": ["example.com/held"]})

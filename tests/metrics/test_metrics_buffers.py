@@ -93,7 +93,7 @@ def test_bound_pods_are_counted_every_so_many_though_nobody_looks() -> None:
 class Porter(Plugin):
     """Carries volumes, and has nothing to do for pods without."""
 
-    idle_without_volumes = True
+    idle_for_plain_pods = True
     asked: ClassVar[list[str]] = []
 
     def reserve(self, cycle: Any, pod: Any, node: str) -> None:
@@ -113,7 +113,7 @@ class Porter(Plugin):
         (True, ["reserve with", "pre-flight with", "reserve without", "pre-flight without"]),
     ],
 )
-def test_who_is_idle_without_volumes_is_asked_about_such_pods_only_to_be_timed(
+def test_who_is_idle_for_plain_pods_is_asked_about_such_pods_only_to_be_timed(
     monkeypatch: pytest.MonkeyPatch, sampled: bool, asked: list[str]
 ) -> None:
     log: list[str] = []

@@ -19,8 +19,13 @@ WISHES = (
     PLAIN.node_affinity("disk", "In", "ssd", weight=30),
     PLAIN.affinity(ZONE, {"app": "x"}, weight=7),
     PLAIN.spread("kubernetes.io/hostname", max_skew=1, when_unsatisfiable="ScheduleAnyway"),
+    pod("p")
+    .labels(app="x")
+    .requests(cpu="500m", memory="256Mi")
+    .spread(ZONE, max_skew=3, when_unsatisfiable="ScheduleAnyway")
+    .spread("kubernetes.io/hostname", max_skew=5, when_unsatisfiable="ScheduleAnyway"),
 )
-"""With scores that are the same everywhere, by node, by zone, and by what stands on a node."""
+"""With scores that are the same everywhere, by node, by zone, by what stands on a node, and by the two."""
 
 zones = st.lists(st.tuples(st.integers(17, 24), st.integers(0, 2)), min_size=2, max_size=3)
 """How many nodes each zone has, more than are gone through one by one, and how many taints they have."""

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from stowplan.embedded.controllers.actors import STORED_ONLY
-from up.clusters import up
+from up.clusters import Up, up
 
 KUBECTL = shutil.which("kubectl")
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -40,6 +40,7 @@ NAMESPACES = {each["metadata"]["name"] for each in PRODUCTS if each["kind"] == "
 class Cluster:
     """A running cluster, kubectl on it, and what kubectl said when everything was applied."""
 
+    running: Up
     environment: dict[str, str]
     defined: str = ""
     applied: str = ""
@@ -103,10 +104,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("corpus")
     with up(folder, "--nodes", str(NODES)) as running:
         environment = {**os.environ, "KUBECONFIG": str(running.kubeconfig), "HOME": str(folder)}
-        kubectl = Cluster(environment)
+        kubectl = Cluster(running, environment)
         defined = kubectl("apply", "-f", str(DEFINITIONS))
         kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=20s")
-        yield Cluster(environment, defined, kubectl("apply", "-f", str(CORPUS)))
+        yield Cluster(running, environment, defined, kubectl("apply", "-f", str(CORPUS)))
 
 
 def test_everything_is_created_and_what_is_only_stored_warns(cluster: Cluster) -> None:
@@ -116,6 +117,8 @@ def test_everything_is_created_and_what_is_only_stored_warns(cluster: Cluster) -
     inactive = {resource.kind for resource in STORED_ONLY}
     assert sorted(told) == sorted({each["kind"] for each in PRODUCTS} & inactive)
     assert "Warning: source.gitops.example.com/v1beta1 Repository is deprecated, use v1\n" in cluster.applied
+    level = "pod-security.kubernetes.io/enforce=restricted: stored only: pods are not checked"
+    assert f"Warning: {level} against Pod Security standards here\n" in cluster.applied
     assert "Warning: x-kubernetes-validations: the CEL rules of routes.mesh.example.com" in cluster.defined
 
 
@@ -353,6 +356,8 @@ def test_everything_can_be_deleted(cluster: Cluster) -> None:
     shipped = {each["metadata"]["name"] for each in PRODUCTS}
     rights = "roles,rolebindings,clusterroles,clusterrolebindings,priorityclasses"
     assert not _names(cluster.get("", "-A", rights)) & shipped
+    others = [line for line in cluster.running.errors.splitlines() if "exceeded quota" not in line]
+    assert others == []
 
 
 def _names(found: Any) -> set[str]:

@@ -249,3 +249,41 @@ def test_what_nothing_acts_on_is_stored_with_a_warning(kubectl: Run) -> None:
     assert "shop.example.com" in kubectl("get", "ingress", "web").stdout
     scaled = kubectl("create", "quota", "few", "--hard=pods=100")
     assert "Warning" not in scaled.stderr
+
+
+def test_what_simulated_pods_cannot_do_is_said_in_one_line(kubectl: Run) -> None:
+    kubectl("run", "shell", "--image=busybox")
+    kubectl("wait", "pod/shell", "--for=condition=Ready", "--timeout=20s")
+    assert "shell/shell: this pod is simulated" in kubectl("logs", "shell").stdout
+    refusals = {
+        "exec": ("exec", "shell", "--", "ls"),
+        "attach": ("attach", "shell"),
+        "portforward": ("port-forward", "pod/shell", ":80"),
+    }
+    for what, words in refusals.items():
+        told = kubectl(*words, ok=False).stderr
+        assert f"{what} is not possible: pod shell is simulated and runs no processes" in told
+    assert "exec is not possible" in kubectl("cp", "shell:/etc/hosts", "hosts", ok=False).stderr
+    debugged = kubectl("debug", "shell", "-i", "--image=busybox", "--container=look")
+    assert "shell/look: this pod is simulated" in debugged.stdout
+    kubectl("delete", "pod", "shell", "--now")
+
+
+SETTINGS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: %s, labels: {app: settings}}
+data: {color: %s}
+"""
+
+
+def test_a_diff_shows_what_an_apply_would_change_and_prune_deletes_the_rest(kubectl: Run) -> None:
+    two = SETTINGS % ("one", "red") + "---" + SETTINGS % ("two", "red")
+    kubectl("apply", "-f", "-", text=two)
+    assert kubectl("diff", "-f", "-", text=two).stdout == ""
+    one = SETTINGS % ("one", "blue")
+    changes = kubectl("diff", "-f", "-", text=one, ok=False).stdout.splitlines()
+    assert [line for line in changes if line[:3] in ("-  ", "+  ")] == ["-  color: red", "+  color: blue"]
+    prune = "apply", "--prune", "-l", "app=settings", "--prune-allowlist=core/v1/ConfigMap", "-f", "-"
+    assert kubectl(*prune, text=one).stdout == "configmap/one configured\nconfigmap/two pruned\n"
+    kubectl("delete", "cm", "-l", "app=settings")

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.api.pod import PodCondition
+from stowplan.framework import SKIP, Cycle, NodeRow, NotBuiltError, Plugin, PodInfo, Status
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import IN_TREE
 from stowplan.testing import NodeBuilder, PodBuilder, node, pod
@@ -119,11 +120,20 @@ def test_less_important_pods_lose_their_nomination_only_if_somebody_is_asked_to_
 
 
 def test_a_pod_that_needs_what_is_not_built_is_counted_apart_and_still_takes_its_place() -> None:
-    claims = pod("p").requests(cpu="2").spec(resource_claims=({"name": "gpu"},))
-    replay = Replay(scenario(NODES, claims, pod("q").requests(cpu="2")))
+    class NodePorts(Plugin):
+        def pre_filter(self, cycle: Cycle, info: PodInfo) -> Status | None:
+            if info.name == "p":
+                raise NotBuiltError(self.name, "not built")
+            return SKIP
+
+        def filter_node(self, cycle: Cycle, info: PodInfo, node: NodeRow) -> Status | None:
+            return None
+
+    registry = Registry({**IN_TREE, "NodePorts": NodePorts})
+    replay = Replay(scenario(NODES, pod("p").requests(cpu="2"), pod("q").requests(cpu="2")), registry)
     expected = recorded("p", feasible=["a"], best=["a"], assigned="a")
     replayed = replay.attempt(expected)
-    assert (replayed.attempt, replayed.missing) == (None, "DynamicResources")
+    assert (replayed.attempt, replayed.missing) == (None, "NodePorts")
     report = Report()
     compare(report, "f", "here", expected, replayed)
     assert report.total.compared == 0

@@ -9,15 +9,18 @@ import msgspec
 from stowplan.bench import apiserver as apiserver_bench
 from stowplan.bench import durable as durable_bench
 from stowplan.bench import engine as engine_bench
+from stowplan.bench import explain as explain_bench
 from stowplan.bench import growth, httpclient
 from stowplan.bench import hostile as hostile_bench
 from stowplan.bench import http as http_bench
 from stowplan.bench import loop as loop_bench
 from stowplan.bench import soak as soak_bench
 from stowplan.bench import table as table_bench
+from stowplan.bench import up as up_bench
 from stowplan.bench.apiserver import ServerRun
 from stowplan.bench.durable import DurableRun
 from stowplan.bench.engine import EngineRun
+from stowplan.bench.explain import ExplainRun
 from stowplan.bench.growth import GrowthRun, Week
 from stowplan.bench.http import BenchError, HttpRun
 from stowplan.bench.httpclient import ClientRun
@@ -26,7 +29,9 @@ from stowplan.bench.metrics import measure_metrics
 from stowplan.bench.preemption import PreemptionRun, measure_decisions, measure_scheduler
 from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
+from stowplan.bench.up import UpRun
 from stowplan.bench.workloads import WORKLOADS
+from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
 
@@ -82,7 +87,8 @@ def engine_command(
     csi-limits          one bound volume each; nodes attach at most 39
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
-    figures = engine_bench.measure(run)
+    with elapsed("measuring"):
+        figures = engine_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     click.echo(
         f"  per pod    median {figures.us_per_pod:,.1f} µs, mean {figures.us_per_pod_mean:,.1f} µs, "
@@ -92,6 +98,41 @@ def engine_command(
     click.echo(f"  no node    {figures.unschedulable:,} pods")
     click.echo(f"  table      built in {figures.build_s:.2f} s from decoded objects")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("explain")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--pods", type=NOT_NEGATIVE, default=50_000, show_default=True, help="Pods on nodes.")
+@click.option(
+    "--waiting", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods that fit nowhere."
+)
+@click.option("--templates", type=AT_LEAST_ONE, default=50, show_default=True, help="Templates of these.")
+@click.option("--rounds", type=AT_LEAST_ONE, default=3, show_default=True, help="Times that each is asked.")
+@JSON
+def explain_command(nodes: int, pods: int, waiting: int, templates: int, rounds: int, as_json: bool) -> None:
+    """Measure how long explanations take.
+
+    The cluster is an API server with a scheduler in a process of its own, asked over HTTPS. Commands are
+    measured from their start to their end, from lists and from the running scheduler; the API by request.
+    """
+    run = ExplainRun(nodes, pods, waiting, templates, rounds)
+    try:
+        with elapsed("measuring"):
+            figures = explain_bench.measure(run)
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{nodes:,} nodes, {pods:,} pods on them, {waiting:,} pods of {templates} templates waiting")
+    click.echo("                    from lists   from a running stowplan   its API alone")
+    click.echo(
+        f"  explain a pod   {figures.explain_from_lists_s:10.2f} s {figures.explain_from_running_s:23.2f} s "
+        f"{figures.explain_api_s * 1000:11.1f} ms"
+    )
+    click.echo(
+        f"  pending         {figures.pending_from_lists_s:10.2f} s {figures.pending_from_running_s:23.2f} s "
+        f"{figures.pending_api_s * 1000:11.1f} ms"
+    )
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
 
@@ -134,7 +175,8 @@ def table_command(nodes: int, pods_per_node: int, as_json: bool) -> None:
     by doubling, so the bytes per node depend on the number of nodes.
     """
     run = TableRun(nodes, pods_per_node)
-    figures = table_bench.measure(run)
+    with elapsed("measuring"):
+        figures = table_bench.measure(run)
     pods = nodes * pods_per_node
     click.echo(f"{nodes:,} nodes, {pods:,} pods")
     click.echo(
@@ -160,7 +202,8 @@ def metrics_command(pods: int, as_json: bool) -> None:
     Nothing is scheduled: every metric is updated as often as for a pod that is placed at its first attempt,
     once with our classes and once with those of prometheus_client. Best of five rounds.
     """
-    figures = measure_metrics(pods)
+    with elapsed("measuring"):
+        figures = measure_metrics(pods)
     click.echo(f"{pods:,} pods")
     click.echo(f"  per pod    {figures.us_per_pod:,.1f} µs")
     click.echo(f"             {figures.us_per_pod_prometheus_client:,.1f} µs with prometheus_client's own")
@@ -187,7 +230,8 @@ def loop_command(
     `stowplan bench engine`.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed)
-    figures = loop_bench.measure(run)
+    with elapsed("measuring"):
+        figures = loop_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     _echo_loop_figures(figures)
     if as_json:
@@ -213,7 +257,8 @@ def churn_command(
     memory, which may requeue unschedulable pods. The rate counts bound pods only.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed, churn=True)
-    figures = loop_bench.measure(run)
+    with elapsed("measuring"):
+        figures = loop_bench.measure(run)
     click.echo(f"{workload} with churn: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
     _echo_loop_figures(figures)
     click.echo(f"  waiting    {figures.unschedulable:,} pods that fit nowhere")
@@ -251,8 +296,10 @@ def preemption_command(
     preemptor is bound.
     """
     run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
-    decision = measure_decisions(run)
-    figures = measure_scheduler(run)
+    with elapsed("measuring"):
+        decision = measure_decisions(run)
+    with elapsed("measuring"):
+        figures = measure_scheduler(run)
     click.echo(f"{preemptors:,} preemptors on {nodes:,} nodes with {existing_per_node} pods each")
     click.echo(
         f"  decision   median {decision.ms_per_preemptor:,.2f} ms, "
@@ -358,7 +405,8 @@ def apiserver_command(pods: int, watchers: int, connections: int, as_json: bool)
     watcher must receive every change in order, or the benchmark fails.
     """
     run = ServerRun(pods, watchers, connections)
-    figures = apiserver_bench.measure(run)
+    with elapsed("measuring"):
+        figures = apiserver_bench.measure(run)
     click.echo(f"{pods:,} pods, {watchers:,} watchers, {connections:,} connections")
     click.echo(
         f"  creates    {figures.creates_per_s:,.0f}/s, median {figures.create_ms_p50:,.2f} ms, "
@@ -392,7 +440,8 @@ def http_command(workload: str, nodes: int, pods: int, kubeconfig: str, command:
     """
     run = HttpRun(workload, nodes, pods, kubeconfig, command)
     try:
-        figures = http_bench.measure(run)
+        with elapsed("measuring"):
+            figures = http_bench.measure(run)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes, over HTTPS")
@@ -417,7 +466,8 @@ def http_client_command(pods: int, at_once: int, as_json: bool) -> None:
     also limits rates and retries.
     """
     run = ClientRun(pods, at_once)
-    found = httpclient.measure(run)
+    with elapsed("measuring"):
+        found = httpclient.measure(run)
     click.echo(f"{pods:,} pods, {at_once} requests at once")
     for name, figures in found.items():
         click.echo(
@@ -453,7 +503,8 @@ def durable_command(pods: int, connections: int, folder: str | None, as_json: bo
     it is on the disk. The data directories are deleted afterwards.
     """
     run = DurableRun(pods, connections, folder)
-    figures = durable_bench.measure(run)
+    with elapsed("measuring"):
+        figures = durable_bench.measure(run)
     click.echo(f"{pods:,} pods, {connections:,} connections")
     click.echo(
         f"  in process {figures.store_memory_per_s:,.0f} creates/s in memory, "
@@ -468,3 +519,39 @@ def durable_command(pods: int, connections: int, folder: str | None, as_json: bo
     click.echo(f"  load       {figures.load_s:,.2f} s to have them back")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("up")
+@click.option("--nodes", type=AT_LEAST_ONE, default=5000, show_default=True, help="Number of nodes.")
+@click.option("--pods", type=AT_LEAST_ONE, default=20_000, show_default=True, help="Replicas to run.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    show_default=True,
+    help="Seconds to leave each cluster alone.",
+)
+@JSON
+def up_command(nodes: int, pods: int, idle: float, as_json: bool) -> None:
+    """Measure `stowplan up` with many nodes and pods.
+
+    One cluster makes its nodes and the pods of a Deployment, another one loads a dump of the first. Ready is
+    when every pod is; CPU is the time of the whole process until then. Afterwards all pods are listed through
+    HTTPS, and the share of a core is measured that the cluster needs when nothing happens.
+    """
+    run = UpRun(nodes, pods, idle)
+    try:
+        with elapsed("measuring"):
+            found = dict(zip(("made", "loaded"), up_bench.measure(run), strict=True))
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{nodes:,} nodes, {pods:,} pods")
+    for name, figures in found.items():
+        click.echo(
+            f"  {name:<10} ready after {figures.ready_s:,.1f} s with {figures.cpu_s:,.1f} s of CPU, "
+            f"listed in {figures.list_s:,.2f} s ({figures.listed_mib:,.0f} MiB), "
+            f"idle {figures.idle_cpu:.1%} of a core"
+        )
+    click.echo(f"  memory     {found['loaded'].peak_rss_mib:,.0f} MiB at most")
+    if as_json:
+        echo_json({**asdict(run), **{name: asdict(figures) for name, figures in found.items()}})

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from stowplan.chaos import Outcome, execute, plan_of
 from stowplan.chaos.campaign import FAULTS, CampaignResult, RoundResult, run_campaign
+from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast, OneOf
 
 _SHOWN = (
@@ -89,14 +90,17 @@ def _refuse_unused(ctx: click.Context, names: tuple[str, ...], processes: bool) 
 def _run_seeds(chosen: range, as_json: bool, verbose: bool) -> None:
     counts: Counter[str] = Counter()
     failed: list[Outcome] = []
-    for number, one in enumerate(chosen, start=1):
-        outcome = _run(one, verbose)
-        counts.update(outcome.counts)
-        if not outcome.ok:
-            failed.append(outcome)
-            _show(outcome)
-        elif number % 50 == 0 and number < len(chosen):
-            click.echo(f"{number:,} of {len(chosen):,} runs, {len(failed)} failed")
+    with Progress("running", len(chosen), "runs") as progress:
+        for number, one in enumerate(chosen, start=1):
+            outcome = _run(one, verbose)
+            counts.update(outcome.counts)
+            if not outcome.ok:
+                failed.append(outcome)
+                progress.clear()
+                _show(outcome)
+            elif number % 50 == 0 and number < len(chosen) and not progress.is_shown:
+                click.echo(f"{number:,} of {len(chosen):,} runs, {len(failed)} failed")
+            progress.advance(detail=f"{len(failed)} failed")
     figures = ", ".join(f"{counts[name]:,} {name}" for name in _SHOWN)
     click.echo(f"{len(chosen):,} run{'s' * (len(chosen) > 1)}, {len(failed)} failed: {figures}")
     if as_json:
@@ -142,7 +146,14 @@ def _document(chosen: range, failed: list[Outcome], counts: Counter[str]) -> dic
 def _run_campaign(seed: int, rounds: int, schedulers: int, fault: str | None, as_json: bool) -> None:
     seeds = [str(seed + number) for number in range(rounds)]
     faults = () if fault is None else (fault,)
-    result = run_campaign(seeds, schedulers=schedulers, faults=faults, show=_show_round)
+    with Progress("running", rounds, "rounds") as progress:
+
+        def show(result: RoundResult) -> None:
+            progress.clear()
+            _show_round(result)
+            progress.advance()
+
+        result = run_campaign(seeds, schedulers=schedulers, faults=faults, show=show)
     longest = max(one.without_leader for one in result.rounds)
     bound = sum(one.bound for one in result.rounds)
     click.echo(

@@ -359,7 +359,7 @@ def _causes(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
 
         def explained(info: PodInfo) -> PodExplanation:
             progress.tick(info.key)
-            found = engine.explainer_for(info.pod).explain(info)
+            found = engine.explainer_for(info.pod).explain(info, nearest=pending_causes.NEAREST)
             progress.advance()
             return found
 

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from stowplan.cli.progress import Progress
 from stowplan.cli.values import AtLeast
 from stowplan.fuzz import Case, FuzzResult, FuzzRun, Hold, corpus, random_case, run_cases
 
@@ -49,19 +50,21 @@ def fuzz(
     fails.
     """
     cases = list(_chosen(name, range(first, first + seeds), size, nodes))
-    done = 0
+    progress = Progress("running", len(cases), "cases")
 
     def show(case: Case) -> None:
-        nonlocal done
-        done += 1
+        progress.advance(detail=case.name)
+        done = progress.done
         if verbose:
+            progress.clear()
             click.echo(f"{case.name}: {case.fields}")
             for step in case.steps[:50]:
                 click.echo(f"  {step}")
-        elif done % 50 == 0 and done < len(cases):
+        elif done % 50 == 0 and done < len(cases) and not progress.is_shown:
             click.echo(f"{done:,} of {len(cases):,} cases")
 
-    result = run_cases(FuzzRun(nodes=nodes, size=size, limit_ms=limit), cases, show)
+    with progress:
+        result = run_cases(FuzzRun(nodes=nodes, size=size, limit_ms=limit), cases, show)
     _report(result, verbose)
     if as_json:
         click.echo(msgspec.json.encode(_document(result)).decode())

@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from types import TracebackType
-from typing import Final, Self, TextIO, TypeVar
+from typing import Final, Self, TextIO
 
 from stowplan.explain.layout import WIDTH, middle, span
-
-T = TypeVar("T")
 
 QUIET_FOR: Final = 2.0
 """Seconds before anything is shown."""
@@ -37,7 +37,7 @@ class Progress:
         self._total = total
         self._unit = unit
         self._stream = sys.stderr if stream is None else stream
-        self._shows = self._stream.isatty()
+        self.is_shown = self._stream.isatty()
         self._clock = clock
         self._began = clock()
         self._drawn = 0.0
@@ -63,7 +63,7 @@ class Progress:
 
     def tick(self, detail: str = "") -> None:
         """Show the line again if it is time for that."""
-        if not self._shows:
+        if not self.is_shown:
             return
         now = self._clock()
         if now - self._began < QUIET_FOR or now - self._drawn < EVERY:
@@ -84,7 +84,7 @@ class Progress:
         """What is shown after so many seconds."""
         rate = self.done / seconds if seconds > 0 else 0.0
         figures = f"{self.done:,}" if self._total is None else f"{self.done:,}/{self._total:,}"
-        parts = [f"{figures} {self._unit}".rstrip()]
+        parts = [f"{figures} {self._unit}".rstrip()] if self.done or self._total else []
         if rate:
             parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
         parts.append(self._left(seconds, rate))
@@ -105,16 +105,23 @@ class Progress:
         return f"[{'█' * full}{'·' * (_BAR - full)}] "
 
 
-def shown(
-    items: Iterable[T],
-    about: str,
-    total: int | None = None,
-    unit: str = "",
-    detail: Callable[[T], str] = lambda item: "",
-) -> Iterator[T]:
-    """The items one after the other, with a line that says how far they are."""
-    with Progress(about, total, unit) as progress:
-        for item in items:
-            progress.tick(detail(item))
-            yield item
-            progress.advance()
+@contextmanager
+def elapsed(about: str) -> Iterator[None]:
+    """A line that says for how long something has been going on that cannot tell how far it is."""
+    with Progress(about) as progress:
+        if not progress.is_shown:
+            yield
+            return
+        ended = Event()
+
+        def tick() -> None:
+            while not ended.wait(EVERY):
+                progress.tick()
+
+        ticking = Thread(target=tick, name="progress", daemon=True)
+        ticking.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            ticking.join()

@@ -15,6 +15,7 @@ import msgspec
 
 from stowplan.cli.config import feature_gates_option, plugins_option
 from stowplan.cli.explain import connect, scheduler_settings
+from stowplan.cli.progress import elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client
 from stowplan.clock import Clock, RealClock
@@ -161,7 +162,8 @@ async def following(
     )
     scheduler.observe(follower)
     async with scheduler.watching():
-        await scheduler.synced()
+        with elapsed("reading the cluster"):
+            await scheduler.synced()
         follower.synced = True
         yield scheduler, follower
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import click
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.config import echo_notes, feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds
 from stowplan.clock import RealClock
 from stowplan.config.featuregates import parse_feature_gates
@@ -33,7 +34,7 @@ from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection.web import PageServer
 from stowplan.logs import LogSettings, ProcessLogger, logger_for
 from stowplan.scheduler import Settings
-from stowplan.scheduler.gc_tuning import calm_collector
+from stowplan.scheduler.gc_tuning import calm_collector, patient_collector
 from stowplan.serving import ServingError
 from stowplan.serving.settings import ServingSettings
 from stowplan.up import LocalCluster, Plan
@@ -96,6 +97,11 @@ class Wishes:
 @feature_gates_option
 @plugins_option
 @click.option(
+    "--annotate-results",
+    is_flag=True,
+    help="Annotate bound pods with the results of filters and scores, as kube-scheduler-simulator does.",
+)
+@click.option(
     "--scheduler-port", type=_PORT, help="Port for the scheduler's health, metrics and configuration."
 )
 @click.option(
@@ -157,6 +163,7 @@ def up(
     more: tuple[str, ...],
     feature_gates: tuple[str, ...],
     plugins: tuple[str, ...],
+    annotate_results: bool,
     scheduler_port: int | None,
     verbosity: int | None,
     port: int,
@@ -202,13 +209,21 @@ def up(
         page_port if page else None,
     )
     with one_line_errors():
-        source = SchedulerSource(str(config or ""), plugins, parse_feature_gates(feature_gates))
+        source = SchedulerSource(
+            str(config or ""),
+            plugins,
+            parse_feature_gates(feature_gates),
+            annotate_results=annotate_results,
+        )
         loaded_config = source.load()
         settings = source.settings(loaded_config)
         others = _other_schedulers(more, plugins, source.gates, settings)
     echo_notes(loaded_config.legacy.notes)
+    stack = ExitStack()
     try:
-        loaded = read_manifests(files)
+        stack.enter_context(patient_collector())
+        with elapsed("reading manifests"):
+            loaded = read_manifests(files)
         kept = data_dir is not None and is_data_dir(data_dir)
         plan = Plan(
             shapes=_shapes(nodes, shapes, has_nodes=kept or any(one.kind == "Node" for one in loaded)),
@@ -229,11 +244,14 @@ def up(
             seed=seed,
             data_dir=data_dir,
         )
-        cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
+        with elapsed("loading the cluster"):
+            cluster = LocalCluster(plan, report=lambda text: click.echo(text, err=True))
         _tell_loaded(cluster, loaded)
         code = asyncio.run(_run(cluster, wishes))
     except (ShapeError, PretendError, LoadError, DataDirError, ServingError) as error:
         raise click.ClickException(str(error)) from None
+    finally:
+        stack.close()
     sys.exit(code)
 
 

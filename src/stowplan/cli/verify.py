@@ -1,13 +1,14 @@
 """`stowplan verify`: comparing this scheduler with recorded decisions of kube-scheduler."""
 
-import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from stowplan.cli.progress import Progress
 from stowplan.verify.dispatch import replay
 from stowplan.verify.recording import RecordingError, find_recordings
 from stowplan.verify.report import FactCounts, Report, render_text
@@ -52,16 +53,12 @@ def verify_command(context: click.Context, files: tuple[str, ...], as_json: bool
 
 
 def _replay_all(paths: list[Path], report: Report) -> None:
-    """Replay recordings one after the other, with a bar where somebody is watching."""
-    if not sys.stderr.isatty():
-        for path in paths:
-            replay(path, report)
-        return
-    with click.progressbar(
-        paths, item_show_func=lambda path: path.name if path else "", file=sys.stderr
-    ) as shown:
-        for path in shown:
-            replay(path, report)
+    """Replay recordings one after the other; how far it is goes by the size of the files."""
+    sizes = [max(path.stat().st_size // 1024, 1) for path in paths]
+    with Progress("replaying", sum(sizes), "KiB") as progress:
+        for path, size in zip(paths, sizes, strict=True):
+            replay(path, report, partial(progress.tick, path.name))
+            progress.advance(size, path.name)
 
 
 def summary(report: Report) -> dict[str, Any]:

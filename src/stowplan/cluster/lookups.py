@@ -1,11 +1,10 @@
-"""Objects that plugins look up: namespaces, services, controllers, device classes, disruption budgets."""
+"""Objects that plugins look up: namespaces, services, controllers, disruption budgets."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from stowplan.api.devices import DeviceClass
 from stowplan.api.labels import NOTHING, Selector, SelectorError, compile_selector, selector_from_labels
 from stowplan.api.meta import Namespace, Object, OwnerReference
 from stowplan.api.workloads import (
@@ -34,12 +33,12 @@ class Lookups:
     """What is known of the objects around pods.
 
     `namespaces_version` changes with the labels of namespaces, `groups_version` with what groups pods: the
-    selectors of services and controllers. An update that changes neither (a ReplicaSet's status, say) changes
-    no version, so nothing that was worked out is thrown away for it.
+    selectors of services and controllers, and the extended resources that mean devices. An update that
+    changes neither (a ReplicaSet's status, say) changes no version, so nothing that was worked out is thrown
+    away for it.
     """
 
     __slots__ = (
-        "_device_classes",
         "_owners",
         "_services",
         "groups_version",
@@ -51,7 +50,6 @@ class Lookups:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self._services: dict[str, dict[str, Service]] = {}
         self._owners: dict[tuple[str, str, str], Owner] = {}
-        self._device_classes: dict[str, DeviceClass] = {}
         self.groups_version = 0
         self.namespaces_version = 0
 
@@ -60,7 +58,6 @@ class Lookups:
             "namespaces": len(self.namespaces),
             "namespaces with services": len(self._services),
             "controllers": len(self._owners),
-            "device classes": len(self._device_classes),
         }
 
     def put(self, obj: Object) -> None:
@@ -75,8 +72,6 @@ class Lookups:
                 self._replace(services, obj.name, obj)
             case ReplicationController() | ReplicaSet() | StatefulSet():
                 self._replace(self._owners, (type(obj).__name__, obj.namespace, obj.name), obj)
-            case DeviceClass():
-                self._device_classes[obj.name] = obj
 
     def remove(self, obj: Object) -> None:
         match obj:
@@ -92,8 +87,6 @@ class Lookups:
             case ReplicationController() | ReplicaSet() | StatefulSet():
                 if self._owners.pop((type(obj).__name__, obj.namespace, obj.name), None) is not None:
                     self.groups_version += 1
-            case DeviceClass():
-                self._device_classes.pop(obj.name, None)
 
     def _replace(self, known: dict[K, G], key: K, obj: G) -> None:
         old = known.get(key)
@@ -104,10 +97,6 @@ class Lookups:
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace, empty for one we have not heard of."""
         return self.namespaces.get(name, _NO_LABELS)
-
-    def means_devices(self, resource: str) -> bool:
-        """Whether an extended resource stands for a class of devices."""
-        return any(resource in known.resource_names for known in self._device_classes.values())
 
     def default_selector(
         self, namespace: str, labels: Mapping[str, str], owners: tuple[OwnerReference, ...]

@@ -122,6 +122,11 @@ class LabelColumn:
         wanted[listed] = True
         return np.flatnonzero(wanted[self.ids[:rows_in_use]])
 
+    def count_of(self, ids: npt.NDArray[np.intp]) -> int:
+        """How many rows have one of these values."""
+        populations = self.populations
+        return sum(populations[i] for i in ids.tolist())
+
     def only_row(self, number: int) -> int:
         """The row of a value that exactly one row has."""
         return self._row_sums[number]

@@ -43,6 +43,7 @@ class PodTemplate:
         "class_keys",
         "counted_like",
         "facts",
+        "is_plain",
         "label_set",
         "non_zero",
         "pod",
@@ -75,6 +76,8 @@ class PodTemplate:
             (MEMORY, self.accounted.non_zero_memory),
         )
         self.volumes: tuple[Volume, ...] = storage_volumes(pod)
+        self.is_plain = not (self.volumes or self.requests.scalars or pod.spec.resource_claims)
+        """Whether pods need nothing beside room on a node: no disks, no devices."""
         self.class_keys: dict[int, tuple[int, tuple[Hashable, tuple[str, ...]]]] = {}
         self.counted_like: dict[PodTemplate, tuple[tuple[int, int], bool]] = {}
         """Whether pods of other templates are counted like pods of this one (relabelling.py)."""

@@ -13,6 +13,7 @@ from stowplan.api.resources import is_scalar
 from stowplan.api.workloads import PodDisruptionBudget
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IdColumn, IntColumn, Interned, ResourceLines
+from stowplan.cluster.devices import DEVICE_TYPES, Devices
 from stowplan.cluster.labelsets import LabelSets
 from stowplan.cluster.lookups import DisruptionBudgets, Lookups
 from stowplan.cluster.matchers import Matchers
@@ -59,6 +60,7 @@ class ClusterTable:
         self.lookups = Lookups()
         self.budgets = DisruptionBudgets()
         self.storage = Storage()
+        self.devices = Devices()
         self.images = ImageIndex()
         self.host_ports = HostPortIndex()
 
@@ -183,6 +185,7 @@ class ClusterTable:
             **self.lookups.sizes(),
             **self.budgets.sizes(),
             **self.storage.sizes(),
+            **self.devices.sizes(),
             **self.volumes_in_use.sizes(),
         }
 
@@ -195,6 +198,8 @@ class ClusterTable:
         elif isinstance(obj, STORAGE_TYPES):
             self.storage.put(obj)
             self.volumes_in_use.storage_changed(obj)
+        elif isinstance(obj, DEVICE_TYPES):
+            self._around_devices(obj, self.devices.put)
         else:
             self._around(obj, self.lookups.put)
 
@@ -205,6 +210,8 @@ class ClusterTable:
         elif isinstance(obj, STORAGE_TYPES):
             self.storage.remove(obj)
             self.volumes_in_use.storage_changed(obj)
+        elif isinstance(obj, DEVICE_TYPES):
+            self._around_devices(obj, self.devices.remove)
         else:
             self._around(obj, self.lookups.remove)
 
@@ -213,6 +220,13 @@ class ClusterTable:
         change(obj)
         if self.lookups.namespaces_version != before:
             self.term_groups.namespace_changed(obj.name)
+
+    def _around_devices(self, obj: Object, change: Callable[[Object], None]) -> None:
+        """What pods ask for changes its meaning with the extended resources that mean devices."""
+        before = self.devices.classes.resources
+        change(obj)
+        if self.devices.classes.resources != before:
+            self.lookups.groups_version += 1
 
     # Nodes
 

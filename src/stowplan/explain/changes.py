@@ -5,12 +5,13 @@ that goes, one more node, a higher priority). A proposal counts only if the filt
 pod or the changed cluster, let the pod pass. The table is changed for that, asked, and put back.
 """
 
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.node import Node
@@ -172,8 +173,7 @@ class Changes:
     def _priority(self) -> Iterator[Change | None]:
         """The lowest priority at which preemption would make room, and who would go."""
         post_filters = self._framework.at(Point.POST_FILTER)
-        levels = sorted({info.priority for info in self._table.pods.values() if info.row >= 0})
-        levels = [level for level in levels if level >= self._info.priority]
+        levels = [level for level in priorities(self._table) if level >= self._info.priority]
         if not post_filters or not levels:
             return
         found = yield from self._preempts(levels[-1])
@@ -267,22 +267,64 @@ def added_node(table: ClusterTable, node: Node) -> Iterator[None]:
 
 
 def shapes(table: ClusterTable, preferred: Sequence[int]) -> list[Node]:
-    """One node of every shape: same allocatable, labels (but for its name) and taints."""
-    counts: Counter[Any] = Counter()
-    examples: dict[Any, Node] = {}
-    rows = [*preferred, *range(table.rows_in_use)]
-    for place, row in enumerate(rows):
-        node = table.nodes[row]
-        if node is not None:
-            shape = _shape(node)
-            examples.setdefault(shape, node)
-            counts[shape] += len(rows) if place < len(preferred) else 1
-    return [examples[shape] for shape, _ in counts.most_common()]
+    """One node of every shape, those of preferred rows first, then the most frequent."""
+    known = _SHAPES.get(table)
+    if known is None:
+        known = _SHAPES[table] = NodeShapes()
+    known.update(table)
+    return known.examples(table, preferred)
+
+
+class NodeShapes:
+    """The shapes of the nodes of a table, by number: same allocatable, labels (but for the name) and taints.
+
+    Nodes rarely change, so a shape is worked out again only for a row that has another node than before.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: list[Node | None] = []
+        self._of_row = np.zeros(0, dtype=np.int64)
+        self._numbers: dict[Any, int] = {}
+
+    def update(self, table: ClusterTable) -> None:
+        """Look at the nodes that are new."""
+        nodes = table.nodes[: table.rows_in_use]
+        before = self._nodes
+        more = len(nodes) - len(before)
+        if more:
+            before = [*before[: len(nodes)], *[None] * more]
+            self._of_row = np.concatenate(
+                (self._of_row[: len(nodes)], np.zeros(max(more, 0), dtype=np.int64))
+            )
+        for row, (node, known) in enumerate(zip(nodes, before, strict=True)):
+            if node is not known and node is not None:
+                self._of_row[row] = self._numbers.setdefault(_shape(node), len(self._numbers))
+        self._nodes = list(nodes)
+
+    def examples(self, table: ClusterTable, preferred: Sequence[int]) -> list[Node]:
+        rows = np.array(
+            [*preferred, *np.flatnonzero(table.valid[: len(self._nodes)]).tolist()], dtype=np.intp
+        )
+        if not len(rows):
+            return []
+        numbers, first, counts = np.unique(self._of_row[rows], return_index=True, return_counts=True)
+        wanted = np.isin(numbers, self._of_row[list(preferred)])
+        order = np.lexsort((first, -counts, ~wanted))
+        found = (self._nodes[rows[first[place]]] for place in order)
+        return [node for node in found if node is not None]
+
+
+_SHAPES: Final[WeakKeyDictionary[ClusterTable, NodeShapes]] = WeakKeyDictionary()
 
 
 def _shape(node: Node) -> Any:
     labels = frozenset(item for item in node.metadata.labels.items() if item[1] != node.name)
     return (frozenset(node.status.allocatable.items()), labels, node.spec.taints)
+
+
+def priorities(table: ClusterTable) -> list[int]:
+    """The priorities of pods on nodes, from the lowest."""
+    return sorted({info.pod.spec.priority or 0 for info in table.pods.values() if info.row >= 0})
 
 
 def like(node: Node, table: ClusterTable) -> Node:

@@ -63,6 +63,7 @@ class PodExplanation:
     node: str = ""
     funnel: Sequence[FunnelLine] = ()
     near_misses: Sequence[NearMiss] = ()
+    near_miss_count: int = 0
     changes: Sequence[Change] = ()
     preemption: PreemptionFinding | None = None
     decision: Decision | None = None
@@ -81,8 +82,8 @@ class PodExplanation:
         """Whether the pod was turned down before any node was looked at."""
         return len(self.funnel) == 1 and not self.funnel[0].examples
 
-    def document(self) -> dict[str, Any]:
-        """The explanation as plain data, ready for JSON."""
+    def document(self, most: int | None = None) -> dict[str, Any]:
+        """The explanation as plain data, ready for JSON; with so many of the near misses at most."""
         wakes = self.wakes or (() if self.now is None else self.now.wakers)
         document: dict[str, Any] = {
             "pod": self.pod,
@@ -93,7 +94,8 @@ class PodExplanation:
             "nodes": self.nodes,
             "feasible": self.feasible,
             "funnel": [_funnel_line(line) for line in self.funnel],
-            "nearMisses": [_near_miss(miss) for miss in self.near_misses],
+            "nearMisses": [_near_miss(miss) for miss in self.near_misses[:most]],
+            "nearMissCount": self.near_miss_count,
             "changes": [_change(change) for change in self.changes],
             "preemption": None if self.preemption is None else _preemption(self.preemption),
             "wakes": [
@@ -128,20 +130,23 @@ class Explainer:
         self._source = source
         self._nominations = nominations
 
-    def explain(self, info: PodInfo, *, changes: bool = True) -> PodExplanation:
-        """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now."""
-        return run_steps(self.steps(info, changes=changes))
+    def explain(self, info: PodInfo, *, nearest: int | None = None) -> PodExplanation:
+        """Explain a pod; one that is on a node is looked at as if it were to be scheduled again now.
 
-    def steps(self, info: PodInfo, *, changes: bool = True) -> Generator[None, None, PodExplanation]:
+        With `nearest` so many of the near misses are enough.
+        """
+        return run_steps(self.steps(info, nearest=nearest))
+
+    def steps(self, info: PodInfo, *, nearest: int | None = None) -> Generator[None, None, PodExplanation]:
         """The same in steps, so that a scheduler that is asked can go on with its work in between."""
         if info.row >= 0:
             found = self._placed(info)
         else:
-            found = yield from self._unplaced(info, changes)
+            found = yield from self._unplaced(info, nearest)
         found.facts = {**pod_facts(info, self._table, self._nominations), **found.facts}
         return found
 
-    def _unplaced(self, info: PodInfo, changes: bool) -> Generator[None, None, PodExplanation]:
+    def _unplaced(self, info: PodInfo, nearest: int | None) -> Generator[None, None, PodExplanation]:
         try:
             evaluation = self._framework.evaluate(info, self._nominations)
         except PluginError as error:
@@ -154,9 +159,9 @@ class Explainer:
         found.funnel = rejections.funnel
         found.wakes = self._wakes(evaluation)
         found.facts = self._too_large(evaluation)
-        found.near_misses = yield from rejections.near_miss_steps()
-        if changes:
-            yield from self._search(info, found)
+        found.near_misses = yield from rejections.near_miss_steps(nearest)
+        found.near_miss_count = rejections.near_miss_count
+        yield from self._search(info, found)
         return found
 
     def _search(self, info: PodInfo, found: PodExplanation) -> Generator[None, None, None]:

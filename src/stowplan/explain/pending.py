@@ -17,6 +17,11 @@ from stowplan.explain.wakes import objects_awaited
 SHOWN = 2
 """How many reasons and changes a cause is told by."""
 
+NEAREST = 64
+"""How many of the near misses of one plugin are looked at for a cause: it is one of many."""
+SHOWN_NEAREST = 20
+"""How many of them its explanation has."""
+
 
 @dataclass(slots=True)
 class Cause:
@@ -43,7 +48,7 @@ class Cause:
             "name": self.name,
             "reason": self.reason,
             "help": self.help,
-            "explanation": None if self.explanation is None else self.explanation.document(),
+            "explanation": None if self.explanation is None else self.explanation.document(SHOWN_NEAREST),
         }
 
 

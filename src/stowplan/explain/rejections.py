@@ -9,9 +9,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.view import NodeRow
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.explanation import Shortfall, ShortfallPlugin
+from stowplan.framework.explanation import Shortfall, ShortfallPlugin, ShortfallSizesPlugin
 from stowplan.framework.filter_results import FilterColumn
 from stowplan.framework.interface import Codes
 
@@ -58,6 +59,14 @@ class Rejections:
             for column in evaluation.pod_class.filters.columns
             if column.active and (codes := _all_codes(evaluation, column)) is not None
         }
+        self.near_miss_count = 0
+        """How many nodes only one plugin rejects; known when they have been looked at."""
+        self._reasons: dict[tuple[str, int], str] = {}
+        self._telling = {
+            name: plugin
+            for name, (column, _) in self._columns.items()
+            if isinstance(plugin := column.plugin, ShortfallPlugin)
+        }
 
     @property
     def funnel(self) -> list[FunnelLine]:
@@ -82,11 +91,14 @@ class Rejections:
         """The nodes that exactly one plugin rejects, those first that lack least."""
         return run_steps(self.near_miss_steps())
 
-    def near_miss_steps(self) -> Generator[None, None, list[NearMiss]]:
-        """The same in steps of so many nodes."""
+    def near_miss_steps(self, most: int | None = None) -> Generator[None, None, list[NearMiss]]:
+        """The same in steps of so many nodes.
+
+        With `most` so many of the nearest are enough; `near_miss_count` says how many there are.
+        """
         found = []
-        for row in self._rows_rejected_once():
-            found.append(self._near_miss(row))
+        for row, name, code in self._rows_rejected_once(most):
+            found.append(self._near_miss(row, name, code))
             if not len(found) % _STEP:
                 yield
         return sorted(found, key=lambda miss: (miss.size, miss.node))
@@ -95,7 +107,8 @@ class Rejections:
         """The filters that reject a row."""
         return [name for name, (_, codes) in self._columns.items() if codes[row]]
 
-    def _rows_rejected_once(self) -> Iterator[int]:
+    def _rows_rejected_once(self, most: int | None) -> Iterator[tuple[int, str, int]]:
+        """Rows that one filter rejects, with its name and its code; of many only the nearest."""
         evaluation = self._evaluation
         if evaluation.rejected_outright is not None:
             return
@@ -103,17 +116,39 @@ class Rejections:
         against = np.zeros(table.capacity, dtype=np.int32)
         for _, codes in self._columns.values():
             against += codes != 0
-        yield from np.flatnonzero((against == 1) & table.valid).tolist()
+        once = (against == 1) & table.valid
+        for name, (_, codes) in self._columns.items():
+            rows = np.flatnonzero(once & (codes != 0))
+            self.near_miss_count += len(rows)
+            if most is not None and len(rows) > most:
+                rows = self._nearest(name, rows, most)
+            for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True):
+                yield row, name, code
 
-    def _near_miss(self, row: int) -> NearMiss:
+    def _nearest(self, name: str, rows: Rows, most: int) -> Rows:
+        """So many of the rows that lack least, if the plugin can say of all at once how much they lack."""
+        plugin = self._columns[name][0].plugin
+        if not isinstance(plugin, ShortfallSizesPlugin):
+            return rows
         cycle = self._evaluation.cycle
-        name = next(name for name, (_, codes) in self._columns.items() if codes.item(row))
-        column, codes = self._columns[name]
-        reason = ", ".join(column.status(cycle, cycle.pod, int(codes[row])).reasons)
-        plugin = column.plugin
-        lacking = plugin.shortfall(cycle, cycle.pod, row) if isinstance(plugin, ShortfallPlugin) else None
-        lacking = lacking or Shortfall(reason)
-        return NearMiss(cycle.table.name_of(row), row, name, reason, *lacking)
+        sizes = plugin.shortfall_sizes(cycle, cycle.pod, rows)
+        nearest: Rows = rows[np.argsort(sizes, kind="stable")[:most]]
+        return nearest
+
+    def _near_miss(self, row: int, name: str, code: int) -> NearMiss:
+        cycle = self._evaluation.cycle
+        reason = self._reason(name, code)
+        plugin = self._telling.get(name)
+        lacking = None if plugin is None else plugin.shortfall(cycle, cycle.pod, row)
+        return NearMiss(cycle.table.name_of(row), row, name, reason, *(lacking or Shortfall(reason)))
+
+    def _reason(self, name: str, code: int) -> str:
+        known = self._reasons.get((name, code))
+        if known is None:
+            cycle = self._evaluation.cycle
+            status = self._columns[name][0].status(cycle, cycle.pod, code)
+            known = self._reasons[name, code] = ", ".join(status.reasons)
+        return known
 
 
 def run_steps(steps: Generator[None, None, T]) -> T:

@@ -7,10 +7,16 @@ a proposal. Whether the pod really fits with it is found out by running the filt
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
+
+FloatArray = npt.NDArray[np.float64]
 
 
 class Shortfall(NamedTuple):
@@ -43,6 +49,13 @@ class ShortfallPlugin(Protocol):
     """A Filter plugin that can say what a node it rejected lacks. Provisional."""
 
     def shortfall(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Shortfall | None: ...
+
+
+@runtime_checkable
+class ShortfallSizesPlugin(Protocol):
+    """One that can say of many nodes at once how much they lack, as `shortfall` says of each. Provisional."""
+
+    def shortfall_sizes(self, cycle: "Cycle", pod: PodInfo, rows: Rows, /) -> FloatArray: ...
 
 
 @runtime_checkable

@@ -289,14 +289,16 @@ class PostFilterRound:
         self._reasons: list[str] = []
         self._rejector = ""
         self._nominated_node: str | None = None
+        self._writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
 
     def take(self, plugin: Plugin, result: PostFilterResult) -> PostFilterResult | None:
         """Take in a plugin's answer; returns what the round came to if that ends it."""
         status = result.status
+        self._writes += result.writes
         if status.is_success:
-            return result
+            return result._replace(writes=self._writes)
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return result._replace(status=status.by(plugin.name))
+            return result._replace(status=status.by(plugin.name), writes=self._writes)
         if not status.code.is_rejection:
             return PostFilterResult(error(status.message).by(plugin.name))
         if result.nominated_node is not None:
@@ -307,7 +309,8 @@ class PostFilterRound:
 
     def end(self) -> PostFilterResult:
         """What the round came to when nobody ended it."""
-        return PostFilterResult(unschedulable(*self._reasons).by(self._rejector), self._nominated_node)
+        status = unschedulable(*self._reasons).by(self._rejector)
+        return PostFilterResult(status, self._nominated_node, writes=self._writes)
 
 
 def run_post_filters(plugins: Iterable[Plugin], cycle: Cycle, pod: PodInfo) -> PostFilterResult:
@@ -334,6 +337,15 @@ def run_to_end(steps: Steps) -> PostFilterResult:
         except StopIteration as end:
             result: PostFilterResult = end.value
             return result
+
+
+async def carry_out_writes(result: PostFilterResult) -> PostFilterResult:
+    """Have written what plugins want written; if that fails, the error is the result."""
+    for write in result.writes:
+        status = await write()
+        if status is not None:
+            return PostFilterResult(status)
+    return result
 
 
 def ask_post_filter(plugin: Plugin, cycle: Cycle, pod: PodInfo) -> Steps:
@@ -372,9 +384,9 @@ class Lifecycle:
     A plugin that raises has failed; the cycle ends with an error that names it. Nothing is raised here: every
     method returns a status.
 
-    Most pods have no volumes, and most profiles do nothing for them between Score and Bind. That is found out
-    once, here: a point where no plugin has anything to do takes no time, and is counted so. In cycles where
-    every single plugin is timed all of them are called.
+    Most pods have neither volumes nor claims, and most profiles do nothing for them between Score and Bind.
+    That is found out once, here: a point where no plugin has anything to do takes no time, and is counted so.
+    In cycles where every single plugin is timed all of them are called.
     """
 
     def __init__(self, framework: "Framework") -> None:
@@ -401,7 +413,7 @@ class Lifecycle:
 
     def hold(self, cycle: Cycle, pod: PodInfo, node: str) -> tuple[Status, Waits]:
         """Reserve, then Permit: what the first says that is against it, else what `permit` does."""
-        if cycle.watch is None and not self._holds_plain and not pod.template.volumes:
+        if cycle.watch is None and not self._holds_plain and pod.template.is_plain:
             if self._probe is not None:
                 took = self._probe.took
                 took["Reserve", "Success"](0.0)
@@ -460,7 +472,7 @@ class Lifecycle:
         """Which PreBind plugins have work to do: success and those plugins, SKIP if none has, or an error."""
         if not self._pre_bind:
             return SKIP, ()
-        if cycle.watch is None and not self._prepares_plain and not pod.template.volumes:
+        if cycle.watch is None and not self._prepares_plain and pod.template.is_plain:
             if self._probe is not None:
                 self._probe.took["PreBindPreFlight", "Skip"](0.0)
             return SKIP, ()
@@ -541,8 +553,8 @@ class Lifecycle:
 
 
 def _all_idle(plugins: Iterable[Plugin]) -> bool:
-    """Whether none of these does anything for pods without volumes."""
-    return all(plugin.idle_without_volumes for plugin in plugins)
+    """Whether none of these does anything for pods without volumes, claims and extended resources."""
+    return all(plugin.idle_for_plain_pods for plugin in plugins)
 
 
 def checked_status(plugin: Plugin, point: str, answer: object) -> Status:

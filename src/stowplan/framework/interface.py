@@ -24,7 +24,7 @@ What the runtime may reuse between pods is declared, never guessed:
   PreScore (or what its `score_basis` returned) then and now; without these every row is asked again.
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
 from itertools import count
@@ -208,7 +208,8 @@ class PostFilterResult(NamedTuple):
     `nominated_node` is the node the pod is nominated to, "" to clear a nomination, None to leave it as it is.
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
-    among them.
+    among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
+    who only wants to know what would happen does not. A status that comes back from one is an error.
     """
 
     status: Status
@@ -216,6 +217,7 @@ class PostFilterResult(NamedTuple):
     victims: tuple[Pod, ...] = ()
     candidates: Mapping[str, Victims] = _NO_CANDIDATES
     ties: tuple[str, ...] = ()
+    writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
 
 
 PREEMPTION_PREFIX = "preemption: "
@@ -270,8 +272,9 @@ class Plugin:
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
     signs_volumes: ClassVar[bool] = False
     """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
-    idle_without_volumes: ClassVar[bool] = False
-    """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes."""
+    idle_for_plain_pods: ClassVar[bool] = False
+    """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
+    claims and extended resources."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

@@ -25,7 +25,18 @@ class Ranking:
     So is the short list: all rows above a floor, best first. Infeasible rows hold INFEASIBLE.
     """
 
-    __slots__ = ("_best", "_block", "_floor", "_patience", "_short", "_ties", "_topmost", "_tops", "totals")
+    __slots__ = (
+        "_best",
+        "_block",
+        "_floor",
+        "_is_fresh",
+        "_patience",
+        "_short",
+        "_ties",
+        "_topmost",
+        "_tops",
+        "totals",
+    )
 
     def __init__(self, capacity: int) -> None:
         block = min(_SMALLEST_BLOCK, capacity)
@@ -40,10 +51,13 @@ class Ranking:
         self._short: list[tuple[int, int]] = []
         self._floor: int | None = None
         self._patience = 0
+        self._is_fresh = False
+        """Totals were rewritten as a whole since they were last asked about: they may be again and again."""
 
     def refresh_all(self) -> None:
         """Totals were rewritten as a whole."""
         self._best = self._floor = None
+        self._is_fresh = True
         blocks = self.totals.reshape(-1, self._block)
         tops = blocks.max(axis=1)
         self._tops = tops.tolist()
@@ -142,6 +156,9 @@ class Ranking:
             return True
         if self._patience:
             self._patience -= 1
+            return False
+        if self._is_fresh:
+            self._is_fresh = False
             return False
         totals = self.totals
         if len(totals) <= _SHORTLIST:

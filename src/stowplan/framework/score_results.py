@@ -362,14 +362,13 @@ class ScoreResults:
         rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
         if rows is None:
             return False
+        most = max(FEW_ROWS, table.rows_in_use // 4)
         wide: list[ScoreColumn] = []
         for column in self._coupled:
-            if not column.find_stale(cycle):
-                return False
-            if len(column.stale_rows) > FEW_ROWS:
-                if len(column.stale_rows) <= table.rows_in_use // 4:
-                    return False
+            if not column.find_stale(cycle) or len(column.stale_rows) > most:
                 wide.append(column)
+            elif len(column.stale_rows) > FEW_ROWS:
+                return False
         self._usage_position = table.usage_log.position
         many_flipped = len(flipped) > FEW_ROWS
         if wide:

@@ -5,7 +5,7 @@ backtracks and may take exponential time, and its syntax is another one. Here a 
 and a text is matched by following all of its alternatives at once. What RE2 does not have (lookaround, back
 references) is refused with Go's message.
 
-`compile` and `Regexp.matches` (is there a match anywhere?) are all that validation needs.
+`Regexp.matches` (is there a match anywhere?) is all that validation needs; `find` says where.
 """
 
 import unicodedata
@@ -65,6 +65,7 @@ class Node(NamedTuple):
     least: int = 0
     most: int | None = None
     assertion: str = ""
+    lazy: bool = False
 
 
 _NOTHING: Final = Node("cat")
@@ -152,10 +153,10 @@ class _Parser:
                 flags = changed
                 continue
             self._at = start
-            parts.append(self._repeated(self._atom(flags)))
+            parts.append(self._repeated(self._atom(flags), flags))
         return (parts[0] if len(parts) == 1 else Node("cat", tuple(parts))), flags
 
-    def _repeated(self, node: Node) -> Node:
+    def _repeated(self, node: Node, flags: _Flags) -> Node:
         before = ""
         while True:
             start = self._at
@@ -167,14 +168,14 @@ class _Parser:
                 if found is None:
                     self._at = start
                     return node
-            self._take("?")
+            lazy = self._take("?") is not flags.lazy
             text = self._text[start : self._at]
             if before:
                 raise RegexpError("invalid nested repetition operator", before + text)
             least, most = found
             if least > _MAX_REPEAT or (most or 0) > _MAX_REPEAT or (most is not None and most < least):
                 raise RegexpError("invalid repeat count", text)
-            node, before = Node("repeat", (node,), least=least, most=most), text
+            node, before = Node("repeat", (node,), least=least, most=most, lazy=lazy), text
 
     def _repeat_count(self) -> "tuple[int, int | None] | None":
         """The bounds of `{2,5}`, None if that is not what stands here (then it is plain text)."""
@@ -464,12 +465,13 @@ class _Builder:
         if most is None:
             loop = self.add(None, "", ())
             again = self.build(part, loop)
-            self.states[loop] = _State(None, "", (again, end))
+            self.states[loop] = _State(None, "", (end, again) if node.lazy else (again, end))
             start = loop
         else:
             start = end
             for _ in range(most - least):
-                start = self.add(None, "", (self.build(part, start), end))
+                again = self.build(part, start)
+                start = self.add(None, "", (end, again) if node.lazy else (again, end))
         for _ in range(least):
             start = self.build(part, start)
         return start
@@ -508,6 +510,66 @@ class Regexp:
             if at < last:
                 current = self._move(reached, text[at])
         return False
+
+    def find(self, text: str, begin: int = 0) -> tuple[int, int] | None:
+        """Where the first match begins and ends, as Go chooses among several. Raises `TooCostlyError`.
+
+        The alternatives are followed in the order of the pattern, so the first to be through is the match.
+        """
+        self._steps = 0
+        best: tuple[int, int] | None = None
+        current: list[tuple[int, int]] = []
+        for at in range(begin, len(text) + 1):
+            if best is None:
+                current.append((self._start, at))
+            found, waiting = self._preferred(current, self._holding(text, at, len(text)), at)
+            best = found or best
+            if not waiting and best is not None:
+                break
+            if at < len(text):
+                current = [
+                    (state.following[0], start)
+                    for state, start in waiting
+                    if state.characters is not None and state.characters.has(text[at])
+                ]
+        return best
+
+    def _preferred(
+        self, current: list[tuple[int, int]], holding: frozenset[str], at: int
+    ) -> tuple[tuple[int, int] | None, list[tuple["_State", int]]]:
+        """What the states lead to in their order, up to the first that is through, and where that began."""
+        waiting: list[tuple[_State, int]] = []
+        seen: set[int] = set()
+        for first, start in current:
+            ahead = [first]
+            while ahead:
+                number = ahead.pop()
+                if number in seen:
+                    continue
+                seen.add(number)
+                self._count(1)
+                if number == _ACCEPT:
+                    return (start, at), waiting
+                state = self._states[number]
+                if state.characters is not None:
+                    waiting.append((state, start))
+                elif not state.assertion or state.assertion in holding:
+                    ahead += reversed(state.following)
+        return None, waiting
+
+    def find_all(self, text: str, limit: int = -1) -> list[str]:
+        """All matches that do not overlap, or the first ones. Raises `TooCostlyError`."""
+        found: list[str] = []
+        at, before = 0, -1
+        while at <= len(text) and len(found) != limit:
+            match = self.find(text, at)
+            if match is None:
+                break
+            start, end = match
+            if start != end or start != before:
+                found.append(text[start:end])
+            before, at = end, end + (start == end)
+        return found
 
     def _holding(self, text: str, at: int, last: int) -> frozenset[str]:
         """The assertions that hold at a place."""

@@ -17,7 +17,7 @@ from stowplan.clock import as_date
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.explainer import Explainer, PodExplanation
-from stowplan.explain.pending import Cause, causes
+from stowplan.explain.pending import NEAREST, Cause, causes
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
 from stowplan.inspection.evictions import SOURCE, eviction_facts, explain_gone
@@ -279,9 +279,9 @@ class Inspection:
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
 
-    async def _explain(self, scheduler: Scheduler, pod: Pod) -> PodExplanation:
+    async def _explain(self, scheduler: Scheduler, pod: Pod, nearest: int | None = None) -> PodExplanation:
         context = scheduler.context
-        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod))
+        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod), nearest=nearest)
         while True:
             await context.freeze.free()
             try:
@@ -324,7 +324,7 @@ class Inspection:
         for pod in waiting:
             info = self._info(scheduler, pod)
             if not pod.spec.scheduling_gates and info.template not in explained:
-                explained[info.template] = await self._explain(scheduler, pod)
+                explained[info.template] = await self._explain(scheduler, pod, NEAREST)
         found: list[Cause] = causes(
             waiting, lambda pod: self._info(scheduler, pod), lambda info: explained[info.template]
         )

@@ -73,6 +73,7 @@ class Options:
     write_config_to: str
     plugins: tuple[str, ...]
     page: bool
+    annotate_results: bool
     version: str
     flag_values: Mapping[str, str]
     warnings: tuple[str, ...]
@@ -126,6 +127,7 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
         write_config_to=parsed.text("write-config-to"),
         plugins=parsed.texts("plugin"),
         page=parsed.on("page"),
+        annotate_results=parsed.on("annotate-results"),
         version=version if version.startswith("v") else VERSION,
         flag_values=parsed.shown(),
         warnings=tuple(_warnings(parsed, gates)),

@@ -372,6 +372,7 @@ class Process:
             options.longest_wait,
             self._hostname,
             legacy_metrics=options.legacy_metrics,
+            annotate_results=options.annotate_results,
         )
         scheduler = Scheduler(
             self._main,

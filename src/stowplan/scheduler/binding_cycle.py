@@ -249,6 +249,8 @@ class BindingCycle:
         took = context.timer() - assignment.began
         context.metrics.bound(name, took, queued.attempts, waited, queued.flushed)
         context.decisions.update(queued.uid, "bound", note, took)
+        if context.results is not None:
+            context.results.write(queued.pod.pod)
         if queued.flushed and context.logger.level >= 4:
             context.logger.info(
                 4,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stowplan.api.pod import Pod
 from stowplan.client import Client
@@ -26,6 +26,9 @@ from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.reporting import EventRecorder
 from stowplan.scheduler.cache import Cache
 from stowplan.scheduler.decisions import LastDecisions
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.result_annotations import ResultAnnotations
 
 SLICE: Final = 0.01
 """Seconds that the scheduling loop may work before everybody else gets a turn of the event loop."""
@@ -193,6 +196,8 @@ class Context:
     freeze: TableFreeze = field(default_factory=TableFreeze)
     slice: TimeSlice = field(default_factory=TimeSlice)
     tasks: Tasks = field(default_factory=Tasks)
+    results: "ResultAnnotations | None" = None
+    """Writes the results of scheduling cycles to bound pods, if that is wanted."""
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod in the name of its profile."""

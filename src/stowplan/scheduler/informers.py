@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource as Served
-from stowplan.api.devices import DeviceClass
+from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.api.meta import AnyObject, Namespace, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -119,8 +119,8 @@ STORAGE: Final = (
     ),
 )
 DEVICES: Final = (
-    Watched(catalogue.RESOURCE_CLAIMS, AnyObject, Resource.RESOURCE_CLAIM, _DEVICELESS, always=True),
-    Watched(catalogue.RESOURCE_SLICES, AnyObject, Resource.RESOURCE_SLICE, _DEVICELESS, always=True),
+    Watched(catalogue.RESOURCE_CLAIMS, ResourceClaim, Resource.RESOURCE_CLAIM, _DEVICELESS, always=True),
+    Watched(catalogue.RESOURCE_SLICES, ResourceSlice, Resource.RESOURCE_SLICE, _DEVICELESS, always=True),
     Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS, always=True),
 )
 POD_GROUPS: Final = Watched(

@@ -32,6 +32,7 @@ from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objec
 from stowplan.scheduler.metrics_probe import ProfileProbe
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.result_annotations import ResultAnnotations
 from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
 
@@ -133,6 +134,8 @@ class Scheduler:
             observer=observer,
             profiles={one.profile.scheduler_name: Profile(one) for one in frameworks},
         )
+        if settings.annotate_results:
+            context.results = ResultAnnotations(context)
         metrics.watch_queue(context.queue.counts)
         metrics.watch_cache(context.cache.sizes)
         watched = self._events_of_interest(frameworks)

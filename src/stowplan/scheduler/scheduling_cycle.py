@@ -21,7 +21,7 @@ from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.decision import NO_NODES, Record, fit_error
 from stowplan.framework.evaluation import Evaluation, Rejectors, rejectors_of
 from stowplan.framework.events import EXTENDER
-from stowplan.framework.extension_points import post_filter_steps
+from stowplan.framework.extension_points import carry_out_writes, post_filter_steps
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
@@ -356,7 +356,7 @@ class SchedulingCycle:
             context.metrics.preemption_attempted()
         try:
             with context.freeze.hold():
-                result = await self._search_victims(profile, cycle, pod)
+                result = await carry_out_writes(await self._search_victims(profile, cycle, pod))
         except PluginError as failure:
             result = PostFilterResult(error(str(failure)))
         if profile.preemption is not None and context.logger.enabled(2):
@@ -398,6 +398,8 @@ class SchedulingCycle:
         evaluation = result.evaluation
         if context.decisions.wanted:
             self._record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
+        if context.results is not None:
+            context.results.note(profile.framework, evaluation, row)
         pod, cycle = queued.pod, evaluation.cycle
         if context.observer is not None:
             context.observer.assuming(pod, node)

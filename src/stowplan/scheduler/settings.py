@@ -18,7 +18,8 @@ class Settings:
 
     `longest_wait` is how long, in seconds, a pod waits for an event before it is tried again without one.
     `hostname` appears in events. `kept_decisions` is how many pods' last decisions are kept to be explained.
-    With `legacy_metrics` figures are shown under the names of earlier releases, too.
+    With `legacy_metrics` figures are shown under the names of earlier releases, too. With `annotate_results`
+    bound pods get the results of their scheduling cycle as annotations.
     """
 
     config: BuiltConfig
@@ -28,6 +29,7 @@ class Settings:
     hostname: str = "localhost"
     kept_decisions: int = 10_000
     legacy_metrics: bool = False
+    annotate_results: bool = False
 
     @classmethod
     def of(
@@ -39,6 +41,7 @@ class Settings:
         hostname: str = "localhost",
         kept_decisions: int = 10_000,
         legacy_metrics: bool = False,
+        annotate_results: bool = False,
     ) -> "Settings":
         """Settings from a loaded configuration (none: the defaults) and plugins from outside the tree.
 
@@ -47,4 +50,13 @@ class Settings:
         loaded = default_config() if loaded is None else loaded
         registry = in_tree_registry().with_plugins(plugins)
         built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
-        return cls(built, loaded.gates, registry, longest_wait, hostname, kept_decisions, legacy_metrics)
+        return cls(
+            built,
+            loaded.gates,
+            registry,
+            longest_wait,
+            hostname,
+            kept_decisions,
+            legacy_metrics,
+            annotate_results,
+        )

@@ -1,5 +1,7 @@
 """The scheduler's engine over a snapshot: one table, every profile, and the pods that wait."""
 
+from functools import cached_property
+
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cluster.podinfo import PodInfo
@@ -29,7 +31,7 @@ class Engine:
             for profile in settings.config.profiles
         }
 
-    @property
+    @cached_property
     def waiting(self) -> list[Pod]:
         """Pods without a node."""
         return [pod for pod in self.pods.values() if not pod.spec.node_name]
@@ -44,8 +46,9 @@ class Engine:
         return self.frameworks.get(pod.spec.scheduler_name, first)
 
     def explainer_for(self, pod: Pod) -> Explainer:
-        return Explainer(self.framework_of(pod), self.snapshot.source, self.nominations())
+        return Explainer(self.framework_of(pod), self.snapshot.source, self.nominations)
 
+    @cached_property
     def nominations(self) -> Nominations:
         """Pods that wait for their nominated node, by row."""
         found: dict[int, list[PodInfo]] = {}

@@ -117,7 +117,7 @@ def _take_in(store: Store, manifest: Manifest, report: LoadReport) -> None:
     resource = _resource(store, manifest, report)
     if resource is not None:
         with _outcome(manifest, report):
-            store.load(resource, _located(resource, manifest))
+            store.load(resource, _located(resource, manifest), handed_over=True)
 
 
 def _create(store: Store, manifest: Manifest, report: LoadReport) -> None:

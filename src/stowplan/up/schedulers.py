@@ -34,6 +34,7 @@ class SchedulerSource:
     plugins: tuple[str, ...] = ()
     gates: FeatureGates = DEFAULT_GATES
     name: str = ""
+    annotate_results: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -52,7 +53,8 @@ class SchedulerSource:
     def settings(self, loaded: LoadedConfig | None = None) -> Settings:
         """Settings from the files as they are now. Raises ConfigError and ProfileError."""
         loaded = self.load() if loaded is None else loaded
-        return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, self.plugins)])
+        plugins = [*installed_plugins(), *map(load_plugin, self.plugins)]
+        return Settings.of(loaded, plugins, annotate_results=self.annotate_results)
 
 
 class ReloadingScheduler:

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import msgspec
 
-from stowplan.verify import config, decisions, hints, primitives
+from stowplan.verify import config, decisions, expressions, hints, primitives
 from stowplan.verify.recording import Line, read_lines
 from stowplan.verify.report import Report
 
 Replayer = Callable[[Line, Report], None]
 
 
-def replay(path: Path, report: Report) -> None:
+def replay(path: Path, report: Report, after_line: Callable[[], None] = lambda: None) -> None:
     """Replay a recording into a report. Raises RecordingError."""
     for line in read_lines(path):
         replayer_of(line)(line, report)
+        after_line()
 
 
 def replayer_of(line: Line) -> Replayer:
@@ -44,11 +45,6 @@ def count_pod_groups(line: Line, report: Report) -> None:
             report.not_built(line.family, part, len(facts))
 
 
-def count_expression(line: Line, report: Report) -> None:
-    """Expressions that select devices."""
-    report.not_built(line.family, "expression")
-
-
 _BY_KIND: dict[str, Replayer] = {
     "config": config.replay_line,
     **dict.fromkeys(primitives.KINDS, primitives.replay_line),
@@ -56,7 +52,7 @@ _BY_KIND: dict[str, Replayer] = {
 }
 _BY_FIELD: dict[str, Replayer] = {
     "batches": count_pod_groups,
-    "expression": count_expression,
+    "expression": expressions.replay_line,
     "expected": decisions.replay_line,
 }
 """For lines without a `kind`: the first of these fields that is there decides."""

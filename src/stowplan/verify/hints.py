@@ -14,7 +14,7 @@ from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import build, default_config
 from stowplan.config import load as load_config
-from stowplan.framework.events import Action, Answer, ClusterEvent, Hint, HintMap, Resource, build_hint_map
+from stowplan.framework.events import Action, Answer, ClusterEvent, Hint, HintMap, build_hint_map
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
@@ -29,16 +29,6 @@ from stowplan.verify.report import Difference, Report
 Case = Mapping[str, Any]
 
 _OURS: Final = "default-scheduler"
-
-_PARTLY_BUILT: Final[Mapping[str, tuple[str, ...]]] = {
-    "DynamicResources": (
-        Resource.RESOURCE_CLAIM,
-        Resource.POD,
-        Resource.ASSIGNED_POD,
-        Resource.UNSCHEDULED_POD,
-    )
-}
-"""Plugins with the kinds of objects whose events they do not look at yet."""
 
 
 def replay(path: str | Path, report: Report) -> None:
@@ -67,8 +57,8 @@ class _Setting:
         self.hints: HintMap = build_hint_map(plugins.values())
         self._built = plugins.keys()
 
-    def is_built(self, plugin: str, event: ClusterEvent) -> bool:
-        return plugin in self._built and event.resource not in _PARTLY_BUILT.get(plugin, ())
+    def is_built(self, plugin: str) -> bool:
+        return plugin in self._built
 
 
 def _setting(case: Case) -> _Setting:
@@ -104,7 +94,7 @@ def _replay_hint(case: Case, family: str, report: Report) -> None:
     matching = setting.hints.matching(event)
     for plugin in sorted(case["hints"].keys() | matching.keys()):
         subject = f"hint {plugin}"
-        if not setting.is_built(plugin, event):
+        if not setting.is_built(plugin):
             report.not_built(family, subject)
             continue
         expected = case["hints"].get(plugin)
@@ -129,7 +119,7 @@ def _replay_requeue(case: Case, family: str, report: Report) -> None:
     queued = QueuedPod(setting.table.info(convert(case["pod"], Pod)), 0.0)
     queued.unschedulable_plugins = frozenset(case["unschedulablePlugins"])
     queued.pending_plugins = frozenset(case["pendingPlugins"])
-    known = event.is_wildcard or all(setting.is_built(plugin, event) for plugin in queued.rejectors)
+    known = event.is_wildcard or all(setting.is_built(plugin) for plugin in queued.rejectors)
     if not known:
         report.not_built(family, case["kind"])
         return

@@ -30,7 +30,7 @@ from stowplan.config import BuiltConfig, build, default_config, load
 from stowplan.extenders import ExtenderError
 from stowplan.framework.decision import fit_error
 from stowplan.framework.evaluation import Evaluation
-from stowplan.framework.extension_points import Lifecycle, run_post_filters
+from stowplan.framework.extension_points import Lifecycle, carry_out_writes, run_post_filters
 from stowplan.framework.interface import Point, PostFilterResult, Victims
 from stowplan.framework.registry import Registry
 from stowplan.framework.runtime import Framework
@@ -41,6 +41,7 @@ from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import post_filter_with_extenders
 from stowplan.scheduler.scheduling_cycle import NodeFinder, ScheduleResult
 from stowplan.testing.extenders import rule_extenders
+from stowplan.verify.devices import ClaimFacts, ReplayServices, reserve_and_pre_bind
 
 GATES = FeatureGates({"OpportunisticBatching": False})
 """Recordings were made with every pod evaluated on its own."""
@@ -98,7 +99,7 @@ class Preemption(_Recorded):
 class Attempt(_Recorded, kw_only=True):
     """One attempt to place a pod. An `error` means that a plugin failed and the attempt was given up.
 
-    From `reserve_failure` on it is about reserving and about devices, which is not built.
+    From `reserve_failure` on it is about reserving and about devices.
     """
 
     pod: str
@@ -205,8 +206,10 @@ class Replay:
         table.load(self._table, scenario.cluster())
         registry = registry or in_tree_registry()
         built = _built(bytes(scenario.config))
+        self._services = ReplayServices(self._table) if scenario.prebind else None
+        self._in_detail = not any(attempt.claims is not None for attempt in scenario.expected)
         self._frameworks = {
-            profile.scheduler_name: Framework(profile, self._table, registry, GATES)
+            profile.scheduler_name: Framework(profile, self._table, registry, GATES, services=self._services)
             for profile in built.profiles
         }
         self._extenders = rule_extenders(built)
@@ -302,7 +305,35 @@ class Replay:
         )
         if evaluation.scored:
             self._add_scores(attempt, found)
-        return Replayed(attempt) if names else self._add_failure(attempt, framework, evaluation)
+        if not names:
+            return self._add_failure(attempt, framework, evaluation)
+        if self._services is not None:
+            self._add_claims(attempt, expected, framework, evaluation)
+        return Replayed(attempt)
+
+    def _add_claims(
+        self, attempt: Attempt, expected: Attempt, framework: Framework, evaluation: Evaluation
+    ) -> None:
+        """Reserve and PreBind on the node of the recording, and what became of the pod's claims."""
+        cycle = evaluation.cycle
+        node = (expected.best or attempt.best)[0]
+        facts = ClaimFacts(framework, cycle, self._table)
+        if self._in_detail:
+            attempt.node_allocations = facts.by_node(attempt.feasible)
+        status = asyncio.run(reserve_and_pre_bind(framework, cycle, cycle.pod, node))
+        if not status.is_success:
+            attempt.assigned = None
+            attempt.pre_bind_failure = {
+                "code": status.code.label,
+                "plugin": status.plugin,
+                "reasons": list(status.reasons),
+            }
+        if self._in_detail:
+            attempt.claim_status = facts.statuses()
+            if status.is_success:
+                attempt.extended_requests, attempt.extended_mappings = facts.extended(node)
+        else:
+            attempt.claims = facts.devices()
 
     def _rejected(self, evaluation: Evaluation) -> dict[str, Verdict]:
         if evaluation.rejected_outright is not None or evaluation.only_row is not None:
@@ -335,6 +366,11 @@ class Replay:
         cycle, pod = evaluation.cycle, evaluation.cycle.pod
         if self._extenders:
             result = asyncio.run(post_filter_with_extenders(plugins, cycle, pod, self._extenders))
+        elif self._services is not None:
+            result = asyncio.run(carry_out_writes(run_post_filters(plugins, cycle, pod)))
+            freed, self._services.client.deallocated = self._services.client.deallocated, []
+            if self._in_detail:
+                attempt.deallocated = freed or None
         else:
             result = run_post_filters(plugins, cycle, pod)
         attempt.fit_error = fit_error(evaluation, result.status.message)
@@ -353,7 +389,7 @@ class Replay:
         key = outcome.pod
         if outcome.assigned is not None:
             self._bind(self._pod(key), outcome.assigned, position)
-        elif outcome.error is not None:
+        elif outcome.error is not None or outcome.pre_bind_failure is not None:
             self._nominate(key, "")
         elif outcome.preemption is not None:
             self._preempt(self._pod(key), outcome.preemption)
@@ -379,7 +415,7 @@ class Replay:
 
     def _reserve(self, info: PodInfo, node: str) -> None:
         """What the pod needs beside room is taken; recordings end there, nothing of it is ever bound."""
-        if self._evaluated is None or self._evaluated[0] != info.key:
+        if self._evaluated is None or self._evaluated[0] != info.key or self._services is not None:
             return
         Lifecycle(self._framework(info)).reserve(self._evaluated[1].cycle, info, node)
 

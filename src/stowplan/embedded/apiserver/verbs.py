@@ -11,7 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from stowplan.api import status
-from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, Resource
+from stowplan.api.catalogue import CUSTOM_RESOURCE_DEFINITIONS, JOBS, NAMESPACES, Resource
 from stowplan.api.fielderrors import forbidden, required
 from stowplan.api.requests import FieldTerm, Json, PatchType, Selection
 from stowplan.embedded.apiserver.bodies import (
@@ -348,10 +348,27 @@ class WriteVerbs:
             warnings.append(f"stored only: nothing acts on {target.resource.kind} here")
         if read is not None and target.resource == CUSTOM_RESOURCE_DEFINITIONS and not target.subresource:
             warnings += definition_warnings(obj, read.before)
+        if read is not None and target.resource == NAMESPACES and not target.subresource:
+            warnings += _pod_security_warnings(obj)
         custom = self._store.definitions.version_of(target.resource)
         if read is not None and custom is not None and not target.subresource:
             warnings += custom.finalizer_warnings(obj, read.before)
         return response_of(view.raw(obj), code, warnings=warnings)
+
+
+_POD_SECURITY: Final = ("enforce", "audit", "warn")
+
+
+def _pod_security_warnings(namespace: Json) -> list[str]:
+    """Labels that ask for Pod Security admission, which there is none of here."""
+    labels = namespace["metadata"].get("labels") or {}
+    asked = [f"pod-security.kubernetes.io/{mode}" for mode in _POD_SECURITY]
+    levels = (
+        f"{label}={labels[label]}" for label in asked if labels.get(label, "privileged") != "privileged"
+    )
+    return [
+        f"{level}: stored only: pods are not checked against Pod Security standards here" for level in levels
+    ]
 
 
 def check_address(target: Target, data: Any) -> None:

@@ -245,14 +245,15 @@ def _handed_over(managers: Managers, update: Update, changed: Tree, removed: Tre
     result: list[Manager] = []
     mine: Manager | None = None
     for manager in managers:
+        if manager.identity == me:
+            mine = manager.with_tree(difference(manager.fields.tree, removed))
+            continue
         left = manager.with_tree(difference(difference(manager.fields.tree, changed), removed))
-        if left.identity == me:
-            mine = left
-        elif left.fields.tree:
+        if left.fields.tree:
             result.append(left)
     if changed:
         owned = changed if mine is None else union(mine.fields.tree, changed)
-        fields = field_set(owned)
+        fields = mine.fields if mine is not None and owned is mine.fields.tree else field_set(owned)
         result.append(
             Manager(update.manager, UPDATE, update.api_version, update.time, fields, update.subresource)
         )

@@ -134,12 +134,12 @@ class ReplicationControllerController(ReplicaSetController):
 
 
 def set_status(replica_set: Json, active: Sequence[Json], ages: Sequence[float | None]) -> Json:
-    """The counts of a ReplicaSet; `ages` say how long each pod lacks to be available."""
+    """The counts of a ReplicaSet; `ages` say how long each pod lacks to be available, None if not ready."""
     wanted = (spec_of(replica_set).get("template") or {}).get("metadata", {}).get("labels") or {}
     counts = {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(1 for pod in active if wanted.items() <= labels_of(pod).items()),
-        "readyReplicas": sum(map(is_ready, active)),
+        "readyReplicas": sum(1 for age in ages if age is not None),
         "availableReplicas": sum(1 for age in ages if age == 0.0),
         "observedGeneration": replica_set["metadata"].get("generation", 1),
     }

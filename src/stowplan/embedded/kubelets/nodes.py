@@ -29,6 +29,9 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
+MAX_RENEWALS: Final = 250
+"""So many leases are renewed in a second by default, in clusters in which that is often enough."""
+
 _HEALTHY: Final[Mapping[str, tuple[str, str, str]]] = {
     "MemoryPressure": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     "DiskPressure": ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -319,18 +322,24 @@ class NodeController(Controller):
             state.complete, state.silent = True, is_silent(node)
             state.unwell = unwell_conditions(node)
             state.next_status = self._status_due()
+            state.next_lease = self._lease_due(state)
         if state.registered:
             self.queue.add(name)
 
     def _behave(self, name: str, state: NodeState, old: Json | None, new: Json) -> None:
         """Do as the annotations say from now on. Taking a failure back also ends one that was found."""
-        state.behaviour, problems = node_behaviour(new, self.settings.pretend, self.settings.heartbeat)
+        state.behaviour, problems = node_behaviour(new, self.settings.pretend, self._heartbeat())
         failed_before = old is not None and bool(annotations_of(old).get(FAIL))
         if old is not None and not state.behaviour.failure and (failed_before or FAIL in annotations_of(new)):
             state.recover()
         for problem in problems:
             self.context.report(f"node {name}: {problem.annotation}: {problem.message}")
         self.queue.add(name)
+
+    def _heartbeat(self) -> float:
+        """How often leases are renewed by default: of many nodes less often, but well before they end."""
+        often, longest = self.settings.heartbeat, self.settings.lease_seconds / 2
+        return max(often, min(len(self.states) / MAX_RENEWALS, longest))
 
     # What kubelets do
 
@@ -388,12 +397,15 @@ class NodeController(Controller):
         await self._create_once(LEASES, lease(node, self.settings.lease_seconds, now), LEASE_NAMESPACE)
         await self.informer(NODES).reached(int(node["metadata"]["resourceVersion"]))
         state.registered = state.complete = True
-        state.next_lease = self.monotonic() + state.behaviour.heartbeat * self.context.rng.random()
+        state.next_lease = self._lease_due(state)
         state.next_status = self._status_due()
 
     def _status_due(self) -> float:
         """When a node that has just reported, or need not, reports again: not all of them at once."""
         return self.monotonic() + self.settings.status_every * (0.5 + self.context.rng.random() / 2)
+
+    def _lease_due(self, state: NodeState) -> float:
+        return self.monotonic() + state.behaviour.heartbeat * self.context.rng.random()
 
     async def _create_once(self, resource: Resource, body: Json, namespace: str = "") -> Json:
         """Create an object, or take the one of that name that is there already."""

@@ -30,10 +30,10 @@ from stowplan.embedded.kubelets.nodes import pod_address
 from stowplan.embedded.kubelets.podstatus import (
     containers_of,
     crashed,
-    debugged,
     ended,
-    has_new_ephemeral_containers,
+    has_changed,
     made_ready,
+    observed,
     restarted,
     started,
     statuses_of,
@@ -51,7 +51,7 @@ class Action(Enum):
     READY = auto()
     END = auto()
     RESTART = auto()
-    DEBUG = auto()
+    OBSERVE = auto()
     STOP = auto()
     REMOVE = auto()
 
@@ -115,8 +115,8 @@ def next_step(pod: Json, memory: Memory) -> Step | None:
         return None
     if phase_of(pod) != "Running":
         return Step(Action.START, memory.first + memory.start)
-    if has_new_ephemeral_containers(pod):
-        return Step(Action.DEBUG, memory.first)
+    if has_changed(pod):
+        return Step(Action.OBSERVE, memory.first)
     if not is_ready(pod) and _has_ready_containers(pod):
         return Step(Action.READY, memory.first)
     if memory.found and not memory.behaviour.ends:
@@ -298,8 +298,8 @@ class PodController(Controller):
             await self._write(pod, self._started(pod, now, ready=memory.ready == 0))
         elif action is Action.READY:
             await self._write(pod, made_ready(pod, now))
-        elif action is Action.DEBUG:
-            await self._write(pod, debugged(pod, now))
+        elif action is Action.OBSERVE:
+            await self._write(pod, observed(pod, now))
         elif action is Action.END:
             await self._end(pod, memory, now)
         elif action is Action.RESTART:

@@ -96,21 +96,25 @@ def restarted(pod: Json, now: float, exit_code: int, *, ready: bool) -> Json:
     return {"conditions": conditions, "containerStatuses": statuses}
 
 
-def debugged(pod: Json, now: float) -> Json:
-    """The status of a running pod that has got ephemeral containers, as `kubectl debug` adds them."""
-    known = {one.get("name"): one for one in status_of(pod).get("ephemeralContainerStatuses") or ()}
-    running = {"running": {"startedAt": timestamp(now)}}
-    return {
-        "ephemeralContainerStatuses": [
-            known.get(one.get("name")) or _ephemeral_status(one, pod, running) for one in _ephemeral_of(pod)
-        ]
+def observed(pod: Json, now: float) -> Json:
+    """The status of a running pod whose spec was changed: other resources, images, ephemeral containers."""
+    stamp = timestamp(now)
+    status: Json = {
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "containerStatuses": [_observed_container(one, pod, stamp) for one in containers_of(pod)],
     }
+    known = {one.get("name"): one for one in status_of(pod).get("ephemeralContainerStatuses") or ()}
+    running = {"running": {"startedAt": stamp}}
+    ephemeral = [
+        known.get(one.get("name")) or _ephemeral_status(one, pod, running) for one in _ephemeral_of(pod)
+    ]
+    return {**status, "ephemeralContainerStatuses": ephemeral} if ephemeral else status
 
 
-def has_new_ephemeral_containers(pod: Json) -> bool:
-    """Whether there are ephemeral containers that have not been started."""
-    known = status_of(pod).get("ephemeralContainerStatuses") or ()
-    return len(_ephemeral_of(pod)) > len(known)
+def has_changed(pod: Json) -> bool:
+    """Whether the spec of a running pod was changed since the status was written."""
+    seen = status_of(pod).get("observedGeneration")
+    return seen is not None and pod["metadata"].get("generation", 0) > seen
 
 
 def containers_of(pod: Json) -> Iterable[Json]:
@@ -173,9 +177,29 @@ def _kept(container: Json, pod: Json) -> Json:
     return {field: before[field] for field in ("state", "lastState") if field in before}
 
 
+def _observed_container(container: Json, pod: Json, stamp: str) -> Json:
+    """The status of a container with its resources. One that has got another image is restarted with it."""
+    before = _status_of(container, pod)
+    status = before
+    if before.get("image") != container.get("image"):
+        running, ready = {"running": {"startedAt": stamp}}, bool(before.get("ready"))
+        status = _container(container, pod, running, ready=ready, restarts=1)
+        status["lastState"] = {"terminated": _terminated(pod, 0, stamp)}
+    resources = container.get("resources") or {}
+    if not resources:
+        return status
+    requests = {"allocatedResources": resources["requests"]} if resources.get("requests") else {}
+    return {**status, **requests, "resources": resources}
+
+
+_RESOURCES: Final = ("allocatedResources", "resources")
+
+
 def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts: int = 0) -> Json:
     name, image = container.get("name", ""), container.get("image", "")
+    before = _status_of(container, pod)
     return {
+        **{field: before[field] for field in _RESOURCES if field in before},
         "name": name,
         "image": image,
         "imageID": f"pretend://{image}",
@@ -183,7 +207,7 @@ def _container(container: Json, pod: Json, state: Json, *, ready: bool, restarts
         "lastState": {},
         "ready": ready,
         "started": "running" in state,
-        "restartCount": int(_status_of(container, pod).get("restartCount") or 0) + restarts,
+        "restartCount": int(before.get("restartCount") or 0) + restarts,
         "state": state,
     }
 

@@ -28,6 +28,7 @@ _ZEROS: Final[Mapping[str, Any]] = {
 """The zeros of plain forms; those of all others are null."""
 
 _NOT_TOUCHED: Final = "managedFields"
+_PLAIN: Final = (bool, int, float, str)
 _NOTHING: Final[Json] = {}
 _Rule = Callable[[Any], Any]
 
@@ -51,12 +52,14 @@ def zero_object(type_: object) -> Json:
 class _Writer:
     """Writes the objects of one type. What it does is worked out once, types may contain themselves."""
 
-    __slots__ = ("_is_written", "_pointers", "_rules", "_written", "fields")
+    __slots__ = ("_is_written", "_pointers", "_rules", "_stays", "_written", "fields")
 
     fields: Mapping[str, Field]
     _written: list[tuple[str, Callable[[], Any]]]
     _is_written: frozenset[str]
     _pointers: frozenset[str]
+    _stays: Mapping[str, tuple[type, ...]]
+    """Fields that are written even if zero, and the types of zeros that are written as they are."""
     _rules: Mapping[str, _Rule]
 
     def prepare(self, type_: TypeDef) -> None:
@@ -66,6 +69,7 @@ class _Writer:
         ]
         self._is_written = frozenset(name for name, _ in self._written)
         self._pointers = frozenset(field.name for field in self.fields.values() if field.zero_counts)
+        self._stays = {name: _plain_zeros(self.fields[name], zero()) for name, zero in self._written}
         found = {field.name: _rule(field.form) for field in self.fields.values()}
         self._rules = {name: rule for name, rule in found.items() if rule and name != _NOT_TOUCHED}
 
@@ -79,6 +83,8 @@ class _Writer:
         rules, result = self._rules, data
         for name, value in data.items():
             if not value:
+                if name in self._stays and type(value) in self._stays[name]:
+                    continue
                 result = self._write_zero(data, result, name, value)
             elif name in rules:
                 if old and old.get(name) is value:
@@ -100,7 +106,7 @@ class _Writer:
         if field is None:
             return result
         if name in self._is_written:
-            is_plain = type(value) in (bool, int, float, str) and field.form.shape == "plain"
+            is_plain = type(value) in _PLAIN and field.form.shape == "plain"
             written = value if is_plain else _zero_of(field)()
         elif value is None or name not in self._pointers:
             result = dict(data) if result is data else result
@@ -124,6 +130,11 @@ def _writer(full_name: str) -> _Writer:
         found = _WRITERS[full_name] = _Writer()
         found.prepare(the_schema().types[full_name])
     return found
+
+
+def _plain_zeros(field: Field, zero: Any) -> tuple[type, ...]:
+    plain = _PLAIN if field.form.shape == "plain" else ()
+    return (*plain, type(None)) if zero is None else plain
 
 
 def _zero_of(field: Field) -> Callable[[], Any]:

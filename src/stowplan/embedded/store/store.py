@@ -223,12 +223,14 @@ class Store(Storage):
             if collection.schedule_expiry(key, obj["metadata"]["uid"], now, limit):
                 self._remove_expired(collection, collection.expired(now, limit))
 
-    def load(self, resource: Resource, body: Body) -> Json:
+    def load(self, resource: Resource, body: Body, *, handed_over: bool = False) -> Json:
         """Take in an object of another cluster as it was there: uid, times, status, managed fields and all.
 
         It has to be valid, but nothing that depends on other objects is asked. Only its version is ours.
+        `handed_over` is as for `create`.
         """
-        obj = owned_object(resource, body)
+        is_ours = handed_over and isinstance(body, dict)
+        obj = checked(resource, body) if is_ours else owned_object(resource, body)
         collection, key = self._collection(resource), key_of(resource, obj["metadata"])
         if key in collection.objects:
             raise status.already_exists(resource, key[1])

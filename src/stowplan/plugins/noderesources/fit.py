@@ -1,10 +1,11 @@
 """NodeResourcesFit: does what the pod asks for fit, and how full would the node be."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from stowplan.api.amounts import shown_amount, smaller_requests
@@ -61,6 +62,7 @@ SAFE = 1 << 60
 """Sums and differences of a few numbers below this stay within 64 bits."""
 
 _NOTHING: Mapping[int, int] = {}
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 class NodeResourcesFitArgs(PluginArgs, frozen=True):
@@ -97,6 +99,9 @@ class _Request:
     `lines`, `amounts` and `places` are those of resources that have a line; `places` are positions among all
     requests. Of the others no node has anything: what is said of those, of every node, is `elsewhere`. Lines
     change as nodes come and go that offer a resource, so whoever reads them calls `find_lines` first.
+
+    `devices_for` names resources that nodes which do not have them may answer with devices: there the filter
+    passes, and DynamicResources decides.
     """
 
     __slots__ = (
@@ -104,6 +109,8 @@ class _Request:
         "_sets",
         "amounts",
         "bits",
+        "by_devices",
+        "devices_for",
         "elsewhere",
         "has_bits",
         "lines",
@@ -114,8 +121,9 @@ class _Request:
         "wanted",
     )
 
-    def __init__(self, wanted: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, wanted: Sequence[tuple[str, int]], devices_for: frozenset[str]) -> None:
         self.wanted = tuple(wanted)
+        self.devices_for = devices_for
         self.names = tuple(name for name, _ in wanted)
         self.has_bits = len(wanted) <= _MOST_BITS
         self.version = -1
@@ -124,7 +132,8 @@ class _Request:
         self.lines = Lines(())
         self.amounts: IntArray = np.zeros(0, dtype=np.int64)
         self.bits: IntArray = np.zeros((0, 1), dtype=np.int64)
-        self.listed: tuple[tuple[int, int, int], ...] = ()
+        self.by_devices: BoolColumn = np.zeros((0, 1), dtype=np.bool_)
+        self.listed: tuple[tuple[int, int, int, bool], ...] = ()
         self.missing: tuple[int, ...] = ()
         self.elsewhere = 0
 
@@ -136,20 +145,22 @@ class _Request:
         found, missing = [], []
         for place, (name, amount) in enumerate(self.wanted):
             line = resources.find(name)
-            if line is None:
+            if line is not None:
+                found.append((line, amount, place, name in self.devices_for))
+            elif name not in self.devices_for:
                 missing.append(place)
-            else:
-                found.append((line, amount, place))
-        self.lines = Lines([line for line, _, _ in found])
-        self.amounts = np.array([amount for _, amount, _ in found], dtype=np.int64)
+        self.lines = Lines([line for line, _, _, _ in found])
+        self.amounts = np.array([amount for _, amount, _, _ in found], dtype=np.int64)
+        self.by_devices = np.array([by_devices for _, _, _, by_devices in found], dtype=np.bool_)[:, None]
         self.missing = tuple(missing)
         self.elsewhere = self.code_of(self.missing) | _TOO_LARGE if missing else 0
         self.listed = tuple(found)
         if self.has_bits:
             self.listed = tuple(
-                (line, amount, 1 << (_FIRST_REQUEST + place)) for line, amount, place in found
+                (line, amount, 1 << (_FIRST_REQUEST + place), by_devices)
+                for line, amount, place, by_devices in found
             )
-            self.bits = np.array([bit for _, _, bit in self.listed], dtype=np.int64)[:, None]
+            self.bits = np.array([bit for _, _, bit, _ in self.listed], dtype=np.int64)[:, None]
 
     def code_of(self, places: tuple[int, ...]) -> int:
         """What a code has for requests that fail, given their places in ascending order."""
@@ -169,6 +180,8 @@ class _Request:
 
     def add_lacking(self, codes: Codes, lacking: BoolColumn, allocatable: IntArray) -> None:
         """Note in codes which requests each row cannot meet, and whether it never could."""
+        if self.devices_for:
+            lacking = lacking & ~(self.by_devices & (allocatable == 0))
         if not self.has_bits:
             self._add_sets(codes, lacking)
         if lacking.any():
@@ -211,6 +224,7 @@ class NodeResourcesFit(Plugin):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.scoring_strategy
+        self._with_devices = handle.gates["DRAExtendedResource"]
         self._resources = tuple(spec.name for spec in strategy.resources)
         self._score, self._score_one = strategy_scorers(strategy)
         for name in self._resources:
@@ -223,6 +237,7 @@ class NodeResourcesFit(Plugin):
             requests.memory,
             requests.ephemeral_storage,
             frozenset(requests.scalars.items()),
+            self._devices_for(pod),
             self._for_scoring(pod),
         )
 
@@ -258,11 +273,11 @@ class NodeResourcesFit(Plugin):
         code = int(table.pod_count.item(row) + more_pods >= table.allowed_pods.item(row))
         failing: list[int] = []
         all_allocatable, all_requested = table.allocatable, table.requested
-        for line, wanted, mark in request.listed:
+        for line, wanted, mark, by_devices in request.listed:
             allocatable, requested = all_allocatable.item(line, row), all_requested.item(line, row)
             if more:
                 requested += more.get(line, 0)
-            if wanted > allocatable - requested:
+            if wanted > allocatable - requested and (allocatable or not by_devices):
                 failing.append(mark)
                 if wanted > allocatable:
                     code |= _TOO_LARGE
@@ -294,6 +309,8 @@ class NodeResourcesFit(Plugin):
         left = np.empty((1 + len(request.lines), len(rows)), dtype=amounts.dtype)
         left[0] = table.allowed_pods[rows] - table.pod_count[rows] - 1
         left[1:] = allocatable - requested - amounts
+        if request.devices_for:
+            left[1:][request.by_devices & (allocatable == 0)] = 0
         return left
 
     def codes_for(self, cycle: Cycle, rows: Rows, left: IntArray) -> Codes:
@@ -306,7 +323,7 @@ class NodeResourcesFit(Plugin):
     def asked_for(self, cycle: Cycle) -> Hashable:
         """The same for all pods that this filter cannot tell apart."""
         request: _Request = cycle.read(self)
-        return request.wanted if request.has_bits else request
+        return (request.wanted, request.devices_for) if request.has_bits else request
 
     def limited_lines(self, cycle: Cycle) -> list[int]:
         """The lines of the resource columns that the pod asks for some of."""
@@ -335,6 +352,19 @@ class NodeResourcesFit(Plugin):
             f"{shown_amount(one.name, one.wanted - one.free)} {one.name} short" for one in lacking
         )
         return Shortfall(about, "; ".join(map(_free_text, lacking)), max(one.share for one in lacking))
+
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        table = cycle.table
+        sizes = np.zeros(len(rows))
+        for name, wanted in self._request(cycle, pod).wanted:
+            line = table.resources.find(name)
+            if line is None:
+                return np.ones(len(rows))
+            free = table.allocatable[line, rows].astype(np.float64) - table.requested[line, rows]
+            if wanted:
+                sizes = np.maximum(sizes, (wanted - np.maximum(free, 0)) / wanted)
+        sizes[table.pod_count[rows] >= table.allowed_pods[rows]] = 1.0
+        return sizes
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         lacking = self._lacking(cycle, pod, row)
@@ -367,6 +397,8 @@ class NodeResourcesFit(Plugin):
         for name, wanted in request.wanted:
             line = table.resources.find(name)
             allocatable = 0 if line is None else table.allocatable.item(line, row)
+            if not allocatable and name in request.devices_for:
+                continue
             free = 0 if line is None else allocatable - table.exactly_requested(line, row)
             if wanted > free:
                 found.append(_Lacking(name, wanted, max(free, 0), allocatable))
@@ -392,7 +424,7 @@ class NodeResourcesFit(Plugin):
         """What the pod asks for, worked out once for its class: codes may refer to it."""
         request: _Request | None = cycle.read(self) or cycle.memo(self)
         if request is None:
-            request = _Request(self._wanted(pod))
+            request = _Request(self._wanted(pod), self._devices_for(pod))
             cycle.remember(self, request)
         request.find_lines(cycle.table.resources)
         return request
@@ -405,6 +437,12 @@ class NodeResourcesFit(Plugin):
         )
         scalars = [entry for entry in sorted(requests.scalars.items()) if not self._is_ignored(entry[0])]
         return [(name, amount) for name, amount in (*core, *scalars) if amount]
+
+    def _devices_for(self, pod: PodInfo) -> frozenset[str]:
+        """The resources a pod requests that mean devices where a node does not have them."""
+        if not self._with_devices or not pod.requests.scalars:
+            return _NO_NAMES
+        return self.handle.table.devices.classes.resources.intersection(pod.requests.scalars)
 
     def _is_ignored(self, name: str) -> bool:
         if not is_extended(name):
@@ -446,7 +484,7 @@ class FitHints:
 
     def __init__(self, handle: Handle) -> None:
         self._with_devices = handle.gates["DRAExtendedResource"]
-        self._means_devices: Callable[[str], bool] = handle.table.lookups.means_devices
+        self._classes = handle.table.devices.classes
 
     def registrations(self) -> Sequence[EventRegistration]:
         pods = ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
@@ -482,7 +520,10 @@ class FitHints:
     def _by_devices(self, name: str, offered: Amounts) -> bool:
         """Whether a resource the node itself does not have can come as devices."""
         return (
-            self._with_devices and is_scalar(name) and not offered.get(name, 0) and self._means_devices(name)
+            self._with_devices
+            and is_scalar(name)
+            and not offered.get(name, 0)
+            and name in self._classes.resources
         )
 
 

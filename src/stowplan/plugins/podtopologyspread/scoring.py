@@ -8,9 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
-from stowplan.framework import ALL_ROWS, IGNORED, MAX_NODE_SCORE, Cycle, Extremes, NodeRows, Scores, StaleRows
+from stowplan.framework import (
+    ALL_ROWS,
+    FEW_ROWS,
+    IGNORED,
+    MAX_NODE_SCORE,
+    Cycle,
+    Extremes,
+    NodeRows,
+    Scores,
+    StaleRows,
+)
 from stowplan.plugins.normalize import rounded
 from stowplan.plugins.podtopologyspread.common import HOSTNAME, ConstraintCounter
+
+_FEW_DOMAINS = 16
+"""Of so many domains it is counted how many rows they have before the rows are looked for."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -148,6 +161,7 @@ def normalized(raw: Scores, extremes: Extremes) -> Scores:
 def stale_rows(before: ScoreState, now: ScoreState, rows_in_use: int) -> StaleRows:
     """Rows in domains whose share changed; all of them if a weight did, or the counters are others."""
     rows = NO_ROWS
+    most = max(FEW_ROWS, rows_in_use // 4)
     if before.counted is not now.counted:
         return ALL_ROWS
     if now.few is not None or before.few is not None:
@@ -163,5 +177,7 @@ def stale_rows(before: ScoreState, now: ScoreState, rows_in_use: int) -> StaleRo
             return ALL_ROWS
         changed = np.flatnonzero(was.by_domain != is_now.by_domain)
         if len(changed):
+            if len(changed) <= _FEW_DOMAINS and entry.column.count_of(changed) > most:
+                return ALL_ROWS
             rows = merge_rows(rows, entry.column.rows_of(changed, rows_in_use))
     return rows

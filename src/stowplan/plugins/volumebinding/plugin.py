@@ -137,7 +137,7 @@ class VolumeBinding(Plugin):
     reads = Reads.NODE
     row_local = False
     signs_volumes = True
-    idle_without_volumes = True
+    idle_for_plain_pods = True
     constant_pre_score = True
     parallel_pre_bind = True
 

@@ -364,6 +364,13 @@ STOWPLAN: Final = Group(
             False,
             "Serve the page at /stowplan/ on the secure port. The API /stowplan/v1 is always served there.",
         ),
+        Flag(
+            "annotate-results",
+            BOOL,
+            False,
+            "Annotate bound pods with the results of filters and scores, as kube-scheduler-simulator does. "
+            "Needs the right to patch pods.",
+        ),
     ),
 )
 """Flags that kube-scheduler does not have."""

@@ -1,0 +1,603 @@
+"""The structured allocator: a depth-first search for devices, claim by claim, request by request.
+
+The first solution counts. Devices are tried in the order of their pools; within one request only in
+ascending order, so that every set of devices is tried once.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from stowplan.api.devices import (
+    ALL_DEVICES,
+    EXACT_COUNT,
+    MOST_RESULTS,
+    DeviceClass,
+    DeviceID,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    RawQuantity,
+    ResourceClaim,
+)
+from stowplan.api.node import Node
+from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.cluster.devices import (
+    AllocatedState,
+    Classes,
+    Consumed,
+    DeviceRef,
+    PoolID,
+    add_consumed,
+    remove_consumed,
+)
+from stowplan.plugins.dynamicresources.capacity import consumed_capacity, fits
+from stowplan.plugins.dynamicresources.constraints import Constraint, constraint_of
+from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
+from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
+
+_PREVENTING: Final = ("NoSchedule", "NoExecute")
+_NOTHING: Consumed = {}
+_NO_REQUESTS: Mapping[str, RawQuantity] = {}
+_STACK: Final = 500
+"""Frames that are left for everything else while the search goes deep."""
+
+
+class AllocationError(Exception):
+    """Something is wrong with a claim, a class or a pool: the attempt ends with this message."""
+
+
+class AllocationTimeoutError(Exception):
+    """The search took longer than it may."""
+
+
+class InvalidPoolsError(Exception):
+    """Nothing was found, and pools were left out because they are invalid."""
+
+
+class _TooManyError(Exception):
+    """A claim would get more devices than a claim can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, or one alternative of it: then `parent` is the name of the request."""
+
+    name: str
+    parent: str
+    class_name: str
+    mode: str
+    count: int
+    admin: bool
+    sets_admin: bool
+    selectors: tuple[DeviceSelector, ...]
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, RawQuantity]
+    asks_capacity: bool
+    derives: bool
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.parent}/{self.name}" if self.parent else self.name
+
+
+def requests_of(request: DeviceRequest) -> list[Request]:
+    """The alternatives of a request, or the request itself. Empty if it is of a kind that is not known."""
+    if request.first_available:
+        return [_request(one.name, request.name, one) for one in request.first_available]
+    return [] if request.exactly is None else [_request(request.name, "", request.exactly)]
+
+
+def _request(name: str, parent: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Request:
+    admin = asked.admin_access if isinstance(asked, ExactDeviceRequest) else None
+    return Request(
+        name=name,
+        parent=parent,
+        class_name=asked.device_class_name,
+        mode=asked.allocation_mode,
+        count=asked.count,
+        admin=bool(admin),
+        sets_admin=admin is not None,
+        selectors=asked.selectors,
+        tolerations=asked.tolerations,
+        capacity=_NO_REQUESTS if asked.capacity is None else asked.capacity.requests,
+        asks_capacity=asked.capacity is not None,
+        derives=bool(asked.derived_attributes),
+    )
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A request while devices are searched for it; `all_devices` are those that an All request needs."""
+
+    request: Request
+    device_class: DeviceClass
+    count: int
+    all_devices: list[DeviceRef] | None = None
+    matches: dict[DeviceID, bool] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Chosen:
+    """A device chosen for a request."""
+
+    request: Request
+    ref: DeviceRef
+    is_share: bool = False
+    consumed: Consumed = field(default_factory=dict)
+
+
+class Found(NamedTuple):
+    """The devices of one claim, and by request the alternative that was taken."""
+
+    devices: list[Chosen]
+    wanted: list[Wanted]
+
+
+class _Undo(NamedTuple):
+    """What choosing a device changed, for taking it back."""
+
+    counters: bool
+    constraints: int
+    marked: bool
+    share: Consumed | None = None
+    was_shared: bool = False
+
+
+class Allocator:
+    """Searches devices for claims on one node after the other, as things stand at one moment."""
+
+    def __init__(
+        self,
+        features: Features,
+        allocated: AllocatedState,
+        classes: Classes,
+        selectors: Selectors,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.features = features
+        self.allocated = allocated
+        self.classes = classes
+        self.selectors = selectors
+        self.timer = timer
+        self._available: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
+
+    def allocate(
+        self,
+        node: Node,
+        pools: Sequence[Pool],
+        claims: Sequence[ResourceClaim],
+        deadline: float | None = None,
+    ) -> list[Found] | None:
+        """Devices for all claims, None if there are none.
+
+        Raises AllocationError, InvalidPoolsError, AllocationTimeoutError.
+        """
+        search = _Search(self, node, pools, claims, deadline)
+        found = search.run()
+        if found is None and any(pool.is_invalid for pool in pools):
+            raise InvalidPoolsError
+        return found
+
+    def available_counters(self, pool: Pool) -> dict[str, dict[str, Quantity]]:
+        """What is left of the counters of a pool; below zero where more was taken than there is."""
+        found = self._available.get(pool.id)
+        if found is not None:
+            return found
+        found = {
+            name: {key: quantity_of(counter.value) for key, counter in counter_set.counters.items()}
+            for name, counter_set in pool.counter_sets.items()
+        }
+        for ref in (*pool.devices, *pool.elsewhere):
+            if ref.device.consumes_counters and self.allocated.is_allocated(ref.id):
+                for drawn in ref.device.consumes_counters:
+                    left = found.get(drawn.counter_set, {})
+                    for key, counter in drawn.counters.items():
+                        if key in left:
+                            left[key] = left[key].sub(quantity_of(counter.value))
+        self._available[pool.id] = found
+        return found
+
+
+class _Search:
+    """One search on one node."""
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        node: Node,
+        pools: Sequence[Pool],
+        claims: Sequence[ResourceClaim],
+        deadline: float | None,
+    ) -> None:
+        self._allocator = allocator
+        self._features = allocator.features
+        self._allocated = allocator.allocated
+        self._node = node
+        self._pools = pools
+        self._pool_of = {pool.id: pool for pool in pools}
+        self._claims = claims
+        self._deadline = deadline
+        self._devices = [
+            ref for pool in pools if not (pool.is_incomplete or pool.is_invalid) for ref in pool.devices
+        ]
+        self._wanted: list[list[list[Wanted]]] = []
+        self._selected: dict[tuple[int, int], int] = {}
+        self._constraints: list[list[Constraint]] = []
+        self._taking: dict[DeviceID, set[int]] = {}
+        self._taking_capacity: dict[DeviceID, Consumed] = {}
+        self._consumed_counters: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
+        self._results: list[list[Chosen]] = [[] for _ in claims]
+
+    def run(self) -> list[Found] | None:
+        deepest = 0
+        for number, claim in enumerate(self._claims):
+            deepest += self._prepare(number, claim)
+        with _DeepStack(deepest + 2 * sum(map(len, self._wanted)) + len(self._claims)):
+            done = self._next_claim(0)
+        if not done:
+            return None
+        return [
+            Found(
+                self._results[number],
+                [
+                    options[self._selected.get((number, place), 0)]
+                    for place, options in enumerate(self._wanted[number])
+                ],
+            )
+            for number in range(len(self._claims))
+        ]
+
+    # Checking claims
+
+    def _prepare(self, number: int, claim: ResourceClaim) -> int:
+        """Look at the requests and constraints of a claim. Returns how many devices it may take at most."""
+        least = most = 0
+        wanted: list[list[Wanted]] = []
+        for request in claim.spec.devices.requests:
+            options = self._options(claim, request)
+            wanted.append(options)
+            counts = [option.count for option in options]
+            least += min(counts, default=0)
+            most += max(counts, default=0)
+        self._wanted.append(wanted)
+        if least > MOST_RESULTS:
+            raise AllocationError(
+                f"claim {claim.key}: number of requested devices {least} exceeds "
+                f"the claim limit of {MOST_RESULTS}"
+            )
+        constraints: list[Constraint] = []
+        for place, given in enumerate(claim.spec.devices.constraints):
+            constraint = constraint_of(given, lists=self._features.list_attributes)
+            if constraint is None:
+                raise AllocationError(
+                    f"claim {claim.key}, constraint #{place}: empty constraint (unsupported constraint type?)"
+                )
+            constraints.append(constraint)
+        self._constraints.append(constraints)
+        return min(most, MOST_RESULTS)
+
+    def _options(self, claim: ResourceClaim, request: DeviceRequest) -> list[Wanted]:
+        options = requests_of(request)
+        if request.first_available and not self._features.prioritized_list:
+            raise AllocationError(
+                f"claim {claim.key}, request {request.name}: has subrequests, "
+                "but the DRAPrioritizedList feature is disabled"
+            )
+        if not options:
+            raise AllocationError(f"claim {claim.key}, request {request.name}: unknown request type")
+        if not self._features.consumable_capacity:
+            for option in options:
+                if option.asks_capacity:
+                    what = "subrequest" if option.parent else "request"
+                    raise AllocationError(
+                        f"claim {claim.key}, {what} {option.name}: has capacity requests, "
+                        "but the DRAConsumableCapacity feature is disabled"
+                    )
+        return [self._check(claim, option) for option in options]
+
+    def _check(self, claim: ResourceClaim, request: Request) -> Wanted:
+        where = f"claim {claim.key}, request {request.name}"
+        if request.derives:
+            raise AllocationError(
+                f"{where}: cannot handle request with derived attributes, the feature is disabled"
+            )
+        for place, selector in enumerate(request.selectors):
+            if selector.cel is None:
+                raise AllocationError(
+                    f"{where}, selector #{place}: CEL expression empty (unsupported selector type?)"
+                )
+        if request.sets_admin and not self._features.admin_access:
+            raise AllocationError(f"{where}: admin access is requested, but the feature is disabled")
+        if not request.class_name:
+            raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
+        device_class = self._allocator.classes.get(request.class_name)
+        if device_class is None:
+            raise AllocationError(
+                f"{where}: could not retrieve device class {request.class_name}: "
+                f'deviceclass.resource.k8s.io "{request.class_name}" not found'
+            )
+        if request.mode == EXACT_COUNT:
+            return Wanted(request, device_class, request.count)
+        if request.mode != ALL_DEVICES:
+            raise AllocationError(f"{where}: unsupported count mode {request.mode}")
+        wanted = Wanted(request, device_class, 0, [])
+        wanted.all_devices = list(self._all_devices(claim, wanted, where))
+        wanted.count = len(wanted.all_devices)
+        return wanted
+
+    def _all_devices(self, claim: ResourceClaim, wanted: Wanted, where: str) -> Iterator[DeviceRef]:
+        for pool in self._pools:
+            if pool.is_incomplete or pool.is_invalid:
+                state = "being updated" if pool.is_incomplete else "invalid"
+                raise AllocationError(
+                    f"{where}: asks for all devices, but resource pool {pool.text} is currently {state}"
+                )
+            for ref in pool.devices:
+                if self._is_selectable(claim, wanted, ref) and self._has_capacity(wanted.request, ref):
+                    yield ref
+
+    # The search
+
+    def _next_claim(self, number: int) -> bool:
+        return number >= len(self._claims) or self._next_request(number, 0)
+
+    def _next_request(self, number: int, place: int) -> bool:
+        """Find devices for the requests of a claim from one on, then for the next claims.
+
+        Raises _TooManyError if nothing that was chosen before within the claim can help.
+        """
+        self._check_time()
+        options = self._wanted[number]
+        if place >= len(options):
+            try:
+                return self._next_claim(number + 1)
+            except _TooManyError:
+                # A claim before may take other devices, which may leave it an alternative with fewer.
+                return False
+        alternatives = options[place]
+        if not alternatives[0].request.parent:
+            return self._next_device(number, place, alternatives[0], 0, 0)
+        always_too_many = True
+        for choice, wanted in enumerate(alternatives):
+            try:
+                done = self._next_device(number, place, wanted, 0, 0)
+            except _TooManyError:
+                continue
+            always_too_many = False
+            if done:
+                self._selected[number, place] = choice
+                return True
+        if always_too_many:
+            raise _TooManyError
+        return False
+
+    def _next_device(self, number: int, place: int, wanted: Wanted, index: int, start: int) -> bool:
+        """Find the devices of a request from number `index` on, looking at devices from `start` on."""
+        self._check_time()
+        if wanted.all_devices is not None and not wanted.all_devices:
+            return False
+        if index >= wanted.count:
+            return self._next_request(number, place + 1)
+        if len(self._results[number]) + wanted.count - index > MOST_RESULTS:
+            raise _TooManyError
+        if wanted.all_devices is not None:
+            return self._take_all(number, place, wanted, index)
+        claim, request = self._claims[number], wanted.request
+        devices = self._devices
+        for position in range(start, len(devices)):
+            ref = devices[position]
+            if self._is_taken(request, ref.id, number):
+                continue
+            if not self._is_selectable(claim, wanted, ref) or not self._has_capacity(request, ref):
+                continue
+            undo = self._take(number, wanted, ref, must=False)
+            if undo is None:
+                continue
+            done = False
+            try:
+                done = self._next_device(number, place, wanted, index + 1, position + 1)
+            finally:
+                if not done:
+                    self._give_back(number, wanted, ref, undo)
+            if done:
+                return True
+        return False
+
+    def _take_all(self, number: int, place: int, wanted: Wanted, index: int) -> bool:
+        """All devices are needed, so there is only one way to take them."""
+        assert wanted.all_devices is not None
+        ref = wanted.all_devices[index]
+        undo = self._take(number, wanted, ref, must=True)
+        if undo is None:
+            return False
+        done = False
+        try:
+            done = self._next_device(number, place, wanted, index + 1, 0)
+        finally:
+            if not done:
+                self._give_back(number, wanted, ref, undo)
+        return done
+
+    def _check_time(self) -> None:
+        if self._deadline is not None and self._allocator.timer() > self._deadline:
+            raise AllocationTimeoutError
+
+    # One device
+
+    def _is_taken(self, request: Request, id: DeviceID, number: int) -> bool:
+        if request.admin:
+            return number in self._taking.get(id, ())
+        allocated = self._allocated
+        if id in allocated.devices or self._taking.get(id):
+            return True
+        return not self._features.consumable_capacity and id in allocated.shared
+
+    def _is_selectable(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
+        """Whether class and request select a device, and it is for the node. Raises AllocationError."""
+        if ref.device.binding_conditions and not self._features.binding_conditions:
+            return False
+        known = wanted.matches.get(ref.id)
+        if known is None:
+            known = wanted.matches[ref.id] = self._selects(claim, wanted, ref)
+        return known
+
+    def _selects(self, claim: ResourceClaim, wanted: Wanted, ref: DeviceRef) -> bool:
+        device_class = wanted.device_class
+        if not self._match(f"class {device_class.name}", device_class.spec.selectors, ref):
+            return False
+        if not self._match(f"claim {claim.key}", wanted.request.selectors, ref):
+            return False
+        if not ref.slice.spec.per_device_node_selection:
+            return True
+        try:
+            return device_matches(self._node, ref.device)
+        except PoolError as cause:
+            raise AllocationError(str(cause)) from None
+
+    def _match(self, whose: str, selectors: Sequence[DeviceSelector], ref: DeviceRef) -> bool:
+        for place, selector in enumerate(selectors):
+            expression = "" if selector.cel is None else selector.cel.expression
+            try:
+                if not self._allocator.selectors.matches(expression, ref):
+                    return False
+            except CompileError as cause:
+                raise AllocationError(f"{whose}: selector #{place}: CEL compile error: {cause}") from None
+            except EvaluationError as cause:
+                raise AllocationError(f"{whose}: selector #{place}: CEL runtime error: {cause}") from None
+        return True
+
+    def _has_capacity(self, request: Request, ref: DeviceRef) -> bool:
+        if not self._features.consumable_capacity:
+            return True
+        taken = self._allocated.capacity.get(ref.id, _NOTHING)
+        taking = self._taking_capacity.get(ref.id, _NOTHING)
+        return fits(request.capacity, ref.device.capacity, taken, taking)
+
+    def _take(self, number: int, wanted: Wanted, ref: DeviceRef, *, must: bool) -> _Undo | None:
+        """Choose a device, if it can be used; None if not. Raises AllocationError if it `must` be used."""
+        request, device, id = wanted.request, ref.device, ref.id
+        shares = self._features.consumable_capacity and bool(device.allow_multiple_allocations)
+        if request.admin:
+            if not shares and number in self._taking.get(id, ()):
+                return None
+        elif self._is_taken(request, id, number):
+            return None
+        if device.consumes_counters and not self._features.partitionable:
+            return None
+        is_shared = id in self._allocated.capacity or id in self._taking_capacity
+        counters = bool(device.consumes_counters) and not (shares and is_shared)
+        if counters and not self._draw_counters(ref):
+            return None
+        undo = _Undo(counters, 0, False)
+        if self._features.device_taints and not _tolerated(ref.taints, request.tolerations):
+            self._undo(number, wanted, ref, undo)
+            return None
+        base, sub = (request.parent, request.name) if request.parent else (request.name, "")
+        for constraint in self._constraints[number]:
+            if not constraint.add(base, sub, ref):
+                self._undo(number, wanted, ref, undo)
+                if must:
+                    raise AllocationError(
+                        f"claim {self._claims[number].key}, request {request.name}: cannot add device "
+                        f"{'/'.join(id)} because a claim constraint would not be satisfied"
+                    )
+                return None
+            undo = undo._replace(constraints=undo.constraints + 1)
+        if not shares:
+            self._taking.setdefault(id, set()).add(number)
+            undo = undo._replace(marked=True)
+        if not self._has_capacity(request, ref):
+            self._undo(number, wanted, ref, undo)
+            return None
+        chosen = Chosen(request, ref, shares)
+        if shares:
+            chosen.consumed = consumed_capacity(request.capacity, device.capacity)
+            undo = undo._replace(share=chosen.consumed, was_shared=id in self._taking_capacity)
+            add_consumed(self._taking_capacity, id, chosen.consumed)
+        self._results[number].append(chosen)
+        return undo
+
+    def _give_back(self, number: int, wanted: Wanted, ref: DeviceRef, undo: _Undo) -> None:
+        self._results[number].pop()
+        self._undo(number, wanted, ref, undo)
+
+    def _undo(self, number: int, wanted: Wanted, ref: DeviceRef, undo: _Undo) -> None:
+        """Take back what choosing a device changed, in the opposite order."""
+        request, id = wanted.request, ref.id
+        if undo.share is not None:
+            remove_consumed(self._taking_capacity, id, undo.share)
+            if undo.was_shared:
+                self._taking_capacity.setdefault(id, {})
+        if undo.marked:
+            self._taking[id].discard(number)
+        base, sub = (request.parent, request.name) if request.parent else (request.name, "")
+        for constraint in reversed(self._constraints[number][: undo.constraints]):
+            constraint.remove(base, sub)
+        if undo.counters:
+            self._change_counters(ref, -1)
+
+    # Counters
+
+    def _draw_counters(self, ref: DeviceRef) -> bool:
+        """Take what a device draws from the counters of its pool; False if some counter has too little."""
+        pool = self._pool_of[ref.id[:2]]
+        self._change_counters(ref, 1)
+        consumed = self._consumed_counters[pool.id]
+        for name, counters in self._allocator.available_counters(pool).items():
+            drawn = consumed.get(name, {})
+            for key, available in counters.items():
+                if available < drawn.get(key, _ZERO):
+                    self._change_counters(ref, -1)
+                    return False
+        return True
+
+    def _change_counters(self, ref: DeviceRef, sign: int) -> None:
+        consumed = self._consumed_counters.setdefault(ref.id[:2], {})
+        for drawn in ref.device.consumes_counters:
+            counters = consumed.setdefault(drawn.counter_set, {})
+            for key, counter in drawn.counters.items():
+                amount, known = quantity_of(counter.value), counters.get(key, _ZERO)
+                counters[key] = known.add(amount) if sign > 0 else known.sub(amount)
+
+
+_ZERO: Final = quantity_of("0")
+
+
+def _tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    """Whether every taint that keeps a device from being allocated is tolerated."""
+    return all(
+        taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+class _DeepStack:
+    """Room for a deep recursion: a level for every device, request and claim."""
+
+    def __init__(self, levels: int) -> None:
+        self._needed = levels + _STACK
+        self._before = 0
+
+    def __enter__(self) -> None:
+        self._before = sys.getrecursionlimit()
+        if self._needed > self._before:
+            sys.setrecursionlimit(self._needed)
+
+    def __exit__(self, *_: object) -> None:
+        if self._needed > self._before:
+            sys.setrecursionlimit(self._before)

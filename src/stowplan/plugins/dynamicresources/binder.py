@@ -1,0 +1,285 @@
+"""Writes of claims: allocation and reservation before a pod is bound, and taking them back."""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.catalogue import PODS, RESOURCE_CLAIMS
+from stowplan.api.decode import DecodeError, convert
+from stowplan.api.devices import (
+    CLAIM_FINALIZER,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+)
+from stowplan.api.meta import timestamp
+from stowplan.api.pod import Pod
+from stowplan.api.requests import DeleteOptions, Json, PatchType
+from stowplan.api.status import ApiError
+from stowplan.cluster.devices import Claims
+from stowplan.framework import PodInfo, Services
+from stowplan.plugins.dynamicresources.conditions import has_conditions, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.state import StateData, is_in_memory
+
+ATTEMPTS: Final = 5
+"""How often a write is tried when the claim was changed meanwhile."""
+RETRY_INTERVAL: Final = 0.01
+POLL_INTERVAL: Final = 5.0
+"""Seconds after which conditions are looked at again although no claim changed."""
+ASSUME_TIMEOUT: Final = 120.0
+"""How long the informer may take to tell of a claim that was just created."""
+
+
+class ClaimWriteError(Exception):
+    """Why claims could not be written or devices did not become ready; the pod is scheduled again."""
+
+
+class ClaimBinder:
+    """Writes claims, one after the other."""
+
+    def __init__(self, claims: Claims, services: Services, features: Features, timeout: float) -> None:
+        self._claims = claims
+        self._services = services
+        self._client = services.client
+        self._features = features
+        self._timeout = timeout
+
+    # Before the pod is bound
+
+    async def bind(self, state: StateData, index: int, pod: PodInfo) -> ResourceClaim:
+        """Write the allocation of a claim and reserve it for a pod; returns it as written.
+
+        A claim for extended resources is created first, and then named in the pod's status. Raises
+        ClaimWriteError.
+        """
+        claim, allocation = state.claims[index], state.allocations[index]
+        is_extended = state.is_extended(index)
+        if is_extended and allocation is None and not claim.spec.devices.requests:
+            return claim
+        uid = claim.metadata.uid
+        written: ResourceClaim | None = None
+        try:
+            if is_extended and is_in_memory(claim):
+                written = claim = state.claims[index] = await self._create(state)
+            written = claim = await self._reserve(state, index, claim, pod)
+            if is_extended:
+                await self._name_in_status(state, claim, pod)
+            return claim
+        finally:
+            if written is not None:
+                await self._see(written, wait=is_extended)
+            if allocation is not None:
+                self._claims.remove_pending(uid, force=written is not None and not is_extended)
+
+    async def _create(self, state: StateData) -> ResourceClaim:
+        found = state.chosen
+        if found is None or found.extended_claim is None:
+            raise ClaimWriteError("extended resource claim not found for node")
+        claim = found.extended_claim
+        metadata = replace(claim.metadata, name="", uid="")
+        body = replace(claim, metadata=metadata, status=ResourceClaimStatus())
+        try:
+            answer = await self._client.create(RESOURCE_CLAIMS, _body(body), namespace=claim.namespace)
+        except ApiError as cause:
+            raise ClaimWriteError(
+                f"create claim for extended resources {claim.namespace}/: {cause}"
+            ) from None
+        return _claim(answer)
+
+    async def _reserve(
+        self, state: StateData, index: int, claim: ResourceClaim, pod: PodInfo
+    ) -> ResourceClaim:
+        """Write a claim; if it was changed meanwhile, read it and try again."""
+        for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1:
+                await asyncio.sleep(RETRY_INTERVAL)
+                claim = await self._read(claim)
+            try:
+                return await self._write(state, index, claim, pod)
+            except _ConflictError as cause:
+                if attempt == ATTEMPTS:
+                    raise ClaimWriteError(str(cause)) from None
+        raise AssertionError(claim.key)
+
+    async def _read(self, claim: ResourceClaim) -> ResourceClaim:
+        try:
+            return _claim(await self._client.get(RESOURCE_CLAIMS, claim.namespace, claim.name))
+        except ApiError as cause:
+            raise ClaimWriteError(f"get updated claim {claim.key} after conflict: {cause}") from None
+
+    async def _write(self, state: StateData, index: int, claim: ResourceClaim, pod: PodInfo) -> ResourceClaim:
+        """The finalizer first, then allocation and reservation in one write of the status."""
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimWriteError(f"claim {claim.key} got deleted in the meantime")
+        allocation = state.allocations[index]
+        what = f"add reservation to claim {claim.key}"
+        if allocation is not None:
+            if claim.allocation is not None:
+                raise ClaimWriteError(f"claim {claim.key} got allocated elsewhere in the meantime")
+            if CLAIM_FINALIZER not in claim.metadata.finalizers:
+                finalizers = (*claim.metadata.finalizers, CLAIM_FINALIZER)
+                protected = replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+                claim = await self._put(protected, f"add finalizer to claim {claim.key}")
+            what = f"add allocation and reservation to claim {claim.key}"
+        else:
+            allocation = claim.allocation
+        consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        if self._features.binding_conditions:
+            if allocation is None:
+                raise ClaimWriteError(f"claim {claim.key} got deallocated elsewhere in the meantime")
+            if allocation.allocation_timestamp is None:
+                now = timestamp(self._services.clock.now())
+                allocation = replace(allocation, allocation_timestamp=now)
+        status = replace(
+            claim.status, allocation=allocation, reserved_for=(*claim.status.reserved_for, consumer)
+        )
+        return await self._put(replace(claim, status=status), what, subresource="status")
+
+    async def _put(self, claim: ResourceClaim, what: str, subresource: str = "") -> ResourceClaim:
+        try:
+            answer = await self._client.update(RESOURCE_CLAIMS, _body(claim), subresource=subresource)
+            return _claim(answer)
+        except ApiError as cause:
+            problem = _ConflictError if cause.is_conflict else ClaimWriteError
+            raise problem(f"{what}: {cause}") from None
+
+    async def _see(self, claim: ResourceClaim, *, wait: bool) -> None:
+        """See a claim as it was written, once the informer knows it at all."""
+        if self._claims.assume(claim) or not wait:
+            return
+        try:
+            async with asyncio.timeout(ASSUME_TIMEOUT):
+                while self._claims.get(claim.key) is None:
+                    await self._claims.changed([claim.key])
+        except TimeoutError:
+            self._services.logger.error("Claim not stored in assume cache", claim=claim.key)
+            return
+        self._claims.assume(claim)
+
+    async def _name_in_status(self, state: StateData, claim: ResourceClaim, pod: PodInfo) -> None:
+        mappings = () if state.chosen is None else state.chosen.mappings
+        if not mappings:
+            raise ClaimWriteError(
+                f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+            )
+        named = {
+            "requestMappings": [
+                {
+                    "containerName": one.container_name,
+                    "resourceName": one.resource_name,
+                    "requestName": one.request_name,
+                }
+                for one in mappings
+            ],
+            "resourceClaimName": claim.name,
+        }
+        try:
+            await self._patch_pod(pod.pod, {"extendedResourceClaimStatus": named})
+        except ApiError as cause:
+            raise ClaimWriteError(f"update pod {pod.key} ExtendedResourceClaimStatus: {cause}") from None
+
+    async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> None:
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+        await self._client.patch(
+            PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
+        )
+
+    async def wait_until_ready(self, state: StateData, pod: PodInfo, node: str) -> None:
+        """Wait until the binding conditions of all devices are met.
+
+        Raises BindingFailedError, ClaimWriteError.
+        """
+        if not any(map(has_conditions, state.claims)):
+            return
+        self._services.event(
+            pod.pod,
+            type="Normal",
+            reason="BindingConditionsPending",
+            action="Scheduling",
+            note=f"waiting for binding conditions for device on node {node}",
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                while not self._are_ready(state):
+                    await self._changed(state)
+        except TimeoutError:
+            raise ClaimWriteError("device binding timeout: context deadline exceeded") from None
+
+    def _are_ready(self, state: StateData) -> bool:
+        for index, claim in enumerate(state.claims):
+            if is_in_memory(claim):
+                continue
+            seen = self._claims.get(claim.key)
+            if seen is None:
+                raise ClaimWriteError(f'could not find ResourceClaim "{claim.key}"')
+            state.claims[index] = seen
+            if not is_ready(seen):
+                if has_timed_out(seen, self._services.clock.now(), self._timeout):
+                    raise ClaimWriteError(f"device binding timeout: claim={seen.name}")
+                return False
+        return True
+
+    async def _changed(self, state: StateData) -> None:
+        try:
+            async with asyncio.timeout(POLL_INTERVAL):
+                await self._claims.changed([claim.key for claim in state.claims])
+        except TimeoutError:
+            return
+
+    # Taking back
+
+    async def deallocate(self, claim: ResourceClaim) -> None:
+        """Take the devices from a claim that nobody uses. Raises ApiError, ClaimWriteError."""
+        body = _body(replace(claim, status=ResourceClaimStatus()))
+        await self._client.update(RESOURCE_CLAIMS, body, subresource="status")
+
+    async def unreserve(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Take one pod off the reservations, whatever the latest version of the claim is."""
+        patch = {
+            "metadata": {"uid": claim.metadata.uid},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": pod_uid}]},
+        }
+        await self._client.patch(
+            RESOURCE_CLAIMS, claim.namespace, claim.name, patch, PatchType.STRATEGIC, subresource="status"
+        )
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that the scheduler made: first its finalizer. Raises ApiError, ClaimWriteError."""
+        for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1:
+                await asyncio.sleep(RETRY_INTERVAL)
+                claim = await self._read(claim)
+            left = tuple(one for one in claim.metadata.finalizers if one != CLAIM_FINALIZER)
+            try:
+                await self._put(
+                    replace(claim, metadata=replace(claim.metadata, finalizers=left)),
+                    f"update resourceclaim {claim.key}",
+                )
+                break
+            except _ConflictError as cause:
+                if attempt == ATTEMPTS:
+                    raise ClaimWriteError(str(cause)) from None
+        await self._client.delete(
+            RESOURCE_CLAIMS, claim.namespace, claim.name, DeleteOptions(uid=claim.metadata.uid)
+        )
+
+
+class _ConflictError(Exception):
+    """The claim was changed meanwhile."""
+
+
+def _body(claim: ResourceClaim) -> Json:
+    """A claim as it is sent; one from an informer names neither its kind nor its version."""
+    named = replace(claim, api_version="resource.k8s.io/v1", kind="ResourceClaim")
+    body: Json = msgspec.json.decode(msgspec.json.encode(named))
+    return body
+
+
+def _claim(answer: Json) -> ResourceClaim:
+    try:
+        return convert(answer, ResourceClaim)
+    except DecodeError as cause:
+        raise ClaimWriteError(str(cause)) from None

@@ -1,0 +1,128 @@
+"""Constraints: what the devices of a claim must have in common, or must differ in."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from stowplan.api.devices import DeviceAttribute, DeviceConstraint
+from stowplan.cluster.devices import DeviceRef
+
+Values = frozenset[tuple[str, object]]
+"""The values of an attribute with their type: one, or those of a list. Other types are never equal."""
+
+
+class Constraint(Protocol):
+    """Devices are added one by one and taken back in the opposite order."""
+
+    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+        """Take in a device, if it meets the constraint together with those before."""
+        ...
+
+    def remove(self, request: str, subrequest: str) -> None:
+        """Take back the last device that was added."""
+        ...
+
+
+def constraint_of(constraint: DeviceConstraint, *, lists: bool) -> Constraint | None:
+    """None for a constraint of a kind that is not known. `lists`: attributes may be lists."""
+    requests = frozenset(constraint.requests)
+    if constraint.match_attribute is not None:
+        return MatchAttribute(constraint.match_attribute, requests, lists=lists)
+    if constraint.distinct_attribute is not None:
+        return DistinctAttribute(constraint.distinct_attribute, requests, lists=lists)
+    return None
+
+
+def concerns(requests: frozenset[str], request: str, subrequest: str) -> bool:
+    """Whether a constraint is about a request; naming none means all."""
+    return not requests or request in requests or (bool(subrequest) and f"{request}/{subrequest}" in requests)
+
+
+class MatchAttribute:
+    """All devices have the attribute, with a value that is common to all."""
+
+    __slots__ = ("_common", "_lists", "_name", "_requests")
+
+    def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
+        self._name = name
+        self._requests = requests
+        self._lists = lists
+        self._common: list[Values] = []
+
+    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+        if not concerns(self._requests, request, subrequest):
+            return True
+        attribute = look_up(ref, self._name)
+        if attribute is None:
+            return False
+        values = values_of(attribute, lists=self._lists)
+        if self._common:
+            values &= self._common[-1]
+            if not values:
+                return False
+        self._common.append(values)
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        if concerns(self._requests, request, subrequest):
+            self._common.pop()
+
+
+class DistinctAttribute:
+    """All devices have the attribute, with no value in common. Of every request the last device counts."""
+
+    __slots__ = ("_lists", "_name", "_requests", "_values")
+
+    def __init__(self, name: str, requests: frozenset[str], *, lists: bool) -> None:
+        self._name = name
+        self._requests = requests
+        self._lists = lists
+        self._values: dict[str, Values] = {}
+
+    def add(self, request: str, subrequest: str, ref: DeviceRef) -> bool:
+        if not concerns(self._requests, request, subrequest):
+            return True
+        attribute = look_up(ref, self._name)
+        if attribute is None:
+            return False
+        values = values_of(attribute, lists=self._lists)
+        if self._values and (not values or any(values & other for other in self._values.values())):
+            return False
+        self._values[request] = values
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        if concerns(self._requests, request, subrequest):
+            self._values.pop(request, None)
+
+
+def look_up(ref: DeviceRef, name: str) -> DeviceAttribute | None:
+    """An attribute by its full name, or without the domain where that is the driver's."""
+    attributes = ref.device.attributes
+    found = attributes.get(name)
+    if found is not None:
+        return found
+    domain, slash, id = name.partition("/")
+    return attributes.get(id) if slash and domain == ref.id[0] else None
+
+
+def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values:
+    """Empty for a type that cannot be compared."""
+    if attribute.string_value is not None:
+        return frozenset((("string", attribute.string_value),))
+    if attribute.int_value is not None:
+        return frozenset((("int", attribute.int_value),))
+    if attribute.bool_value is not None:
+        return frozenset((("bool", attribute.bool_value),))
+    if attribute.version_value is not None:
+        return frozenset((("version", attribute.version_value),))
+    return _listed(attribute) if lists else frozenset()
+
+
+def _listed(attribute: DeviceAttribute) -> Values:
+    lists: tuple[tuple[str, Iterable[object] | None], ...] = (
+        ("string", attribute.string_values),
+        ("int", attribute.int_values),
+        ("bool", attribute.bool_values),
+        ("version", attribute.version_values),
+    )
+    return frozenset((type, value) for type, values in lists for value in values or ())

@@ -1,0 +1,58 @@
+"""Queueing hints: which changes may help a pod that waits for devices."""
+
+from collections.abc import Sequence
+
+from stowplan.api.devices import ResourceClaim
+from stowplan.api.pod import Pod
+from stowplan.cluster.devices import Claims
+from stowplan.framework import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    PodInfo,
+    Resource,
+    queue_if,
+)
+from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
+
+
+class ClaimHints:
+    """Hints about claims and about the waiting pod itself."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def registrations(self) -> Sequence[EventRegistration]:
+        nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        changed = Action.ADD | Action.UPDATE
+        named = Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM
+        return (
+            EventRegistration(ClusterEvent(Resource.NODE, nodes)),
+            EventRegistration(ClusterEvent(Resource.RESOURCE_CLAIM, changed), self.after_claim_change),
+            EventRegistration(ClusterEvent(Resource.POD, named), self.after_pod_change),
+            EventRegistration(ClusterEvent(Resource.DEVICE_CLASS, changed)),
+            EventRegistration(ClusterEvent(Resource.RESOURCE_SLICE, changed)),
+        )
+
+    def after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> Hint:
+        """Devices that are free again may help any pod, a change of its own claims the pod they belong to."""
+        try:
+            claims = claims_of(pod.pod, self._claims)
+        except ClaimError:
+            return Hint.SKIP
+        if old is not None and old.allocation is not None and new.allocation is None:
+            return Hint.QUEUE
+        if not any(claim.metadata.uid == new.metadata.uid for claim in claims):
+            return Hint.SKIP
+        return queue_if(old is None or old.status != new.status)
+
+    def after_pod_change(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        """The pod itself, if all its claims are there now."""
+        if new.metadata.uid != pod.uid:
+            return Hint.SKIP
+        try:
+            claims_of(new, self._claims)
+        except ClaimError:
+            return Hint.SKIP
+        return Hint.QUEUE

@@ -1,0 +1,523 @@
+"""DynamicResources: finds devices for the claims of a pod, and gets them written."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Hashable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
+from stowplan.api.node import Node
+from stowplan.api.status import ApiError
+from stowplan.cluster.devices import with_allocation
+from stowplan.framework import (
+    SKIP,
+    UNSIGNED,
+    Codes,
+    Cycle,
+    EventRegistration,
+    Extremes,
+    Handle,
+    NodeRows,
+    NotBuiltError,
+    Plugin,
+    PodInfo,
+    PostFilterResult,
+    Reads,
+    Scores,
+    Status,
+    Unsigned,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.gocompat.durations import Duration
+from stowplan.plugins.dynamicresources import extended
+from stowplan.plugins.dynamicresources.allocator import (
+    AllocationError,
+    AllocationTimeoutError,
+    Allocator,
+    Found,
+    InvalidPoolsError,
+)
+from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
+from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
+from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
+from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.features import features_of
+from stowplan.plugins.dynamicresources.hints import ClaimHints
+from stowplan.plugins.dynamicresources.pools import Pool, PoolError, compiled, gather_pools
+from stowplan.plugins.dynamicresources.results import allocation_result
+from stowplan.plugins.dynamicresources.selectors import Selectors
+from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData, is_in_memory
+from stowplan.plugins.normalize import by_highest
+
+REASON_NO_CLAIMS: Final = "no new claims to deallocate"
+REASON_DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+REASON_DELETED: Final = "deletion of ResourceClaim completed"
+REASON_STILL_NOT: Final = "still not schedulable"
+NOT_FOUND: Final = "not found"
+
+_UNAVAILABLE, _NO_DEVICES, _INVALID_POOLS, _NO_RESOURCE, _STALE_CLAIM = 1, 2, 3, 4, 5
+REASONS: Final = {
+    _UNAVAILABLE: "resourceclaim not available on the node",
+    _NO_DEVICES: "cannot allocate all claims",
+    _INVALID_POOLS: "invalid resource pools were encountered",
+    _NO_RESOURCE: "cannot fit resource",
+    _STALE_CLAIM: "cannot schedule extended resource claim",
+}
+
+
+class DynamicResources(Plugin):
+    """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
+
+    Pods without claims are skipped. Nothing is kept from one pod with claims to the next but what selectors
+    said of devices and which pools a node has.
+    """
+
+    args_type = DynamicResourcesArgs
+    reads = Reads.ANYTHING
+    signs_template = True
+    constant_pre_filter = True
+    idle_for_plain_pods = True
+    parallel_pre_bind = True
+    can_fail = True
+    needs = frozenset(("resourceclaims", "resourceslices", "deviceclasses"))
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._table = handle.table
+        self._devices = handle.table.devices
+        self._features = features_of(handle.gates)
+        self._selectors = Selectors(self._features)
+        self._pools: dict[str, tuple[Node, list[Pool]]] = {}
+        self._pools_version = -1
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
+        return UNSIGNED if self._concerns(pod) else False
+
+    def _concerns(self, pod: PodInfo) -> bool:
+        """Whether a pod has claims, or extended resources that mean devices."""
+        if pod.spec.resource_claims:
+            return True
+        return self._features.extended_resources and extended.asks_for_devices(pod, self._devices.classes)
+
+    def events(self) -> Sequence[EventRegistration]:
+        return ClaimHints(self._devices.claims).registrations()
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        if not pod.spec.resource_claims:
+            return None
+        try:
+            claims_of(pod.pod, self._devices.claims)
+        except ClaimError as cause:
+            return unresolvable(str(cause))
+        return None
+
+    # PreFilter
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        if not self._concerns(pod):
+            cycle.write(self, True)
+            return SKIP
+        if self._features.not_built:
+            gate = self._features.not_built
+            raise NotBuiltError(
+                self.name, f"pods with resource claims are not supported with the gate {gate}"
+            )
+        cycle.write(self, StateData([], None))
+        try:
+            claims = claims_of(pod.pod, self._devices.claims)
+        except ClaimError as cause:
+            return unresolvable(str(cause))
+        special = self._extended_claim(pod)
+        if not claims and special is None:
+            return SKIP
+        state = StateData(claims, special)
+        for index, claim in enumerate(state.claims):
+            status = self._check_claim(state, index, claim)
+            if status is not None:
+                return status
+        if state.to_allocate():
+            state.allocator = Allocator(
+                self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
+            )
+        cycle.write(self, state)
+        return None
+
+    def _extended_claim(self, pod: PodInfo) -> ResourceClaim | None:
+        """The claim for extended resources that mean devices, from an earlier attempt or a new one."""
+        if not self._features.extended_resources:
+            return None
+        if not extended.asks_for_devices(pod, self._devices.classes):
+            return None
+        return extended.find_claim(pod.pod, self._devices.claims) or extended.new_claim(pod.pod)
+
+    def _check_claim(self, state: StateData, index: int, claim: ResourceClaim) -> Status | None:
+        allocation = claim.allocation
+        if allocation is not None:
+            if allocation.node_selector is not None:
+                selector = compiled(allocation.node_selector)
+                if selector.parse_error is not None:
+                    return error(selector.parse_error)
+                state.selectors[index] = selector
+            return None
+        if self._devices.claims.pending_allocation(claim.metadata.uid) is not None:
+            return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+        return None if state.is_extended(index) else self._check_requests(claim)
+
+    def _check_requests(self, claim: ResourceClaim) -> Status | None:
+        """Whether the classes that a claim asks for are there."""
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                asked = [(request.name, request.exactly.device_class_name)]
+            elif not request.first_available:
+                return unresolvable(
+                    f"resource claim {claim.key}, request {request.name}: unknown request type"
+                )
+            elif not self._features.prioritized_list:
+                return unresolvable(
+                    f"resource claim {claim.key}, request {request.name}: has subrequests, "
+                    "but the DRAPrioritizedList feature is disabled"
+                )
+            else:
+                asked = [
+                    (f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available
+                ]
+            for name, class_name in asked:
+                if not class_name:
+                    return error(f"request {name}: unsupported request type")
+                if self._devices.classes.get(class_name) is None:
+                    return unresolvable(f"request {name}: device class {class_name} does not exist")
+        return None
+
+    # Filter
+
+    def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
+        state = self._state(cycle)
+        if state is None or not state.claims:
+            return None
+        table = self._table
+        codes = np.zeros(nodes.count, dtype=np.int64)
+        rows = np.arange(table.capacity)[nodes.rows].tolist()
+        for position, row in enumerate(rows):
+            node = table.nodes[row]
+            if node is not None and table.valid.item(row):
+                codes[position] = self._code(state, pod, node, row)
+        return codes
+
+    def _state(self, cycle: Cycle) -> StateData | None:
+        found: object = cycle.read(self)
+        return found if isinstance(found, StateData) else None
+
+    def _code(self, state: StateData, pod: PodInfo, node: Node, row: int) -> int:
+        """The verdict about a node; what was found there is kept."""
+        special = state.extended
+        node_claim: ResourceClaim | None = None
+        asked = extended.ExtendedRequests((), ())
+        if special is not None:
+            if special.spec.devices.requests:
+                return _STALE_CLAIM
+            resources = self._by_devices(pod, row)
+            if resources is None:
+                return _NO_RESOURCE
+            if not state.user_claims and not resources:
+                return 0
+            asked = extended.requests_for(pod.pod, resources, self._devices.classes)
+            node_claim = extended.with_requests(special, asked.requests)
+        unavailable = tuple(
+            index
+            for index, claim in enumerate(state.claims)
+            if not self._is_available(state, index, claim, node)
+        )
+        devices: list[Found] = []
+        if state.allocator is not None:
+            claims = [
+                node_claim if node_claim is not None and state.is_extended(index) else state.claims[index]
+                for index in state.to_allocate()
+            ]
+            try:
+                found = state.allocator.allocate(node, self._pools_for(node), claims, self._deadline())
+            except AllocationError as cause:
+                return _failed(state, str(cause))
+            except PoolError as cause:
+                return _failed(state, f"gather pool information: {cause}")
+            except AllocationTimeoutError:
+                return _failed(state, f"node {node.name}: timed out trying to allocate devices")
+            except InvalidPoolsError:
+                return _INVALID_POOLS
+            if found is None:
+                return _NO_DEVICES
+            devices = found
+        if unavailable:
+            state.unavailable[row] = unavailable
+            return _UNAVAILABLE
+        if state.allocator is not None:
+            state.nodes[node.name] = NodeAllocation(devices, node_claim, asked.mappings)
+        return 0
+
+    def _by_devices(self, pod: PodInfo, row: int) -> list[str] | None:
+        """The extended resources that a node has to answer with devices; None if it lacks one altogether."""
+        table, found = self._table, []
+        for name, amount in pod.requests.scalars.items():
+            if not amount or not extended.may_mean_devices(name):
+                continue
+            line = table.resources.find(name)
+            offered = 0 if line is None else table.allocatable.item(line, row)
+            if not offered and name in self._devices.classes.resources:
+                found.append(name)
+            elif name not in (table.nodes[row].status.allocatable or ()):  # type: ignore[union-attr]
+                return None
+        return found
+
+    def _is_available(self, state: StateData, index: int, claim: ResourceClaim, node: Node) -> bool:
+        """Whether a claim that is allocated can be used on a node. One that is not is available."""
+        selector = state.selectors[index]
+        if selector is not None and not selector.matches(node.metadata.labels, node.name):
+            return False
+        if claim.allocation is None or not self._features.binding_conditions:
+            return True
+        try:
+            return is_ready(claim) or not has_timed_out(claim, self._now(), self._binding_timeout)
+        except BindingFailedError:
+            return False
+
+    def _pools_for(self, node: Node) -> list[Pool]:
+        """The pools of a node, as long as no slice changes. Raises PoolError."""
+        slices = self._devices.slices
+        if self._pools_version != slices.version:
+            self._pools_version = slices.version
+            self._pools.clear()
+        kept = self._pools.get(node.name)
+        if kept is None or kept[0] is not node:
+            kept = self._pools[node.name] = (node, gather_pools(slices, node, self._features))
+        return kept[1]
+
+    def _deadline(self) -> float | None:
+        limit: Duration | None = self.args.filter_timeout
+        if not self._features.filter_timeout or limit is None or not limit.seconds:
+            return None
+        return time.monotonic() + limit.seconds
+
+    @property
+    def _binding_timeout(self) -> float:
+        limit: Duration | None = self.args.binding_timeout
+        return 600.0 if limit is None else limit.seconds
+
+    def _now(self) -> float:
+        services = self.handle.services
+        return 0.0 if services is None else services.clock.now()
+
+    def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
+        if code < 0:
+            state = self._state(cycle)
+            assert state is not None
+            return error(state.errors[-code - 1])
+        return unresolvable(REASONS[code])
+
+    def passes_with_fewer(self, pod: PodInfo) -> bool:
+        """Pods on a node make no difference here."""
+        return True
+
+    # PostFilter
+
+    def post_filter(self, cycle: Cycle, pod: PodInfo) -> Status | PostFilterResult:
+        """Free devices that do not help where they are: those of one claim that nobody else uses.
+
+        A pod that an earlier PreFilter plugin rejected outright never got to this plugin's PreFilter; then
+        what it wants to know is missing, and the whole phase ends here.
+        """
+        state: object = cycle.read(self)
+        if state is None:
+            return error(NOT_FOUND)
+        if not isinstance(state, StateData) or not state.claims:
+            return unschedulable(REASON_NO_CLAIMS)
+        return self._free(cycle, pod, state)
+
+    def _free(self, cycle: Cycle, pod: PodInfo, state: StateData) -> PostFilterResult:
+        for index in self._unavailable(cycle, state):
+            if state.is_extended(index):
+                break
+            claim = state.claims[index]
+            if all(one.uid == pod.uid for one in claim.status.reserved_for):
+                return self._having_written(REASON_DEALLOCATED, "deallocate", claim)
+        special = state.extended
+        if special is not None and not is_in_memory(special):
+            return self._having_written(REASON_DELETED, "delete", special)
+        return PostFilterResult(unschedulable(REASON_STILL_NOT))
+
+    def _having_written(self, reason: str, what: str, claim: ResourceClaim) -> PostFilterResult:
+        """What is said once a claim has been written."""
+
+        async def write() -> Status | None:
+            binder = self._binder()
+            try:
+                await (binder.delete(claim) if what == "delete" else binder.deallocate(claim))
+            except (ApiError, ClaimWriteError) as cause:
+                return error(str(cause))
+            return None
+
+        return PostFilterResult(unschedulable(reason), writes=(write,))
+
+    def _unavailable(self, cycle: Cycle, state: StateData) -> list[int]:
+        """The claims that were not available on nodes where this plugin was the first to say no."""
+        evaluation = cycle.evaluation
+        if evaluation is None:
+            return []
+        found: set[int] = set()
+        for status, rows in evaluation.rejections().items():
+            if status.plugin == self.name and REASONS[_UNAVAILABLE] in status.reasons:
+                for row in rows.tolist():
+                    found.update(state.unavailable.get(row, ()))
+        return sorted(found)
+
+    # Score
+
+    def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
+        """Earlier alternatives of requests are better."""
+        state = self._state(cycle)
+        if state is None or state.allocator is None or not self._features.prioritized_list:
+            return None
+        if not any(
+            request.first_available for claim in state.claims for request in claim.spec.devices.requests
+        ):
+            return None
+        names = self._table.names
+        rows = np.arange(self._table.capacity)[nodes.rows].tolist()
+        return np.array([self._score_of(state, names[row]) for row in rows], dtype=np.int64)
+
+    def _score_of(self, state: StateData, node: str) -> int:
+        found = state.nodes.get(node)
+        if found is None:
+            return 0
+        new = iter(found.found)
+        return sum(
+            _score(claim, {chosen.request.full_name for chosen in next(new).devices})
+            if claim.allocation is None
+            else _score(claim, {result.request for result in claim.allocation.devices.results})
+            for claim in state.claims
+        )
+
+    def normalize(self, cycle: Cycle, pod: PodInfo, scores: Scores, extremes: Extremes) -> Scores:
+        return by_highest(scores, extremes, reverse=False)
+
+    def allocations(self, state: StateData, node: str) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """What would be written on a node for the claims that need devices."""
+        found = state.nodes.get(node)
+        if found is None:
+            return []
+        claims = [self._claim_for(state, index, found) for index in state.to_allocate()]
+        return [
+            (claim, allocation_result(claim, one, node, self._features, self.handle.rng))
+            for claim, one in zip(claims, found.found, strict=True)
+        ]
+
+    def _claim_for(self, state: StateData, index: int, found: NodeAllocation) -> ResourceClaim:
+        """A claim as a node needs it."""
+        if state.is_extended(index) and found.extended_claim is not None:
+            return found.extended_claim
+        return state.claims[index]
+
+    # Reserve
+
+    def reserve(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        """The allocation is in flight from now on: nobody else gets these devices."""
+        state = self._state(cycle)
+        if state is None or state.allocator is None:
+            return None
+        places = state.to_allocate()
+        found = state.nodes.get(node)
+        if found is None or not found.found:
+            if all(state.is_extended(index) for index in places):
+                return None
+            return error("claim allocation not found for node")
+        if len(found.found) != len(places):
+            return error(
+                f"internal error, have {len(found.found)} allocations, {len(places)} claims to allocate, "
+                f"want {len(places)} claims"
+            )
+        state.chosen = found
+        try:
+            allocations = self.allocations(state, node)
+        except AllocationError as cause:
+            return error(str(cause))
+        for index, (claim, allocation) in zip(places, allocations, strict=True):
+            state.allocations[index] = allocation
+            self._devices.claims.signal_pending(with_allocation(claim, allocation))
+        return None
+
+    def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        state = self._state(cycle)
+        if state is None or not state.claims:
+            return
+        claims = self._devices.claims
+        for claim in state.user_claims:
+            if claims.remove_pending(claim.metadata.uid):
+                claims.restore(claim.key)
+            if claim.allocation is not None and claim.is_reserved_for(pod.uid):
+                self._start(self._binder().unreserve(claim, pod.uid), f"unreserve {claim.key}")
+        special = state.extended
+        if special is not None:
+            if claims.remove_pending(state.extended_uid):
+                claims.restore(special.key)
+            if not is_in_memory(special):
+                self._start(self._binder().delete(special), f"delete {special.key}")
+
+    def _start(self, write: Coroutine[Any, Any, None], what: str) -> None:
+        """Write something in the background; if it fails, controllers clean up once the pod is gone."""
+        task = asyncio.get_running_loop().create_task(self._logged(write, what))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _logged(self, write: Coroutine[Any, Any, None], what: str) -> None:
+        try:
+            await write
+        except (ApiError, ClaimWriteError) as cause:
+            self.handle.scheduler.logger.error(what, err=cause)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    # PreBind
+
+    def pre_bind_pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        state = self._state(cycle)
+        return SKIP if state is None or not state.claims else None
+
+    async def pre_bind(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
+        state = self._state(cycle)
+        if state is None or not state.claims:
+            return None
+        binder = self._binder()
+        try:
+            for index, claim in enumerate(state.claims):
+                if not claim.is_reserved_for(pod.uid):
+                    state.claims[index] = await binder.bind(state, index, pod)
+            if self._features.binding_conditions:
+                await binder.wait_until_ready(state, pod, node)
+        except (ClaimWriteError, BindingFailedError) as cause:
+            return error(str(cause))
+        return None
+
+    def _binder(self) -> ClaimBinder:
+        return ClaimBinder(self._devices.claims, self.handle.scheduler, self._features, self._binding_timeout)
+
+
+def _failed(state: StateData, text: str) -> int:
+    """The code of an error."""
+    if text not in state.errors:
+        state.errors.append(text)
+    return -state.errors.index(text) - 1
+
+
+def _score(claim: ResourceClaim, allocated: set[str]) -> int:
+    return sum(
+        MOST_SUBREQUESTS - place
+        for request in claim.spec.devices.requests
+        if request.exactly is None
+        for place, sub in enumerate(request.first_available)
+        if f"{request.name}/{sub.name}" in allocated
+    )

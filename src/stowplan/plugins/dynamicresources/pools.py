@@ -1,0 +1,151 @@
+"""Pools of devices as one node sees them: complete, being updated, or invalid."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from stowplan.api.devices import CounterSet, Device, ResourceSlice
+from stowplan.api.node import Node
+from stowplan.api.nodeselector import CompiledNodeSelector, compile_node_selector
+from stowplan.api.pod import NodeSelector
+from stowplan.cluster.devices import DeviceRef, PoolID, Slices, SliceView
+from stowplan.plugins.dynamicresources.features import Features
+
+
+class PoolError(Exception):
+    """A node selector that cannot be read."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """The devices of a pool that a node can use, and the counters they share.
+
+    Nothing can be taken from a pool that is incomplete or invalid. `elsewhere` are its devices for other
+    nodes, which draw from the same counters.
+    """
+
+    id: PoolID
+    devices: list[DeviceRef] = field(default_factory=list)
+    elsewhere: list[DeviceRef] = field(default_factory=list)
+    counter_sets: dict[str, CounterSet] = field(default_factory=dict)
+    is_incomplete: bool = False
+    is_invalid: bool = False
+
+    @property
+    def text(self) -> str:
+        return "/".join(self.id)
+
+
+@lru_cache(maxsize=1024)
+def compiled(selector: NodeSelector) -> CompiledNodeSelector:
+    return compile_node_selector(selector)
+
+
+def node_matches(node: Node, name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:
+    """Whether a slice or device is for a node. Raises PoolError."""
+    if name:
+        return node.name == name
+    if all_nodes:
+        return True
+    if selector is None:
+        return False
+    found = compiled(selector)
+    if found.parse_error is not None:
+        raise PoolError(f"failed to parse node selector: {found.parse_error}")
+    return found.matches(node.metadata.labels, node.name)
+
+
+def device_matches(node: Node, device: Device) -> bool:
+    """Whether a device that chooses its nodes itself is for a node. Raises PoolError."""
+    return node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+
+
+def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
+    """The pools with devices for a node, in the order they are tried. Raises PoolError.
+
+    Of a pool the highest generation seen counts. Pools are ordered by driver and name, those that have
+    devices with binding conditions after all others.
+    """
+    pools: list[Pool] = []
+    conditional: list[Pool] = []
+    for id, views in sorted(_newest_slices(slices, node, features).items()):
+        pool = _pool(id, views, slices, features)
+        if pool is None:
+            continue
+        binds = any(ref.device.binding_conditions for ref in pool.devices)
+        (conditional if binds else pools).append(pool)
+    return pools + conditional
+
+
+def _newest_slices(slices: Slices, node: Node, features: Features) -> dict[PoolID, list[SliceView]]:
+    """The slices for a node by pool, of each pool those of the highest generation."""
+    found: dict[PoolID, list[SliceView]] = {}
+    for view in slices.for_node(node.name):
+        spec = view.slice.spec
+        if not features.partitionable and (
+            spec.per_device_node_selection is not None or spec.shared_counters
+        ):
+            continue
+        if not _is_relevant(view.slice, node):
+            continue
+        known = found.get(view.pool)
+        generation = spec.pool.generation
+        if known is None or generation > known[0].slice.spec.pool.generation:
+            found[view.pool] = [view]
+        elif generation == known[0].slice.spec.pool.generation:
+            known.append(view)
+    return found
+
+
+def _is_relevant(slice: ResourceSlice, node: Node) -> bool:
+    spec = slice.spec
+    if spec.shared_counters:
+        return True
+    if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+        return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector)
+    return bool(spec.per_device_node_selection) and any(
+        device_matches(node, device) for device in spec.devices
+    )
+
+
+def _pool(id: PoolID, views: list[SliceView], slices: Slices, features: Features) -> Pool | None:
+    """A pool from the slices a node sees of it; None if a newer generation is on its way elsewhere."""
+    first = views[0].slice.spec.pool
+    others: list[SliceView] = []
+    if len(views) != first.resource_slice_count:
+        every = list(slices.of_pool(id))
+        if any(view.slice.spec.pool.generation > first.generation for view in every):
+            return None
+        every = [view for view in every if view.slice.spec.pool.generation == first.generation]
+        if len(every) != first.resource_slice_count:
+            return Pool(id, is_incomplete=True)
+        seen = {view.slice.name for view in views}
+        others = [view for view in every if view.slice.name not in seen]
+    return _built(id, sorted(views, key=lambda view: view.slice.name), others, features)
+
+
+def _built(id: PoolID, views: list[SliceView], others: list[SliceView], features: Features) -> Pool:
+    """A complete pool; invalid if names are not unique or counters are not known."""
+    counting = [view for view in views if features.partitionable and view.slice.spec.shared_counters]
+    offering = [view for view in views if view not in counting]
+    devices = [ref for view in offering for ref in view.devices]
+    if len({ref.device.name for ref in devices}) != len(devices):
+        return Pool(id, is_invalid=True)
+    if not features.partitionable:
+        return Pool(id, devices)
+    sets = [counter_set for view in counting for counter_set in view.slice.spec.shared_counters]
+    counter_sets = {counter_set.name: counter_set for counter_set in sets}
+    elsewhere = [ref for view in others for ref in view.devices]
+    drawing = [ref for view in views for ref in view.devices]
+    if len(counter_sets) != len(sets) or not _counters_exist([*drawing, *elsewhere], counter_sets):
+        return Pool(id, is_invalid=True)
+    return Pool(id, devices, elsewhere, counter_sets)
+
+
+def _counters_exist(devices: Iterable[DeviceRef], counter_sets: dict[str, CounterSet]) -> bool:
+    for ref in devices:
+        for drawn in ref.device.consumes_counters:
+            counter_set = counter_sets.get(drawn.counter_set)
+            if counter_set is None or not drawn.counters.keys() <= counter_set.counters.keys():
+                return False
+    return True

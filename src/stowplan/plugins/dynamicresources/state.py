@@ -1,0 +1,73 @@
+"""What is known of the claims of one pod during an attempt."""
+
+from typing import NamedTuple
+
+from stowplan.api.devices import AllocationResult, ResourceClaim
+from stowplan.api.nodeselector import CompiledNodeSelector
+from stowplan.api.pod import ContainerExtendedResourceRequest
+from stowplan.plugins.dynamicresources.allocator import Allocator, Found
+from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
+
+
+class NodeAllocation(NamedTuple):
+    """What was found on one node: devices for the claims that need some, in their order.
+
+    `extended_claim` is the claim for extended resources as this node needs it.
+    """
+
+    found: list[Found]
+    extended_claim: ResourceClaim | None = None
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class StateData:
+    """The claims of a pod, the one for extended resources last, and what was found for them.
+
+    `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
+    that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
+    zero.
+    """
+
+    __slots__ = (
+        "allocations",
+        "allocator",
+        "chosen",
+        "claims",
+        "errors",
+        "extended_uid",
+        "has_extended",
+        "nodes",
+        "selectors",
+        "unavailable",
+    )
+
+    def __init__(self, claims: list[ResourceClaim], extended: ResourceClaim | None) -> None:
+        self.claims = claims if extended is None else [*claims, extended]
+        self.has_extended = extended is not None
+        self.extended_uid = "" if extended is None else extended.metadata.uid
+        self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
+        self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
+        self.allocator: Allocator | None = None
+        self.nodes: dict[str, NodeAllocation] = {}
+        self.unavailable: dict[int, tuple[int, ...]] = {}
+        self.chosen: NodeAllocation | None = None
+        self.errors: list[str] = []
+
+    @property
+    def extended(self) -> ResourceClaim | None:
+        return self.claims[-1] if self.has_extended else None
+
+    @property
+    def user_claims(self) -> list[ResourceClaim]:
+        return self.claims[:-1] if self.has_extended else self.claims
+
+    def is_extended(self, index: int) -> bool:
+        return self.has_extended and index == len(self.claims) - 1
+
+    def to_allocate(self) -> list[int]:
+        """The places of the claims that have no devices yet."""
+        return [index for index, claim in enumerate(self.claims) if claim.allocation is None]
+
+
+def is_in_memory(claim: ResourceClaim) -> bool:
+    return claim.name == IN_MEMORY_NAME
