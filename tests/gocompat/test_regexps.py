@@ -107,3 +107,54 @@ def test_whatever_the_pattern_it_is_matched_or_refused(pattern: str, text: str) 
     except regexps.RegexpError:
         return
     assert found.matches(text) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("a|ab", "xab", "a"),
+        ("a*?b", "xaab", "aab"),
+        ("a+", "baac", "aa"),
+        ("a+?", "aaa", "a"),
+        ("(?U)a+", "aaa", "a"),
+        ("a{2,3}", "aaaa", "aaa"),
+        ("a{2,3}?", "aaaa", "aa"),
+        ("x*", "abc", ""),
+        (r"\bb", "ab b", "b"),
+        ("z", "abc", None),
+    ],
+)
+def test_of_several_matches_the_one_that_go_prefers_is_found(
+    pattern: str, text: str, found: str | None
+) -> None:
+    span = regexps.compile(pattern).find(text)
+    assert (None if span is None else text[span[0] : span[1]]) == found
+
+
+def test_all_matches_that_do_not_overlap_are_found_up_to_a_limit() -> None:
+    assert regexps.compile("[0-9]+").find_all("a1b22c333") == ["1", "22", "333"]
+    assert regexps.compile("[0-9]+").find_all("a1b22c333", 2) == ["1", "22"]
+    assert regexps.compile("a*").find_all("baac") == ["", "aa", ""]
+    assert regexps.compile("a").find_all("aaa", 0) == []
+
+
+_PLAIN = st.recursive(
+    st.sampled_from(["a", "b", ".", "[ab]", "[^a]"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]}|{two[1]})"),
+        st.sampled_from(["a", "b", "."]).flatmap(
+            lambda one: st.sampled_from(["*", "+", "?", "*?", "+?", "??", "{1,2}"]).map(
+                lambda many: one + many
+            )
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_PLAIN, st.text("abc", max_size=6))
+def test_the_match_found_is_the_one_python_finds(pattern: str, text: str) -> None:
+    expected = re.search(pattern, text)
+    assert regexps.compile(pattern).find(text) == (None if expected is None else expected.span())

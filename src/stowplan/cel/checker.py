@@ -231,7 +231,7 @@ class _Checker:
         for at, item in enumerate(node.items):
             self.check(item)
             known = self._inside(item, optional=at in node.optional)
-            common = self._joined(item, common, known)
+            common = self._joined(common, known)
         self._set(node, types.list_of(common or self._type_variable()))
 
     def _map(self, node: MapNode) -> None:
@@ -239,9 +239,9 @@ class _Checker:
         value: Type | None = None
         for entry in node.entries:
             self.check(entry.key)
-            key = self._joined(entry.key, key, self._type(entry.key))
+            key = self._joined(key, self._type(entry.key))
             self.check(entry.value)
-            value = self._joined(entry.value, value, self._inside(entry.value, optional=entry.optional))
+            value = self._joined(value, self._inside(entry.value, optional=entry.optional))
         self._set(node, types.map_of(key or self._type_variable(), value or self._type_variable()))
 
     def _inside(self, node: Node, *, optional: bool) -> Type:
@@ -254,13 +254,13 @@ class _Checker:
             self._mismatch(node, types.optional_of(inner), inner)
         return inner
 
-    def _joined(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def _joined(self, previous: Type | None, current: Type) -> Type:
+        """The type of elements of two types; whether they may differ is said by `_literal_issues`."""
         if previous is None:
             return current
         if self._assignable(previous, current):
             return types.most_general(previous, current)
-        self._mismatch(node, previous, current)
-        return types.ERROR
+        return types.DYN
 
     def _comprehension(self, node: Comprehension) -> None:
         self.check(node.range)

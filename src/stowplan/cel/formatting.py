@@ -198,10 +198,10 @@ def _text(value: Any, _: int) -> str:
     if value is None:
         return "null"
     if isinstance(value, list):
-        values.work(len(value))
+        values.work(15 * len(value) + 15)
         return f"[{', '.join([_quoted(one) for one in value])}]"
     if isinstance(value, Map):
-        values.work(len(value))
+        values.work(15 * len(value) + 15)
         pairs = sorted([(_quoted(key), _quoted(one)) for key, one in value.items()])
         return f"{{{', '.join([f'{key}:{one}' for key, one in pairs])}}}"
     text = values.to_string(value)

@@ -19,11 +19,8 @@ from stowplan.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Map, Optional, 
 from stowplan.gocompat import regexps
 from stowplan.gocompat.durations import SECOND, Duration
 
-MAX_RANGE: Final = 10_000_000
-"""Elements that may be asked of `lists.range`."""
-
-_MAX_MADE: Final = 1_000_001
-"""Elements it makes: so many cost more than any expression may."""
+_MAX_RANGE: Final = 1_000_001
+"""Elements that `lists.range` makes at most: so many cost more than any expression may."""
 
 MAX_TEXT: Final = 10_000_000
 """Characters of a text that a function makes; a longer one ends the evaluation with an error."""
@@ -246,12 +243,8 @@ def _flatten(items: Value, depth: Value = 1) -> Value:
     return items
 
 
-def _range(count: int) -> Value:
-    if count < 0:
-        return Failure(f"lists.range: size must be non-negative, got {count}")
-    if count > MAX_RANGE:
-        return Failure(f"lists.range: size {count} exceeds maximum allowed ({MAX_RANGE})")
-    return list(range(min(count, _MAX_MADE)))
+def _range(count: int) -> list[Value]:
+    return list(range(min(count, _MAX_RANGE)))
 
 
 def _distinct(items: list[Value]) -> list[Value]:

@@ -66,7 +66,7 @@ class _Work:
     left = 0
 
 
-_MAX_WORK: Final = 10_000_000
+_MAX_WORK: Final = 5_000_000
 
 
 def begin_work() -> None:
@@ -275,14 +275,14 @@ _MAPS: Final = frozenset((Map, DefaultMap))
 def _equal_lists(left: list[Value], right: list[Value]) -> bool:
     if len(left) != len(right):
         return False
-    work(len(left))
+    work(len(left) + 4)
     return all(equal(*pair) for pair in zip(left, right, strict=True))
 
 
 def _equal_maps(left: Map, right: Map) -> bool:
     if len(left) != len(right):
         return False
-    work(len(left))
+    work(len(left) + 4)
     for key, value in left.items():
         other, found = right.find(key)
         if not found or not equal(value, other):
@@ -593,7 +593,7 @@ def _timestamp_text(value: Timestamp) -> str:
 
 def shown(value: Value) -> str:
     """A value as it stands in messages (Go's `%v`)."""
-    work(1)
+    work(10)
     match value:
         case None:
             return "null"

@@ -162,16 +162,17 @@ class AllocatedState:
         self.devices: Counter[DeviceID] = Counter()
         self.shared: Counter[DeviceID] = Counter()
         self.capacity: dict[DeviceID, Consumed] = {}
-        self.version = 0
+        self.pool_versions: Counter[PoolID] = Counter()
+        """Changes with every device of a pool that is taken or given back."""
 
     def is_allocated(self, device: DeviceID) -> bool:
         return device in self.devices or device in self.shared or device in self.capacity
 
     def add(self, allocation: AllocationResult) -> None:
-        self.version += 1
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
+            self.pool_versions[result.id[:2]] += 1
             if result.share_id is None:
                 self.devices[result.id] += 1
                 continue
@@ -180,10 +181,10 @@ class AllocatedState:
                 add_consumed(self.capacity, result.id, _quantities(result.consumed_capacity))
 
     def remove(self, allocation: AllocationResult) -> None:
-        self.version += 1
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
+            self.pool_versions[result.id[:2]] += 1
             if result.share_id is None:
                 _uncount(self.devices, result.id)
                 continue

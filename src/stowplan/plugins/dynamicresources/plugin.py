@@ -49,6 +49,7 @@ from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, compiled, gather_pools
 from stowplan.plugins.dynamicresources.results import allocation_result
+from stowplan.plugins.dynamicresources.reuse import KeptSearches
 from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData, is_in_memory
 from stowplan.plugins.normalize import by_highest
@@ -72,8 +73,8 @@ REASONS: Final = {
 class DynamicResources(Plugin):
     """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
 
-    Pods without claims are skipped. Nothing is kept from one pod with claims to the next but what selectors
-    said of devices and which pools a node has.
+    Pods without claims are skipped. From one pod with claims to the next it is kept what selectors said of
+    devices, which pools a node has, and what searches found.
     """
 
     args_type = DynamicResourcesArgs
@@ -91,6 +92,7 @@ class DynamicResources(Plugin):
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
         self._selectors = Selectors(self._features)
+        self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
         self._pools: dict[str, tuple[Node, list[Pool]]] = {}
         self._pools_version = -1
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,6 +146,8 @@ class DynamicResources(Plugin):
             state.allocator = Allocator(
                 self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
             )
+            if special is None:
+                state.searches = self._searches.of([state.claims[index] for index in state.to_allocate()])
         cycle.write(self, state)
         return None
 
@@ -234,12 +238,8 @@ class DynamicResources(Plugin):
         )
         devices: list[Found] = []
         if state.allocator is not None:
-            claims = [
-                node_claim if node_claim is not None and state.is_extended(index) else state.claims[index]
-                for index in state.to_allocate()
-            ]
             try:
-                found = state.allocator.allocate(node, self._pools_for(node), claims, self._deadline())
+                found = self._search(state, state.allocator, node, node_claim)
             except AllocationError as cause:
                 return _failed(state, str(cause))
             except PoolError as cause:
@@ -257,6 +257,27 @@ class DynamicResources(Plugin):
         if state.allocator is not None:
             state.nodes[node.name] = NodeAllocation(devices, node_claim, asked.mappings)
         return 0
+
+    def _search(
+        self, state: StateData, allocator: Allocator, node: Node, node_claim: ResourceClaim | None
+    ) -> list[Found] | None:
+        """Devices for the claims that have none yet, found now or for an earlier pod.
+
+        Raises what `allocate` raises, and PoolError.
+        """
+        pools, searches = self._pools_for(node), state.searches
+        if searches is not None:
+            kept = self._searches.current(searches, node.name, pools)
+            if kept is not None:
+                return kept.found
+        claims = [
+            node_claim if node_claim is not None and state.is_extended(index) else state.claims[index]
+            for index in state.to_allocate()
+        ]
+        found = allocator.allocate(node, pools, claims, self._deadline())
+        if searches is not None:
+            self._searches.keep(searches, node.name, pools, found)
+        return found
 
     def _by_devices(self, pod: PodInfo, row: int) -> list[str] | None:
         """The extended resources that a node has to answer with devices; None if it lacks one altogether."""

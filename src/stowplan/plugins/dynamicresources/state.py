@@ -7,6 +7,7 @@ from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.api.pod import ContainerExtendedResourceRequest
 from stowplan.plugins.dynamicresources.allocator import Allocator, Found
 from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
+from stowplan.plugins.dynamicresources.reuse import Searches
 
 
 class NodeAllocation(NamedTuple):
@@ -25,7 +26,7 @@ class StateData:
 
     `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
     that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
-    zero.
+    zero. `searches` are those of earlier pods whose claims asked for the same, None if there can be none.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class StateData:
         "extended_uid",
         "has_extended",
         "nodes",
+        "searches",
         "selectors",
         "unavailable",
     )
@@ -48,6 +50,7 @@ class StateData:
         self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
         self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
         self.allocator: Allocator | None = None
+        self.searches: Searches | None = None
         self.nodes: dict[str, NodeAllocation] = {}
         self.unavailable: dict[int, tuple[int, ...]] = {}
         self.chosen: NodeAllocation | None = None
