@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from stowplan.api.devices import ResourceClaim
 from stowplan.cluster.devices import AllocatedState, Classes
@@ -28,8 +29,29 @@ class Kept(NamedTuple):
     found: list[Found] | None
 
 
-Searches = dict[str, Kept]
-"""By node, the searches for one kind of claims."""
+class Column:
+    """The verdicts of one kind of claims by row, and where the changes are up to which they hold.
+
+    `failed` are rows whose verdict is an error: those are looked at every time, for the message.
+    """
+
+    __slots__ = ("classes", "codes", "failed", "found", "nodes", "pools", "slices")
+
+    def __init__(self, capacity: int) -> None:
+        self.codes = np.zeros(capacity, dtype=np.int64)
+        self.found: list[list[Found] | None] = [None] * capacity
+        self.failed: set[int] = set()
+        self.slices = self.classes = self.nodes = self.pools = -1
+
+
+class Searches:
+    """The searches for one kind of claims: by node, and what they amount to as a column."""
+
+    __slots__ = ("by_node", "column")
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Kept] = {}
+        self.column: Column | None = None
 
 
 class KeptSearches:
@@ -45,7 +67,7 @@ class KeptSearches:
         key = msgspec.json.encode([claim.spec for claim in claims])
         found = self._searches.get(key)
         if found is None:
-            found = self._searches[key] = {}
+            found = self._searches[key] = Searches()
             if len(self._searches) > _MOST_KEYS:
                 self._searches.popitem(last=False)
         else:
@@ -54,7 +76,7 @@ class KeptSearches:
 
     def current(self, searches: Searches, node: str, pools: Sequence[Pool]) -> Kept | None:
         """The search on a node, if nothing changed that it rested on."""
-        kept = searches.get(node)
+        kept = searches.by_node.get(node)
         if (
             kept is None
             or kept.pools is not pools
@@ -65,7 +87,7 @@ class KeptSearches:
         return kept
 
     def keep(self, searches: Searches, node: str, pools: Sequence[Pool], found: list[Found] | None) -> None:
-        searches[node] = Kept(pools, self._version_of(pools), self._classes.version, found)
+        searches.by_node[node] = Kept(pools, self._version_of(pools), self._classes.version, found)
 
     def _version_of(self, pools: Sequence[Pool]) -> int:
         versions = self._allocated.pool_versions
