@@ -6,16 +6,21 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.api.decode import convert
-from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.devices import DeviceClass, DeviceConstraint, DeviceTaintRule, ResourceClaim, ResourceSlice
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.requests import Json
+from stowplan.cluster.devices import SliceView
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.runtime import Framework
+from stowplan.framework.status import PluginError
+from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import DynamicResources
+from stowplan.plugins.dynamicresources.constraints import constraint_of
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing import node, pod
 
@@ -130,6 +135,50 @@ def test_devices_are_found_exactly_where_there_are_some_whatever_was_kept(seed: 
         if rng.random() < 0.2:
             where = rng.choice(NODES)
             table.put(slice_of(rng, where, {"nodeName": where}, generation=number + 2))
+
+
+def test_a_taint_rule_keeps_devices_from_pods_that_do_not_tolerate_it() -> None:
+    table = cluster_with_devices(random.Random(1))
+    table.put(claim(random.Random(0), "c"))
+    framework, info = framework_of(table), asking(table, "c")
+    before = framework.evaluate(info).feasible_count
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    spec = {"deviceSelector": {"driver": DRIVER}, "taint": taint}
+    rule = convert({"metadata": {"name": "rule"}, "spec": spec}, DeviceTaintRule)
+    table.put(rule)
+    assert (bool(before), framework.evaluate(info).feasible_count) == (True, 0)
+    table.discard(rule)
+    assert framework.evaluate(info).feasible_count == before
+
+
+def test_lists_match_where_they_have_a_value_in_common() -> None:
+    numas = {"g0": [0, 1], "g1": [1, 2], "g2": [0, 2]}
+    spec: Json = {
+        "driver": DRIVER,
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": name, "attributes": {"numa": {"ints": ints}}} for name, ints in numas.items()],
+        "allNodes": True,
+    }
+    g0, g1, g2 = SliceView(convert({"spec": spec}, ResourceSlice), {}).devices
+    match = constraint_of(DeviceConstraint(match_attribute=f"{DRIVER}/numa"), lists=True)
+    assert match is not None
+    assert [match.add("r", "", ref) for ref in (g0, g1, g2)] == [True, True, False]
+    match.remove("r", "")
+    assert match.add("r", "", g2)
+    distinct = constraint_of(DeviceConstraint(distinct_attribute=f"{DRIVER}/numa"), lists=True)
+    assert distinct is not None
+    assert [distinct.add(name, "", ref) for name, ref in (("r", g0), ("s", g1))] == [True, False]
+
+
+def test_a_search_that_takes_too_long_fails_the_attempt() -> None:
+    table = cluster_with_devices(random.Random(1))
+    table.put(claim(random.Random(0), "c"))
+    framework = framework_of(table)
+    plugin = framework.plugins["DynamicResources"]
+    assert isinstance(plugin, DynamicResources)
+    plugin.args = replace(plugin.args, filter_timeout=Duration(1))
+    with pytest.raises(PluginError, match="node n0: timed out trying to allocate devices"):
+        framework.evaluate(asking(table, "c"))
 
 
 def test_what_a_search_finds_does_not_depend_on_what_was_kept() -> None:
