@@ -182,3 +182,20 @@ def test_what_held_the_loop_is_not_kept_alive_by_whoever_looked() -> None:
 
     _, [hold] = watched(story)
     assert hold.holder.pod == "default/large"
+
+
+def test_a_turn_whose_objects_cannot_be_looked_at_is_reported_without_a_name() -> None:
+    class Unfinished:
+        @property
+        def key(self) -> str:
+            raise ValueError("not ready to be asked")
+
+    async def story() -> None:
+        pod = Unfinished()
+        busy(4 * LIMIT)
+        assert pod is not None
+        await asyncio.sleep(0.01)
+        busy(4 * LIMIT)
+
+    watchdog, _ = watched(story)
+    assert sum(watchdog.holds.values()) == 2

@@ -20,7 +20,7 @@ from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
 from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
-from stowplan.cli.progress import Progress
+from stowplan.cli.progress import Progress, ticking
 from stowplan.cli.running import Document, RunningScheduler
 from stowplan.cli.targets import NoSuchPodError, chosen, from_manifests, one_of_each, single_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
@@ -214,13 +214,13 @@ def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Seque
 
 def readdump(files: Sequence[Path]) -> Snapshot:
     """The cluster of files, with a line that says how far they are read."""
-    with Progress("reading", unit="objects") as progress:
+    with ticking(Progress("reading", unit="objects")) as progress:
         return read_files(files, lambda file, count: progress.advance(count, file))
 
 
 async def read(where: Where, client: HttpClient, address: str) -> Snapshot:
     """The lists of a cluster, with a line that says how far they are."""
-    with Progress("reading the cluster", unit="objects") as progress:
+    with ticking(Progress("reading the cluster", unit="objects")) as progress:
         return await read_cluster(
             client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
         )

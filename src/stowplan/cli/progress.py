@@ -106,11 +106,11 @@ class Progress:
 
 
 @contextmanager
-def elapsed(about: str) -> Iterator[None]:
-    """A line that says for how long something has been going on that cannot tell how far it is."""
-    with Progress(about) as progress:
+def ticking(progress: Progress) -> Iterator[Progress]:
+    """A line that goes on while the work does not say anything: something is read, parsed or waited for."""
+    with progress:
         if not progress.is_shown:
-            yield
+            yield progress
             return
         ended = Event()
 
@@ -118,10 +118,17 @@ def elapsed(about: str) -> Iterator[None]:
             while not ended.wait(EVERY):
                 progress.tick()
 
-        ticking = Thread(target=tick, name="progress", daemon=True)
-        ticking.start()
+        thread = Thread(target=tick, name="progress", daemon=True)
+        thread.start()
         try:
-            yield
+            yield progress
         finally:
             ended.set()
-            ticking.join()
+            thread.join()
+
+
+@contextmanager
+def elapsed(about: str) -> Iterator[None]:
+    """A line that says for how long something has been going on that cannot tell how far it is."""
+    with ticking(Progress(about)):
+        yield

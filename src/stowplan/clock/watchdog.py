@@ -213,8 +213,13 @@ class LoopWatchdog:
     def _look(self, turn: int) -> None:
         """Name the holder. The frame is let go at once: it would keep all that its functions deal with."""
         frame = sys._current_frames().get(self._owner)
-        if frame is not None:
-            self._seen = (turn, holder_of(frame))
+        if frame is None:
+            return
+        try:
+            holder = holder_of(frame)
+        except Exception:  # noqa: BLE001 - objects of a thread at work may be in any state: the hold stays unnamed
+            holder = Holder()
+        self._seen = (turn, holder)
 
 
 def holder_of(frame: FrameType) -> Holder:

@@ -23,6 +23,7 @@ from stowplan.api.devices import (
 )
 from stowplan.api.meta import Object
 from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.cluster.changes import ChangeLog
 
 DEVICE_TYPES: Final = (ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
 
@@ -162,16 +163,28 @@ class AllocatedState:
         self.devices: Counter[DeviceID] = Counter()
         self.shared: Counter[DeviceID] = Counter()
         self.capacity: dict[DeviceID, Consumed] = {}
-        self.version = 0
+        self.pool_versions: Counter[PoolID] = Counter()
+        """Changes with every device of a pool that is taken or given back."""
+        self.log = ChangeLog()
+        """The numbers of the pools of which devices were taken or given back."""
+        self._numbers: dict[PoolID, int] = {}
+
+    def number_of(self, pool: PoolID) -> int:
+        """What stands for a pool in the log."""
+        return self._numbers.setdefault(pool, len(self._numbers))
+
+    def _touch(self, pool: PoolID) -> None:
+        self.pool_versions[pool] += 1
+        self.log.append(self.number_of(pool))
 
     def is_allocated(self, device: DeviceID) -> bool:
         return device in self.devices or device in self.shared or device in self.capacity
 
     def add(self, allocation: AllocationResult) -> None:
-        self.version += 1
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
+            self._touch(result.id[:2])
             if result.share_id is None:
                 self.devices[result.id] += 1
                 continue
@@ -180,10 +193,10 @@ class AllocatedState:
                 add_consumed(self.capacity, result.id, _quantities(result.consumed_capacity))
 
     def remove(self, allocation: AllocationResult) -> None:
-        self.version += 1
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
+            self._touch(result.id[:2])
             if result.share_id is None:
                 _uncount(self.devices, result.id)
                 continue

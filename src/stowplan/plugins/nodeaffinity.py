@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.fielderrors import Path
@@ -19,6 +20,7 @@ from stowplan.api.nodeselector import (
 )
 from stowplan.api.pod import NodeAffinity as NodeAffinityRules
 from stowplan.api.pod import NodeSelectorTerm
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.selection import matching_affinity, matching_selector, preference_scores
 from stowplan.framework import (
     SKIP,
@@ -152,6 +154,14 @@ class NodeAffinity(Plugin):
             wanted = ", ".join(f"{key}={value}" for key, value in missing.items())
             return Shortfall("label", wanted, len(missing) / (len(missing) + 1))
         return Shortfall("affinity", _terms_text(_required(pod)))
+
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        nodes = NodeRows(cycle.table, rows)
+        missing = np.zeros(len(rows))
+        for key, value in (pod.spec.node_selector or {}).items():
+            number = cycle.table.label_column(key).index.get(value)
+            missing += 1.0 if number is None else nodes.labels(key) != number
+        return np.where(missing > 0, missing / (missing + 1), 1.0)
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         node = cycle.table.nodes[row]

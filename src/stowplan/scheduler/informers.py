@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource as Served
-from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from stowplan.api.meta import AnyObject, Namespace, Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -123,6 +123,14 @@ DEVICES: Final = (
     Watched(catalogue.RESOURCE_SLICES, ResourceSlice, Resource.RESOURCE_SLICE, _DEVICELESS, always=True),
     Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS, always=True),
 )
+DEVICE_TAINT_RULES: Final = Watched(
+    Served("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False),
+    DeviceTaintRule,
+    Resource.RESOURCE_SLICE,
+    "devices are not tainted by rules",
+    always=True,
+)
+"""A rule changes the devices it selects, so whoever waits for slices hears of it."""
 POD_GROUPS: Final = Watched(
     catalogue.POD_GROUPS,
     AnyObject,
@@ -135,14 +143,15 @@ _BUILT_IN: Final = frozenset(Resource)
 
 
 def kinds_to_watch(
-    events: Mapping[str, Action], needed: Collection[str], *, groups: bool = False
+    events: Mapping[str, Action], needed: Collection[str], *, groups: bool = False, taint_rules: bool = False
 ) -> list[Watched]:
     """The kinds to watch beside pods and nodes: those needed, by plural, and those of registered events.
 
     Kinds that are not built in are named `<plural>.<version>.<group>`. Raises ValueError
     for other names.
     """
-    offered = [*AROUND_PODS, *STORAGE, *DEVICES, *([POD_GROUPS] if groups else [])]
+    rules = [DEVICE_TAINT_RULES] if taint_rules else []
+    offered = [*AROUND_PODS, *STORAGE, *rules, *DEVICES, *([POD_GROUPS] if groups else [])]
     kinds = [kind for kind in offered if kind.always or kind.event in events or kind.served.plural in needed]
     known = {kind.served.dotted: place for place, kind in enumerate(kinds)}
     for name in events:

@@ -142,7 +142,12 @@ class Scheduler:
         self.informers = Informers(
             client,
             Dispatcher(context, EventHandlers.of(context, watched, gates)),
-            kinds_to_watch(watched, needed_objects(frameworks), groups=gates["GenericWorkload"]),
+            kinds_to_watch(
+                watched,
+                needed_objects(frameworks),
+                groups=gates["GenericWorkload"],
+                taint_rules=gates["DRADeviceTaintRules"],
+            ),
             clock=clock,
             rng=Random(rng.getrandbits(64)),
             report=lambda text: logger.error("Failed to watch", err=text),

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Coroutine, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,7 @@ from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, compiled, gather_pools
 from stowplan.plugins.dynamicresources.results import allocation_result
+from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches
 from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData, is_in_memory
 from stowplan.plugins.normalize import by_highest
@@ -69,11 +70,14 @@ REASONS: Final = {
 }
 
 
+_NO_ROWS: Final[frozenset[int]] = frozenset()
+
+
 class DynamicResources(Plugin):
     """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
 
-    Pods without claims are skipped. Nothing is kept from one pod with claims to the next but what selectors
-    said of devices and which pools a node has.
+    Pods without claims are skipped. From one pod with claims to the next it is kept what selectors said of
+    devices, which pools a node has, and what searches found.
     """
 
     args_type = DynamicResourcesArgs
@@ -91,7 +95,10 @@ class DynamicResources(Plugin):
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
         self._selectors = Selectors(self._features)
+        self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
         self._pools: dict[str, tuple[Node, list[Pool]]] = {}
+        self._pool_rows: dict[int, set[int]] = {}
+        """By the number of a pool, the rows that see it."""
         self._pools_version = -1
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -144,6 +151,8 @@ class DynamicResources(Plugin):
             state.allocator = Allocator(
                 self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
             )
+            if special is None:
+                state.searches = self._searches.of([state.claims[index] for index in state.to_allocate()])
         cycle.write(self, state)
         return None
 
@@ -199,6 +208,8 @@ class DynamicResources(Plugin):
         state = self._state(cycle)
         if state is None or not state.claims:
             return None
+        if isinstance(nodes.rows, slice) and state.searches is not None and state.is_new:
+            return self._column(state, pod).codes[nodes.rows].copy()
         table = self._table
         codes = np.zeros(nodes.count, dtype=np.int64)
         rows = np.arange(table.capacity)[nodes.rows].tolist()
@@ -207,6 +218,55 @@ class DynamicResources(Plugin):
             if node is not None and table.valid.item(row):
                 codes[position] = self._code(state, pod, node, row)
         return codes
+
+    def _column(self, state: StateData, pod: PodInfo) -> Column:
+        """The verdicts about all rows; only those are looked at of which something changed."""
+        table, searches = self._table, state.searches
+        assert searches is not None
+        column = searches.column
+        if column is None or len(column.codes) != table.capacity:
+            column = searches.column = Column(table.capacity)
+        rows = self._stale_rows(column)
+        column.slices, column.classes = self._devices.slices.version, self._devices.classes.version
+        column.nodes, column.pools = table.node_log.position, self._devices.claims.allocated.log.position
+        column.failed.clear()
+        for row in rows:
+            node = table.nodes[row]
+            code = 0
+            column.found[row] = None
+            if node is not None and table.valid.item(row):
+                code = self._code(state, pod, node, row)
+                kept = state.nodes.get(node.name)
+                column.found[row] = None if kept is None else kept.found
+            column.codes[row] = code
+            if code < 0:
+                column.failed.add(row)
+        state.column = column
+        return column
+
+    def _stale_rows(self, column: Column) -> Iterable[int]:
+        """The rows about which a column may be wrong."""
+        table, devices = self._table, self._devices
+        every = range(table.rows_in_use)
+        if column.slices != devices.slices.version or column.classes != devices.classes.version:
+            return every
+        nodes = table.node_log.since(column.nodes)
+        pools = devices.claims.allocated.log.since(column.pools)
+        if nodes is None or pools is None:
+            return every
+        rows = {*nodes.tolist(), *column.failed}
+        for number in pools.tolist():
+            rows |= self._pool_rows.get(number, _NO_ROWS)
+        return rows
+
+    def _found_on(self, state: StateData, node: str) -> NodeAllocation | None:
+        """What was found on a node, None if it was not looked at or lacks devices."""
+        found = state.nodes.get(node)
+        if found is None and state.column is not None:
+            row = self._table.row_of(node)
+            kept = None if row is None else state.column.found[row]
+            return None if kept is None else NodeAllocation(kept)
+        return found
 
     def _state(self, cycle: Cycle) -> StateData | None:
         found: object = cycle.read(self)
@@ -234,12 +294,8 @@ class DynamicResources(Plugin):
         )
         devices: list[Found] = []
         if state.allocator is not None:
-            claims = [
-                node_claim if node_claim is not None and state.is_extended(index) else state.claims[index]
-                for index in state.to_allocate()
-            ]
             try:
-                found = state.allocator.allocate(node, self._pools_for(node), claims, self._deadline())
+                found = self._search(state, state.allocator, node, node_claim)
             except AllocationError as cause:
                 return _failed(state, str(cause))
             except PoolError as cause:
@@ -257,6 +313,27 @@ class DynamicResources(Plugin):
         if state.allocator is not None:
             state.nodes[node.name] = NodeAllocation(devices, node_claim, asked.mappings)
         return 0
+
+    def _search(
+        self, state: StateData, allocator: Allocator, node: Node, node_claim: ResourceClaim | None
+    ) -> list[Found] | None:
+        """Devices for the claims that have none yet, found now or for an earlier pod.
+
+        Raises what `allocate` raises, and PoolError.
+        """
+        pools, searches = self._pools_for(node), state.searches
+        if searches is not None:
+            kept = self._searches.current(searches, node.name, pools)
+            if kept is not None:
+                return kept.found
+        claims = [
+            node_claim if node_claim is not None and state.is_extended(index) else state.claims[index]
+            for index in state.to_allocate()
+        ]
+        found = allocator.allocate(node, pools, claims, self._deadline())
+        if searches is not None:
+            self._searches.keep(searches, node.name, pools, found)
+        return found
 
     def _by_devices(self, pod: PodInfo, row: int) -> list[str] | None:
         """The extended resources that a node has to answer with devices; None if it lacks one altogether."""
@@ -290,9 +367,15 @@ class DynamicResources(Plugin):
         if self._pools_version != slices.version:
             self._pools_version = slices.version
             self._pools.clear()
+            self._pool_rows.clear()
         kept = self._pools.get(node.name)
         if kept is None or kept[0] is not node:
             kept = self._pools[node.name] = (node, gather_pools(slices, node, self._features))
+            row = self._table.row_of(node.name)
+            if row is not None:
+                for pool in kept[1]:
+                    number = self._devices.claims.allocated.number_of(pool.id)
+                    self._pool_rows.setdefault(number, set()).add(row)
         return kept[1]
 
     def _deadline(self) -> float | None:
@@ -389,7 +472,7 @@ class DynamicResources(Plugin):
         return np.array([self._score_of(state, names[row]) for row in rows], dtype=np.int64)
 
     def _score_of(self, state: StateData, node: str) -> int:
-        found = state.nodes.get(node)
+        found = self._found_on(state, node)
         if found is None:
             return 0
         new = iter(found.found)
@@ -405,7 +488,7 @@ class DynamicResources(Plugin):
 
     def allocations(self, state: StateData, node: str) -> list[tuple[ResourceClaim, AllocationResult]]:
         """What would be written on a node for the claims that need devices."""
-        found = state.nodes.get(node)
+        found = self._found_on(state, node)
         if found is None:
             return []
         claims = [self._claim_for(state, index, found) for index in state.to_allocate()]
@@ -428,7 +511,7 @@ class DynamicResources(Plugin):
         if state is None or state.allocator is None:
             return None
         places = state.to_allocate()
-        found = state.nodes.get(node)
+        found = self._found_on(state, node)
         if found is None or not found.found:
             if all(state.is_extended(index) for index in places):
                 return None

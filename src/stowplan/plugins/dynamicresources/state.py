@@ -7,6 +7,7 @@ from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.api.pod import ContainerExtendedResourceRequest
 from stowplan.plugins.dynamicresources.allocator import Allocator, Found
 from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
+from stowplan.plugins.dynamicresources.reuse import Column, Searches
 
 
 class NodeAllocation(NamedTuple):
@@ -25,7 +26,8 @@ class StateData:
 
     `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
     that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
-    zero.
+    zero. `searches` are those of earlier pods whose claims asked for the same, None if there can be none,
+    and `column` what they amount to.
     """
 
     __slots__ = (
@@ -33,10 +35,12 @@ class StateData:
         "allocator",
         "chosen",
         "claims",
+        "column",
         "errors",
         "extended_uid",
         "has_extended",
         "nodes",
+        "searches",
         "selectors",
         "unavailable",
     )
@@ -48,6 +52,8 @@ class StateData:
         self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
         self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
         self.allocator: Allocator | None = None
+        self.searches: Searches | None = None
+        self.column: Column | None = None
         self.nodes: dict[str, NodeAllocation] = {}
         self.unavailable: dict[int, tuple[int, ...]] = {}
         self.chosen: NodeAllocation | None = None
@@ -60,6 +66,11 @@ class StateData:
     @property
     def user_claims(self) -> list[ResourceClaim]:
         return self.claims[:-1] if self.has_extended else self.claims
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no claim has devices yet."""
+        return all(claim.allocation is None for claim in self.claims)
 
     def is_extended(self, index: int) -> bool:
         return self.has_extended and index == len(self.claims) - 1
