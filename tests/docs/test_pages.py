@@ -2,13 +2,16 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, write_files
+from stowplan.cli.main import stowplan
 
 LASTING = (
     "stowplan node",
@@ -21,7 +24,10 @@ LASTING = (
     "stowplan kubelets",
     "stowplan controllers",
 )
+LONG = ("stowplan bench", "stowplan chaos", "stowplan fuzz")
+"""Commands that take long; tests/bench, tests/chaos and tests/fuzz run them."""
 INSTALLING = ("pip install",)
+SHELL = frozenset(("|", "||", "&&", "&", ";", ">", "<", "--"))
 TESTING = "pytest "
 LANGUAGES = {"console", "python", "yaml", "text"}
 RUNS = [
@@ -34,10 +40,14 @@ RUNS = [
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command line as a reader would.
 
-    What runs until Ctrl-C or installs something is run with `--help`, which still refuses unknown options.
-    `make` only prints what it would do, and pytest what it would test.
+    What runs until Ctrl-C, takes long or installs something is run with `--help`, which still refuses unknown
+    options; ours in this process. `make` only prints what it would do, and pytest what it would test.
     """
-    if command.startswith((*LASTING, *INSTALLING)):
+    words = shlex.split(command)
+    if command.startswith((*LASTING, *LONG)) and not SHELL.intersection(words):
+        helped = CliRunner().invoke(stowplan, [*words[1:], "--help"])
+        return subprocess.CompletedProcess(command, helped.exit_code, helped.stdout, helped.stderr)
+    if command.startswith((*LASTING, *LONG, *INSTALLING)):
         command = f"{command} --help"
     if command.startswith(TESTING):
         command = f"python -m {command} --collect-only -q -p no:cacheprovider"

@@ -15,7 +15,7 @@ from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.cache import Cache
 
 SMALL = FuzzRun(nodes=20, size=200)
-BATCH = 20
+BATCH = 10
 
 
 def _shown(result: FuzzResult) -> str:
