@@ -118,7 +118,7 @@ async def _measure(
     return UpFigures(
         ready_s=round(ready_s, 2),
         cpu_s=round(cpu_s, 2),
-        list_s=round(list_s, 2),
+        list_s=round(list_s, 4),
         listed_mib=round(listed / MIB, 1),
         idle_cpu=round(idle / run.idle, 4) if run.idle else 0.0,
         peak_rss_mib=round(peak_rss() / MIB, 1),

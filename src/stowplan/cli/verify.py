@@ -54,7 +54,7 @@ def verify_command(context: click.Context, files: tuple[str, ...], as_json: bool
 
 def _replay_all(paths: list[Path], report: Report) -> None:
     """Replay recordings one after the other; how far it is goes by the size of the files."""
-    sizes = [max(path.stat().st_size // 1024, 1) for path in paths]
+    sizes = [path.stat().st_size // 1024 + 1 if path.exists() else 1 for path in paths]
     with Progress("replaying", sum(sizes), "KiB") as progress:
         for path, size in zip(paths, sizes, strict=True):
             replay(path, report, partial(progress.tick, path.name))

@@ -163,7 +163,12 @@ class LabelSets:
 
 
 def _alive(refs: Iterable[_LabelSetRef]) -> list[LabelSet]:
-    return [label_set for label_set in [found() for found in tuple(refs)] if label_set is not None]
+    """The label sets that are still there.
+
+    The references are copied by `list`, which allocates before it looks at them: an allocation may start the
+    garbage collector, which takes references out.
+    """
+    return [label_set for label_set in [found() for found in list(refs)] if label_set is not None]
 
 
 class SelectorIndex(Generic[S]):
