@@ -81,7 +81,7 @@ class DynamicResources(Plugin):
     """
 
     args_type = DynamicResourcesArgs
-    reads = Reads.ANYTHING
+    reads = Reads.NODE
     signs_template = True
     constant_pre_filter = True
     idle_for_plain_pods = True
