@@ -77,7 +77,7 @@ class Scheduler:
         gates = settings.gates
         logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
-        table = ClusterTable()
+        table = ClusterTable(gates.release)
         metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
