@@ -87,3 +87,5 @@ STORED_ONLY: Final = frozenset(
         catalogue.PRIORITY_LEVEL_CONFIGURATIONS,
     )
 )
+RULES_OF_TAINTS: Final = frozenset(one for one in catalogue.BUILT_IN if one.plural == "devicetaintrules")
+"""DeviceTaintRules in all versions: nothing acts on them without their gate."""
