@@ -1,4 +1,4 @@
-"""Writes of claims whose answers are lost, refused or late: no device is given twice, nothing stays behind."""
+"""Writes of claims whose answers are lost or late: no device is given twice, nothing stays behind."""
 
 from collections.abc import Callable
 from typing import Any
