@@ -5,7 +5,7 @@ slices, claims and reservations as they are stored.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from stowplan.api.catalogue import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -18,7 +18,6 @@ from stowplan.chaos.objects import NAMESPACE
 from stowplan.chaos.oracle import thousandths
 from stowplan.chaos.world import World
 from stowplan.cluster.devices import Devices
-from stowplan.cluster.table import ClusterTable
 from stowplan.embedded.client import typed
 from stowplan.embedded.store import DELETED, Change
 from stowplan.scheduler import Scheduler
@@ -33,21 +32,6 @@ LEFT_BEHIND: Final = "no reservation is left behind"
 SETTLED: Final = "no claim stays assumed or in flight"
 
 DeviceKey = tuple[str, str, str]
-
-
-def claim_keys(pod: Json) -> list[str]:
-    """The keys of the resource claims that a stored pod has, without those that are not made yet."""
-    named = {
-        one["name"]: one.get("resourceClaimName")
-        for one in pod.get("status", {}).get("resourceClaimStatuses") or ()
-    }
-    extended = pod.get("status", {}).get("extendedResourceClaimStatus") or {}
-    names = [
-        one.get("resourceClaimName") or named.get(one["name"])
-        for one in pod["spec"].get("resourceClaims") or ()
-    ]
-    names.append(extended.get("resourceClaimName"))
-    return [f"{pod['metadata']['namespace']}/{name}" for name in names if name]
 
 
 def asks_for_devices(pod: Pod) -> bool:
@@ -159,14 +143,14 @@ def _key(result: Json) -> DeviceKey:
 class ReservationChecks:
     """Compares bindings with the claims of pods as they are stored when the binding takes effect.
 
-    A claim that users replaced or deleted meanwhile is left out, and so is one that lost its allocation to
-    somebody else's write.
+    Those count that the pod had when its node was chosen. A claim that users replaced or deleted meanwhile is
+    left out, and so is one that lost its allocation to somebody else's write.
     """
 
-    def __init__(self, world: World, table: Callable[[], ClusterTable]) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._table = table
         self._touched: set[str] = set()
+        self._decided: dict[str, list[str]] = {}
         world.store.watch(RESOURCE_CLAIMS, self._claim_changed)
 
     def _claim_changed(self, change: Change) -> None:
@@ -181,13 +165,21 @@ class ReservationChecks:
         ):
             self._touched.add(uid)
 
+    def decide(self, pod: Pod) -> None:
+        """A node was chosen for a pod."""
+        named = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+        names = [one.resource_claim_name or named.get(one.name) for one in pod.spec.resource_claims]
+        self._decided[pod.metadata.uid] = [name for name in names if name]
+
     def applied(self, uid: str, node: str) -> None:
         """The store has bound a pod for a scheduler."""
         pod = next((one for one in self._world.store.all(PODS) if one["metadata"]["uid"] == uid), None)
         if pod is None:
             return
-        for key in claim_keys(pod):
-            claim = self._world.store.find(RESOURCE_CLAIMS, *key.split("/"))
+        extended = pod.get("status", {}).get("extendedResourceClaimStatus")
+        names = [*self._decided.get(uid, ()), *([extended["resourceClaimName"]] if extended else ())]
+        for key in names:
+            claim = self._world.store.find(RESOURCE_CLAIMS, NAMESPACE, key)
             if claim is None or claim["metadata"]["uid"] in self._touched:
                 continue
             if uid not in _reserved(claim):

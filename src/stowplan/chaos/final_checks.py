@@ -29,7 +29,7 @@ TRANSIENT_TASKS: Final = {"binding": 1, "preemption": 0, "pod status": 0}
 """Names of tasks that come and go, and how many of each an idle scheduler has."""
 
 
-VOLUME_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "VolumeZone"))
+CLAIM_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "VolumeZone", "DynamicResources"))
 """Plugins that reject a pod for its claims before looking at nodes."""
 
 MISSES_EVENTS: Final = frozenset(("VolumeBinding",))
@@ -182,7 +182,7 @@ class FinalChecks:
                 pod.spec.scheduling_gates
                 or pod.spec.preemption_policy == "Never"
                 or pod.is_terminating
-                or self._was_rejected_by(pod, VOLUME_PLUGINS)
+                or self._was_rejected_by(pod, CLAIM_PLUGINS)
             )
             if not exempt and not self._world.plan.extenders:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")

@@ -130,7 +130,7 @@ class Bindings:
     ) -> None:
         self._world = world
         self.claims = claims
-        self._reservations = reservations
+        self.reservations = reservations
         self._decisions: dict[str, Decision] = {}
         self._under_way: set[str] = set()
         self._acknowledged: set[str] = set()
@@ -179,8 +179,8 @@ class Bindings:
         """The store has bound a pod for a scheduler."""
         self._world.counts["bound"] += 1
         self._world.bound.add(uid)
-        if self._reservations is not None:
-            self._reservations.applied(uid, node)
+        if self.reservations is not None:
+            self.reservations.applied(uid, node)
         placed = self._placed()
         on_node = {other: pod for other, pod in placed.items() if pod.spec.node_name == node}
         decision = self._decisions.get(uid)
@@ -375,6 +375,8 @@ class CycleChecks(SchedulingObserver):
         )
         if claims is not None and known is not None:
             claims.decide(pod, known)
+        if self._bindings.reservations is not None:
+            self._bindings.reservations.decide(pod)
         self._assumed_volumes.decide(pod)
         self._check_decision(pod, node, known)
 

@@ -169,11 +169,7 @@ class SchedulerHost:
         claims = (
             ClaimChecks(world, lambda: self.scheduler.context.cache.table) if world.plan.storage else None
         )
-        reservations = (
-            ReservationChecks(world, lambda: self.scheduler.context.cache.table)
-            if world.plan.devices
-            else None
-        )
+        reservations = ReservationChecks(world) if world.plan.devices else None
         self._bindings = Bindings(world, claims, reservations)
         self._settings = Settings.of(_config(world.plan), (faulty_plugin_for(world),))
         self._number = 0
