@@ -47,8 +47,8 @@ def scheduled_for_real(objects: Sequence[Node], waiting: Sequence[Pod], seed: in
             store.create(NODES, to_builtins(one))
         scheduler = Scheduler(InProcessClient(store), Settings.of(), clock=clock, rng=Random(seed))
         async with scheduler.running():
-            for one in waiting:
-                store.create(PODS, to_builtins(one))
+            for pending in waiting:
+                store.create(PODS, to_builtins(pending))
                 await asyncio.sleep(0.01)
             await asyncio.sleep(1)
         bound = {
