@@ -65,7 +65,7 @@ def test_devices_stay_taken_until_it_is_known_what_became_of_a_write() -> None:
                 raise unreachable("no route to host")
             return world.store.get(*args)
 
-        world.wire.get = get  # type: ignore[method-assign]
+        world.wire.get = get  # type: ignore[method-assign,assignment]
         world.wire.answer(STATUS, unreachable("no route to host"))
         add_claim(world)
         add_claim(world, "other")
