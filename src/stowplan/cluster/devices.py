@@ -144,6 +144,9 @@ class Slices:
         yield from self._of_node.get(node, {}).values()
         yield from self._shared.values()
 
+    def all(self) -> Iterator[SliceView]:
+        yield from self._views.values()
+
     def of_pool(self, pool: PoolID) -> Iterator[SliceView]:
         yield from self._of_pool.get(pool, {}).values()
 
@@ -397,6 +400,9 @@ class Classes:
 
     def get(self, name: str) -> DeviceClass | None:
         return self._classes.get(name)
+
+    def all(self) -> Iterator[DeviceClass]:
+        yield from self._classes.values()
 
     def put(self, device_class: DeviceClass) -> None:
         self._classes[device_class.name] = device_class
