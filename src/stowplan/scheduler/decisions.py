@@ -100,6 +100,13 @@ class LastDecisions:
         """Who was evicted last for a pod."""
         return self._evictions.get(uid)
 
+    def namespaces(self) -> set[str]:
+        """The namespaces of pods that decisions are about, or that were evicted."""
+        keys = [made.key for made in self._by_uid.values()]
+        for eviction in self._evictions.values():
+            keys += (eviction.preemptor, *eviction.done.victims)
+        return {key.partition("/")[0] for key in keys}
+
     def latest(self) -> Iterator[LastDecision]:
         """Newest first."""
         return iter(list(reversed(self._by_uid.values())))
