@@ -97,8 +97,10 @@ class Trace:
 def read_trace(directory: Path, workload: str) -> Trace:
     """The nodes and the pods of a trace. Raises TraceError."""
     nodes = [
-        _node(row["sn"], *numbers, row["model"])
-        for row, numbers in _rows(directory / NODE_LIST, _NODE_COLUMNS, ("cpu_milli", "memory_mib", "gpu"))
+        _node(row["sn"], cpu, memory, gpus, row["model"])
+        for row, (cpu, memory, gpus) in _rows(
+            directory / NODE_LIST, _NODE_COLUMNS, ("cpu_milli", "memory_mib", "gpu")
+        )
     ]
     pods = [
         TracePod(row["name"], cpu, memory, _request(count, milli, row["gpu_spec"]))
@@ -189,11 +191,11 @@ def settings_for(policy: str, trace: Trace) -> Settings:
         {"cpu": one.cpu, "gpus": one.gpus, "milli": one.milli, "models": one.models, "weight": one.weight}
         for one in typical_pods((pod.cpu, pod.gpus) for pod in trace.pods)
     ]
-    selection = _SELECTION.get(policy, "best")
-    arguments = [{"name": "GpuShare", "args": {"selection": selection}}]
+    share: dict[str, Any] = {"selection": _SELECTION.get(policy, "best")}
+    arguments: list[dict[str, Any]] = [{"name": GpuShare.name, "args": share}]
     if policy == FGD.name:
-        arguments[0]["args"]["typicalPods"] = usual  # type: ignore[index]
-        arguments.append({"name": policy, "args": {"typicalPods": usual}})  # type: ignore[dict-item]
+        share["typicalPods"] = usual
+        arguments.append({"name": policy, "args": {"typicalPods": usual}})
     pre_scoring = [{"name": policy}] if hasattr(POLICIES[policy], "pre_score") else []
     profile = {
         "schedulerName": "default-scheduler",
