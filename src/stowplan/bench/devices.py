@@ -125,7 +125,13 @@ def claim(namespace: str, name: str, spec: Document, owner: Pod | None = None) -
 
 
 def held_claim(
-    namespace: str, name: str, spec: Document, holder: Pod, device: str, owner: Pod | None = None, **result: Any
+    namespace: str,
+    name: str,
+    spec: Document,
+    holder: Pod,
+    device: str,
+    owner: Pod | None = None,
+    **result: Any,
 ) -> ResourceClaim:
     """A claim with a device of the node of the pod that uses it."""
     node = holder.spec.node_name
