@@ -336,7 +336,8 @@ class Pod(Object, frozen=True):
         asked = self.spec.resource_claims
         if not asked:
             return []
-        names = {one.resource_claim_name for one in (*asked, *self.status.resource_claim_statuses)}
+        names = {one.resource_claim_name for one in asked}
+        names.update(one.resource_claim_name for one in self.status.resource_claim_statuses)
         return [f"{self.metadata.namespace}/{name}" for name in names if name]
 
 

@@ -6,8 +6,8 @@ Allocations that are decided but not written yet are in flight; their devices co
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,6 +31,10 @@ PoolID = tuple[str, str]
 """Driver and name of a pool."""
 
 Consumed = dict[str, Quantity]
+
+_ANY_NODE: Final = ""
+_MOST_CHANGES: Final = 65536
+"""So many changes of slices are remembered."""
 
 
 class DeviceRef:
@@ -84,16 +88,30 @@ def _given_taints(
             yield rule.spec.taint
 
 
+class SliceChange(NamedTuple):
+    """The pool of a slice that changed, and the node it is for, "" if it may concern any."""
+
+    pool: PoolID
+    node: str
+
+
 class Slices:
-    """All slices: those of one node by its name, the others in a list, and all by their pool."""
+    """All slices: those of one node by its name, those of several, those with counters, and all by pool.
+
+    Counters are for whatever node has devices that draw from them.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[str, DeviceTaintRule] = {}
         self._views: dict[str, SliceView] = {}
         self._of_node: dict[str, dict[str, SliceView]] = {}
-        self._shared: dict[str, SliceView] = {}
+        self._shared: dict[str, dict[str, SliceView]] = {}
+        self._counting: dict[PoolID, dict[str, SliceView]] = {}
         self._of_pool: dict[PoolID, dict[str, SliceView]] = {}
+        self._changes: list[SliceChange] = []
+        self._forgotten = 0
         self.version = 0
+        """Counts changes."""
 
     def __len__(self) -> int:
         return len(self._views)
@@ -101,17 +119,12 @@ class Slices:
     def put(self, slice: ResourceSlice) -> None:
         self._take_out(slice.name)
         view = self._views[slice.name] = SliceView(slice, self._rules)
-        node = _only_node(slice)
-        if node:
-            self._of_node.setdefault(node, {})[slice.name] = view
-        else:
-            self._shared[slice.name] = view
-        self._of_pool.setdefault(view.pool, {})[slice.name] = view
-        self.version += 1
+        for index, key in self._indexes(view):
+            index.setdefault(key, {})[slice.name] = view
+        self._changed(view)
 
     def remove(self, name: str) -> None:
         self._take_out(name)
-        self.version += 1
 
     def put_rule(self, rule: DeviceTaintRule | None, name: str) -> None:
         """Take in a taint rule; None: it is gone."""
@@ -126,31 +139,50 @@ class Slices:
         view = self._views.pop(name, None)
         if view is None:
             return
-        node = _only_node(view.slice)
-        if node:
-            listed = self._of_node[node]
+        for index, key in self._indexes(view):
+            listed = index[key]
             del listed[name]
             if not listed:
-                del self._of_node[node]
+                del index[key]
+        self._changed(view)
+
+    def _indexes(self, view: SliceView) -> Iterator[tuple[dict[Any, dict[str, SliceView]], Hashable]]:
+        """Where a slice is listed, and under which key."""
+        yield self._of_pool, view.pool
+        if view.slice.spec.shared_counters:
+            yield self._counting, view.pool
+        elif view.slice.spec.node_name:
+            yield self._of_node, view.slice.spec.node_name
         else:
-            del self._shared[name]
-        pool = self._of_pool[view.pool]
-        del pool[name]
-        if not pool:
-            del self._of_pool[view.pool]
+            yield self._shared, _ANY_NODE
+
+    def _changed(self, view: SliceView) -> None:
+        self.version += 1
+        self._changes.append(SliceChange(view.pool, view.slice.spec.node_name or ""))
+        if len(self._changes) > _MOST_CHANGES:
+            half = len(self._changes) // 2
+            del self._changes[:half]
+            self._forgotten += half
+
+    def since(self, version: int) -> list[SliceChange] | None:
+        """What changed since a version; None if that is too long ago to say."""
+        start = version - self._forgotten
+        return None if start < 0 else self._changes[start:]
 
     def for_node(self, node: str) -> Iterator[SliceView]:
         """The slices that may have devices for a node: its own, and all that are not for one node."""
         yield from self._of_node.get(node, {}).values()
-        yield from self._shared.values()
+        yield from self._shared.get(_ANY_NODE, {}).values()
+
+    def counting(self, pool: PoolID) -> Iterator[SliceView]:
+        """The slices with the counters of a pool."""
+        yield from self._counting.get(pool, {}).values()
+
+    def counting_pools(self) -> Iterable[PoolID]:
+        return self._counting.keys()
 
     def of_pool(self, pool: PoolID) -> Iterator[SliceView]:
         yield from self._of_pool.get(pool, {}).values()
-
-
-def _only_node(slice: ResourceSlice) -> str:
-    """The node that a slice is for; "" if it may concern others, as counters do."""
-    return "" if slice.spec.shared_counters else slice.spec.node_name or ""
 
 
 class AllocatedState:
@@ -164,9 +196,9 @@ class AllocatedState:
         self.shared: Counter[DeviceID] = Counter()
         self.capacity: dict[DeviceID, Consumed] = {}
         self.pool_versions: Counter[PoolID] = Counter()
-        """Changes with every device of a pool that is taken or given back."""
+        """Changes with every device of a pool that is taken, or free again."""
         self.log = ChangeLog()
-        """The numbers of the pools of which devices were taken or given back."""
+        """The numbers of the pools of which devices were taken, or are free again."""
         self._numbers: dict[PoolID, int] = {}
 
     def number_of(self, pool: PoolID) -> int:
@@ -184,25 +216,31 @@ class AllocatedState:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            self._touch(result.id[:2])
+            id = result.id
             if result.share_id is None:
-                self.devices[result.id] += 1
+                self.devices[id] += 1
+                if self.devices[id] == 1:
+                    self._touch(id[:2])
                 continue
-            self.shared[result.id] += 1
+            self._touch(id[:2])
+            self.shared[id] += 1
             if result.consumed_capacity:
-                add_consumed(self.capacity, result.id, _quantities(result.consumed_capacity))
+                add_consumed(self.capacity, id, _quantities(result.consumed_capacity))
 
     def remove(self, allocation: AllocationResult) -> None:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            self._touch(result.id[:2])
+            id = result.id
             if result.share_id is None:
-                _uncount(self.devices, result.id)
+                _uncount(self.devices, id)
+                if id not in self.devices:
+                    self._touch(id[:2])
                 continue
-            _uncount(self.shared, result.id)
+            self._touch(id[:2])
+            _uncount(self.shared, id)
             if result.consumed_capacity:
-                remove_consumed(self.capacity, result.id, _quantities(result.consumed_capacity))
+                remove_consumed(self.capacity, id, _quantities(result.consumed_capacity))
 
 
 def _quantities(raw: Mapping[str, str | int | float]) -> Consumed:
@@ -292,12 +330,12 @@ class Claims:
         self.version += 1
         old = None if before is None else before.allocation
         new = None if now is None else now.allocation
-        if old is new:
+        if old is new or (old is not None and new is not None and old.devices == new.devices):
             return
-        if old is not None:
-            self.allocated.remove(old)
         if new is not None:
             self.allocated.add(new)
+        if old is not None:
+            self.allocated.remove(old)
 
     # What the scheduler assumes
 
