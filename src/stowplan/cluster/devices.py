@@ -89,10 +89,14 @@ def _given_taints(
 
 
 class SliceChange(NamedTuple):
-    """The pool of a slice that changed, and the node it is for, "" if it may concern any."""
+    """The pool of a slice that changed, and the node it is for, "" if it may concern any.
+
+    Those of slices with counters concern the nodes that see devices of the pool.
+    """
 
     pool: PoolID
     node: str
+    is_counting: bool
 
 
 class Slices:
@@ -158,7 +162,8 @@ class Slices:
 
     def _changed(self, view: SliceView) -> None:
         self.version += 1
-        self._changes.append(SliceChange(view.pool, view.slice.spec.node_name or ""))
+        spec = view.slice.spec
+        self._changes.append(SliceChange(view.pool, spec.node_name or _ANY_NODE, bool(spec.shared_counters)))
         if len(self._changes) > _MOST_CHANGES:
             half = len(self._changes) // 2
             del self._changes[:half]
@@ -181,6 +186,9 @@ class Slices:
     def counting_pools(self) -> Iterable[PoolID]:
         return self._counting.keys()
 
+    def has_counters(self, pool: PoolID) -> bool:
+        return pool in self._counting
+
     def of_pool(self, pool: PoolID) -> Iterator[SliceView]:
         yield from self._of_pool.get(pool, {}).values()
 
@@ -200,10 +208,19 @@ class AllocatedState:
         self.log = ChangeLog()
         """The numbers of the pools of which devices were taken, or are free again."""
         self._numbers: dict[PoolID, int] = {}
+        self._pools: list[PoolID] = []
 
     def number_of(self, pool: PoolID) -> int:
         """What stands for a pool in the log."""
-        return self._numbers.setdefault(pool, len(self._numbers))
+        number = self._numbers.get(pool)
+        if number is None:
+            number = self._numbers[pool] = len(self._pools)
+            self._pools.append(pool)
+        return number
+
+    def pool_of(self, number: int) -> PoolID:
+        """The pool that a number in the log stands for."""
+        return self._pools[number]
 
     def _touch(self, pool: PoolID) -> None:
         self.pool_versions[pool] += 1

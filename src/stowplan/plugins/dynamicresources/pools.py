@@ -8,7 +8,8 @@ from stowplan.api.devices import CounterSet, Device, ResourceSlice
 from stowplan.api.node import Node
 from stowplan.api.nodeselector import CompiledNodeSelector, compile_node_selector
 from stowplan.api.pod import NodeSelector
-from stowplan.cluster.devices import DeviceRef, PoolID, Slices, SliceView
+from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.cluster.devices import AllocatedState, DeviceRef, PoolID, Slices, SliceView
 from stowplan.plugins.dynamicresources.features import Features
 
 
@@ -175,3 +176,19 @@ def _counters_exist(devices: Iterable[DeviceRef], counter_sets: dict[str, Counte
             if counter_set is None or not drawn.counters.keys() <= counter_set.counters.keys():
                 return False
     return True
+
+
+def available_counters(pool: Pool, allocated: AllocatedState) -> dict[str, dict[str, Quantity]]:
+    """What is left of the counters of a pool; below zero where more was taken than there is."""
+    found = {
+        name: {key: quantity_of(counter.value) for key, counter in counter_set.counters.items()}
+        for name, counter_set in pool.counter_sets.items()
+    }
+    for ref in (*pool.devices, *pool.elsewhere):
+        if ref.device.consumes_counters and allocated.is_allocated(ref.id):
+            for drawn in ref.device.consumes_counters:
+                left = found.get(drawn.counter_set, {})
+                for key, counter in drawn.counters.items():
+                    if key in left:
+                        left[key] = left[key].sub(quantity_of(counter.value))
+    return found
