@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from stowplan.api.devices import (
+    EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
     Device,
     DeviceClass,
@@ -189,6 +190,9 @@ class Slices:
     def has_counters(self, pool: PoolID) -> bool:
         return pool in self._counting
 
+    def all(self) -> Iterator[SliceView]:
+        yield from self._views.values()
+
     def of_pool(self, pool: PoolID) -> Iterator[SliceView]:
         yield from self._of_pool.get(pool, {}).values()
 
@@ -304,6 +308,8 @@ class Claims:
         self._assumed: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, InFlight] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._made_for: dict[str, dict[str, None]] = {}
+        """Claims for extended resources, by the pod that they belong to."""
         self.allocated = AllocatedState()
         self.version = 0
 
@@ -317,6 +323,11 @@ class Claims:
         for key, claim in self._told.items():
             yield self._assumed.get(key, claim)
 
+    def made_for(self, pod_uid: str) -> ResourceClaim | None:
+        """The claim that the scheduler made for the extended resources of a pod."""
+        key = next(iter(self._made_for.get(pod_uid, ())), None)
+        return None if key is None else self.get(key)
+
     def assumed(self) -> list[ResourceClaim]:
         return list(self._assumed.values())
 
@@ -328,6 +339,7 @@ class Claims:
     def put(self, claim: ResourceClaim) -> None:
         key = claim.key
         before = self.get(key)
+        self._index(self._told.get(key), claim)
         self._told[key] = claim
         assumed = self._assumed.get(key)
         if assumed is not None and not is_older(claim, assumed):
@@ -338,10 +350,22 @@ class Claims:
     def remove(self, claim: ResourceClaim) -> None:
         key = claim.key
         before = self.get(key)
-        self._told.pop(key, None)
+        self._index(self._told.pop(key, None), None)
         self._assumed.pop(key, None)
         self._changed(before, None)
         self._tell(key)
+
+    def _index(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
+        """Keep track of claims for extended resources."""
+        owner = None if before is None else _owner_of_made(before)
+        if before is not None and owner is not None:
+            made = self._made_for[owner]
+            made.pop(before.key, None)
+            if not made:
+                del self._made_for[owner]
+        owner = None if now is None else _owner_of_made(now)
+        if now is not None and owner is not None:
+            self._made_for.setdefault(owner, {})[now.key] = None
 
     def _changed(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
         self.version += 1
@@ -429,6 +453,14 @@ class Claims:
                 future.set_result(None)
 
 
+def _owner_of_made(claim: ResourceClaim) -> str | None:
+    """The uid of the pod for whose extended resources the scheduler made a claim, None for other claims."""
+    metadata = claim.metadata
+    if metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) != "true":
+        return None
+    return next((owner.uid for owner in metadata.owner_references if owner.controller), None)
+
+
 def is_older(one: Object, other: Object) -> bool:
     """Whether a version of an object came before another."""
     try:
@@ -452,6 +484,9 @@ class Classes:
 
     def get(self, name: str) -> DeviceClass | None:
         return self._classes.get(name)
+
+    def all(self) -> Iterator[DeviceClass]:
+        yield from self._classes.values()
 
     def put(self, device_class: DeviceClass) -> None:
         self._classes[device_class.name] = device_class

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Hashable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -76,6 +77,8 @@ class DynamicResources(Plugin):
         self._features = features_of(handle.gates)
         self._verdicts = Verdicts(handle.table, self._features, self._filter_limit)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._releases: dict[str, set[asyncio.Task[None]]] = {}
+        """By the uid of a pod, the reservations for it that are being taken back."""
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         return UNSIGNED if self._concerns(pod) else False
@@ -247,7 +250,16 @@ class DynamicResources(Plugin):
         special = state.extended
         if special is not None and not is_in_memory(special):
             return self._having_written(REASON_DELETED, "delete", special)
-        return PostFilterResult(unschedulable(REASON_STILL_NOT))
+        writes = tuple(
+            partial(self._let_go, claim, pod.uid)
+            for claim in state.user_claims
+            if claim.is_reserved_for(pod.uid)
+        )
+        return PostFilterResult(unschedulable(REASON_STILL_NOT), writes=writes)
+
+    async def _let_go(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Take back a reservation from an attempt that nobody ended, as when the scheduler was restarted."""
+        self._release(claim, pod_uid)
 
     def _having_written(self, reason: str, what: str, claim: ResourceClaim) -> PostFilterResult:
         """What is said once a claim has been written."""
@@ -362,19 +374,43 @@ class DynamicResources(Plugin):
             if claims.remove_pending(claim.metadata.uid):
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
-                self._start(self._binder().unreserve(claim, pod.uid), f"unreserve {claim.key}")
+                self._release(claim, pod.uid)
         special = state.extended
         if special is not None:
             if claims.remove_pending(state.extended_uid):
                 claims.restore(special.key)
             if not is_in_memory(special):
-                self._start(self._binder().delete(special), f"delete {special.key}")
+                self._start(self._binder().delete(special, patiently=True), f"delete {special.key}")
 
-    def _start(self, write: Coroutine[Any, Any, None], what: str) -> None:
+    def _release(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Take back the reservation of a pod in the background; its next binding waits for that."""
+        task = self._start(self._binder().unreserve(claim, pod_uid), f"unreserve {claim.key}")
+        under_way = self._releases.setdefault(pod_uid, set())
+        under_way.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            under_way.discard(task)
+            if not under_way and self._releases.get(pod_uid) is under_way:
+                del self._releases[pod_uid]
+
+        task.add_done_callback(done)
+
+    async def _released(self, state: StateData, pod: PodInfo) -> None:
+        """Wait until earlier reservations for a pod are taken back, and see its claims as they are then."""
+        under_way = self._releases.get(pod.uid)
+        if under_way is None:
+            return
+        await asyncio.wait([*under_way])
+        for index, claim in enumerate(state.claims):
+            if not is_in_memory(claim):
+                state.claims[index] = self._devices.claims.get(claim.key) or claim
+
+    def _start(self, write: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Write something in the background; if it fails, controllers clean up once the pod is gone."""
         task = asyncio.get_running_loop().create_task(self._logged(write, what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _logged(self, write: Coroutine[Any, Any, None], what: str) -> None:
         try:
@@ -397,6 +433,7 @@ class DynamicResources(Plugin):
         if state is None or not state.claims:
             return None
         binder = self._binder()
+        await self._released(state, pod)
         try:
             for index, claim in enumerate(state.claims):
                 if not claim.is_reserved_for(pod.uid):
