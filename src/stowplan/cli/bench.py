@@ -89,6 +89,13 @@ def engine_command(
     many-classes        the same, every pod with its own label, selector and request,
                         so that no result can be reused
     csi-limits          one bound volume each; nodes attach at most 39
+    dra                 a claim for one device each; nodes have ten, of which up to
+                        five are held by pods that run already
+    dra-template        the same, claims made from a template
+    dra-shared          the same, ten pods to a claim
+    dra-capacity        a claim for a tenth of a device that others share
+    dra-partitionable   a claim for a partition of a device with shared counters
+    dra-extended        an extended resource that is answered with a device
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
     with elapsed("measuring"):
