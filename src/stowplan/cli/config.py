@@ -3,14 +3,16 @@
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
+from stowplan.config.emulation import emulated_release
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
@@ -24,20 +26,60 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import DEFAULT, NEWEST, OLDEST_EMULATED
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def feature_gates_option(command: _Command) -> _Command:
-    """The option that switches feature gates, for every command with a scheduler in it."""
-    option = click.option(
+_GATE_OPTIONS = (
+    click.option(
         "--feature-gates",
         metavar="GATE=BOOL,…",
         multiple=True,
         help="Feature gates, such as GenericWorkload=true. Can be repeated.",
-    )
-    return option(command)
+    ),
+    click.option(
+        "--emulated-version",
+        metavar="VERSION",
+        multiple=True,
+        help=f"Kubernetes version to be, from {OLDEST_EMULATED} to {NEWEST.name} [default: {DEFAULT.name}].",
+    ),
+    click.option(
+        "--min-compatibility-version",
+        metavar="VERSION",
+        multiple=True,
+        help="Oldest Kubernetes version of other components; some feature gates depend on it.",
+    ),
+)
+
+
+def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose the release and switch its feature gates, for every command with a scheduler in
+    it. The command is given `gates`, which are DEFAULT_GATES themselves if none of the options was used."""
+
+    @wraps(command)
+    def with_gates(
+        *args: Any,
+        feature_gates: tuple[str, ...],
+        emulated_version: tuple[str, ...],
+        min_compatibility_version: tuple[str, ...],
+        **values: Any,
+    ) -> Any:
+        gates = DEFAULT_GATES
+        if feature_gates or emulated_version or min_compatibility_version:
+            with one_line_errors():
+                release = emulated_release(emulated_version, min_compatibility_version)
+                gates = parse_feature_gates(feature_gates, release)
+            names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
+            echo_notes(
+                f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names
+            )
+        return command(*args, gates=gates, **values)
+
+    for option in reversed(_GATE_OPTIONS):
+        with_gates = option(with_gates)
+    return with_gates
 
 
 def plugins_option(command: _Command) -> _Command:
@@ -58,25 +100,24 @@ def config_group() -> None:
 
 
 @config_group.command("defaults")
-@feature_gates_option
-def defaults_command(feature_gates: tuple[str, ...]) -> None:
+@gates_options
+def defaults_command(gates: FeatureGates) -> None:
     """Print the default configuration."""
     with one_line_errors():
-        gates = parse_feature_gates(feature_gates)
         click.echo(dump_yaml(build(default_config(gates)).config), nl=False)
 
 
 @config_group.command("validate")
 @click.argument("file")
-@feature_gates_option
+@gates_options
 @plugins_option
-def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+def validate_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> None:
     """Validate FILE as a starting scheduler would.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        loaded, built = _built(file, feature_gates, plugins)
+        loaded, built = _built(file, gates, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
     echo_notes(loaded.legacy.notes)
@@ -84,9 +125,9 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
 
 @config_group.command("show")
 @click.argument("file")
-@feature_gates_option
+@gates_options
 @plugins_option
-def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+def show_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> None:
     """Show FILE with plugins and defaults resolved.
 
     Prints the plugins of every extension point in order, then the configuration with all defaults.
@@ -94,7 +135,7 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        _, built = _built(file, feature_gates, plugins)
+        _, built = _built(file, gates, plugins)
     for line in _described(built):
         click.echo(line)
     click.echo(dump_yaml(built.config), nl=False)
@@ -116,10 +157,8 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
     show_default=True,
     help="Release that defines the predicates and priorities of a Policy.",
 )
-@feature_gates_option
-def migrate_command(
-    file: str | None, provider: str | None, release: str, feature_gates: tuple[str, ...]
-) -> None:
+@gates_options
+def migrate_command(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> None:
     """Convert FILE to KubeSchedulerConfiguration v1.
 
     FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. The result goes to
@@ -128,7 +167,7 @@ def migrate_command(
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")
     with one_line_errors():
-        migrated = _migrated(file, provider, release, parse_feature_gates(feature_gates))
+        migrated = _migrated(file, provider, release, gates)
     click.echo(migrated.text, nl=False)
     echo_notes(migrated.notes)
 
@@ -156,11 +195,8 @@ def one_line_errors() -> Iterator[None]:
         raise click.ClickException(f"{line} ({error.hint})" if error.hint else line) from None
 
 
-def _built(
-    file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]
-) -> tuple[LoadedConfig, BuiltConfig]:
+def _built(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tuple[LoadedConfig, BuiltConfig]:
     """The configuration of a file, with every plugin in use constructed once, as a scheduler would."""
-    gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
     loaded = load_any_file(file, gates)
     built = build(loaded, registry.offered)

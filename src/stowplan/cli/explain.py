@@ -17,9 +17,10 @@ import msgspec
 import yaml
 
 from stowplan.api.catalogue import PODS, REPLICA_SETS
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.config import gates_options, one_line_errors, plugins_option
 from stowplan.cli.progress import Progress, ticking
 from stowplan.cli.running import Document, RunningScheduler
 from stowplan.cli.targets import NoSuchPodError, chosen, from_manifests, one_of_each, single_pods
@@ -27,7 +28,6 @@ from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, l
 from stowplan.clock import RealClock
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.config import default_config
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.explain import pending as pending_causes
 from stowplan.explain.explainer import GONE, PodExplanation
@@ -61,11 +61,11 @@ class Where:
         files: tuple[Path, ...],
         offline: bool,
         config: Path | None,
-        gates: tuple[str, ...],
+        gates: FeatureGates,
         plugins: tuple[str, ...],
     ) -> "Where":
         """Where options lead. Somebody who names a configuration wants to know what that one decides."""
-        own = offline or config is not None or bool(gates) or bool(plugins)
+        own = offline or config is not None or gates is not DEFAULT_GATES or bool(plugins)
         return cls(kubeconfig, context, files, scheduler_settings(config, gates, plugins), not own)
 
 
@@ -96,7 +96,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--offline", is_flag=True, help="Decide here even if the scheduler of the cluster answers."
             ),
             click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to decide with."),
-            feature_gates_option,
+            gates_options,
             plugins_option,
             click.option(
                 "-o",
@@ -132,7 +132,7 @@ def explain(
     files: tuple[Path, ...],
     offline: bool,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates,
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
@@ -148,7 +148,7 @@ def explain(
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
+    where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
     wanted = Wanted(targets, namespace, selector, filename)
     found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
@@ -176,7 +176,7 @@ def pending(
     files: tuple[Path, ...],
     offline: bool,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates,
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
@@ -184,7 +184,7 @@ def pending(
 
     Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
     """
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
+    where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
     if watch and files:
         raise click.UsageError("--watch follows a cluster, --from is a moment")
     if not watch:
@@ -204,11 +204,10 @@ def kubectl_why() -> None:
 # The cluster
 
 
-def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Sequence[str]) -> Settings:
+def scheduler_settings(config: Path | None, gates: FeatureGates, plugins: Sequence[str]) -> Settings:
     """The settings that options stand for; mistakes are reported in one line."""
     with one_line_errors():
-        given = parse_feature_gates(gates)
-        loaded = default_config(given) if config is None else load_any_file(config, given)
+        loaded = default_config(gates) if config is None else load_any_file(config, gates)
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 
 

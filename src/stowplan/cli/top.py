@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
@@ -49,7 +50,7 @@ def top(
     files: tuple[Path, ...],
     offline: bool,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates,
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
@@ -60,7 +61,7 @@ def top(
     """
     if files:
         raise click.UsageError("top looks at a cluster, --from is a moment: see stowplan pending --from")
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
+    where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
     live = not once and output == "text" and sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         asyncio.run(_top(where, every, output, live))
