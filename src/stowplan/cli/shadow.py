@@ -27,7 +27,6 @@ from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
 from stowplan.report.page import render as render_page
 from stowplan.report.terminal import render
-from stowplan.run.version import KUBERNETES
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.shadow import Judgement, Sampling, Shadow, Tally
 from stowplan.shadow.metrics import MetricsServer, ShadowMetrics
@@ -199,7 +198,9 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
         scheduler, follower = await stack.enter_async_context(
             following(client, settings, RealClock(), report.add)
         )
-        inspection = Inspection(lambda: scheduler, cluster=where, release=KUBERNETES, leads=lambda: False)
+        inspection = Inspection(
+            lambda: scheduler, cluster=where, release=settings.release.version, leads=lambda: False
+        )
         routes = Routes(inspection, lambda: dump(settings.config.config))
         page = await stack.enter_async_context(PageServer(routes, port))
         click.echo(f"{where}: {scheduler.context.cache.table.node_count} nodes")

@@ -18,7 +18,7 @@ from stowplan.metrics.exposition import delimited, exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.options import MetricsOptions
 from stowplan.metrics.scheduling import SchedulerMetrics
-from stowplan.releases import Stage
+from stowplan.releases import DEFAULT, Stage
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -34,7 +34,7 @@ _NAMED_USERS: Final = frozenset(
 class Build(NamedTuple):
     """Version of this program, and the Kubernetes version it implements."""
 
-    kubernetes: str = "v1.36.4"
+    kubernetes: str = f"v{DEFAULT.version}"
     version: str = stowplan.__version__
     commit: str = ""
     date: str = ""
@@ -89,7 +89,7 @@ class ProcessMetrics:
         self._watchdog: LoopWatchdog | None = None
         self.requests = RequestMetrics(families, timer)
         self.access = AccessMetrics(families)
-        self._show_facts(gates, build or Build())
+        self._show_facts(gates, build or Build(f"v{gates.release.version}"))
         families.before_collect(self._count)
 
     def show(self, scheduling: SchedulerMetrics) -> None:
@@ -140,9 +140,8 @@ class ProcessMetrics:
             (name, _stage(gates.release.gates[name].stage)): float(on) for name, on in gates.items()
         }
         families.read_gauge("kubernetes_feature_enabled").read_series_from(lambda: features)
-        major, minor = build.major_minor
-        binary, earlier = f"{major}.{minor}", f"{major}.{minor - 1}"
-        version: dict[Labels, float] = {("kube", binary, binary, earlier): 1.0}
+        emulated, compatible = str(gates.release.emulated), str(gates.release.compatible)
+        version: dict[Labels, float] = {("kube", DEFAULT.name, emulated, compatible): 1.0}
         families.read_gauge("version_info").read_series_from(lambda: version)
         families.read_gauge("process_virtual_memory_max_bytes").read_series_from(
             lambda: {UNLABELLED: virtual_memory_limit()}

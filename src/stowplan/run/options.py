@@ -21,7 +21,7 @@ from stowplan.run.configuration import ConfigMapRef, configuration, legacy_probl
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.values import ModuleLevel, NamedPair
 from stowplan.run.gates import gates_without_effect
-from stowplan.run.version import MINOR, VERSION
+from stowplan.run.version import version_of
 from stowplan.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,
@@ -106,7 +106,7 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
     problems = [
         *emulation(parsed).problems(),
         *serving_problems(parsed, uid_headers=gates["RemoteRequestHeaderUID"]),
-        *metrics.problems(MINOR[1]),
+        *metrics.problems(gates.release.minor.minor),
         *legacy_problems(parsed),
     ]
     if problems:
@@ -135,7 +135,7 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
         plugins=parsed.texts("plugin"),
         page=parsed.on("page"),
         annotate_results=parsed.on("annotate-results"),
-        version=version if version.startswith("v") else VERSION,
+        version=version if version.startswith("v") else version_of(gates.release),
         flag_values=parsed.shown(),
         warnings=tuple(_warnings(parsed, gates)),
         parsed=parsed,

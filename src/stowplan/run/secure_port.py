@@ -12,7 +12,6 @@ from stowplan.inspection import PREFIX, Inspection, Routes, Viewer
 from stowplan.inspection.web import PAGE, respond
 from stowplan.metrics import HealthMetrics, PodResources
 from stowplan.run.clients import Clients
-from stowplan.run.version import KUBERNETES, MINOR
 from stowplan.scheduler import Scheduler
 from stowplan.serving import Pages, SecureServer
 from stowplan.serving.filters import USER
@@ -66,7 +65,7 @@ class SecurePort:
         inspection = Inspection(
             self._scheduler,
             cluster="kubernetes",
-            release=KUBERNETES,
+            release=process.options.gates.release.version,
             leads=lambda: process.is_leading,
         )
         routes = Routes(inspection, lambda: dump(process.resolved.built.config))
@@ -91,10 +90,9 @@ class SecurePort:
             synced=lambda: process.is_synced,
         )
         gates = options.loaded.gates
-        minor = ".".join(map(str, MINOR))
         return all_pages(
             Sources(
-                component=Component("kube-scheduler", self._started, KUBERNETES, minor),
+                component=Component.of(self._started, gates.release),
                 clock=process.clock,
                 logger=process.logger,
                 metrics=process.metrics,
