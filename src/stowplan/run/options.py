@@ -16,11 +16,12 @@ from stowplan.gocompat.quoting import quote
 from stowplan.logs import LogSettings, Routing
 from stowplan.logs.settings import JSON
 from stowplan.metrics.options import MetricsOptions
+from stowplan.releases import NEWEST
 from stowplan.run.clients import ClientSettings, client_settings
 from stowplan.run.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.values import ModuleLevel, NamedPair
-from stowplan.run.gates import gates_without_effect
+from stowplan.run.gates import enabled_alpha_gates, gates_without_effect
 from stowplan.run.version import version_of
 from stowplan.serving.settings import (
     AuthenticationSettings,
@@ -171,6 +172,9 @@ def _warnings(parsed: Parsed, gates: FeatureGates) -> Iterator[str]:
         yield f"--{flag.name} has no effect: {flag.ignored}"
     if gates["CoordinatedLeaderElection"]:
         yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
+    if gates.release.emulated < NEWEST.minor and (alpha := enabled_alpha_gates(gates)):
+        what = "component has alpha features enabled in emulated version, this is unsupported"
+        yield f"{what}: features=[{' '.join(alpha)}]"
     for name in gates_without_effect(parsed.value("feature-gates")):
         yield f"--feature-gates: {name} has no effect: it is not a gate of the scheduler"
     content_type = "kube-api-content-type"

@@ -13,7 +13,7 @@ from stowplan.clock import Clock
 from stowplan.config.dump import dump
 from stowplan.config.types import SchedulerConfig
 from stowplan.gocompat.jsontext import as_json
-from stowplan.releases import DEFAULT, Release
+from stowplan.releases import NEWEST, Release
 from stowplan.serving.filters import Page
 from stowplan.serving.responses import AcceptClause, parse_accept, response
 
@@ -47,7 +47,7 @@ class Component(NamedTuple):
     @classmethod
     def of(cls, started: float, release: Release) -> "Component":
         """A scheduler that is a release."""
-        return cls("kube-scheduler", started, DEFAULT.version, str(release.emulated))
+        return cls("kube-scheduler", started, NEWEST.version, str(release.emulated))
 
 
 def statusz_page(component: Component, paths: Iterable[str], clock: Clock) -> Page:
