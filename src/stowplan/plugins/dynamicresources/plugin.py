@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.api.status import ApiError
+from stowplan.cluster.changes import Rows
 from stowplan.cluster.devices import with_allocation
 from stowplan.framework import (
     SKIP,
@@ -26,7 +28,9 @@ from stowplan.framework import (
     PodInfo,
     PostFilterResult,
     Reads,
+    Remedy,
     Scores,
+    Shortfall,
     Status,
     Unsigned,
     error,
@@ -46,6 +50,7 @@ from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.explanations import DeviceExplanations
 from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, compiled, gather_pools
@@ -104,6 +109,14 @@ class DynamicResources(Plugin):
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: dict[str, set[asyncio.Task[None]]] = {}
         """By the uid of a pod, the reservations for it that are being taken back."""
+        self._explanations = DeviceExplanations(
+            self._table,
+            self._features,
+            self._selectors,
+            self._pools_for,
+            self._by_devices,
+            self._is_available,
+        )
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         return UNSIGNED if self._concerns(pod) else False
@@ -406,6 +419,20 @@ class DynamicResources(Plugin):
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         """Pods on a node make no difference here."""
         return True
+
+    # Explanations
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return self._explanations.shortfall(self._state(cycle), pod, row)
+
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        return self._explanations.sizes(self._state(cycle), pod, rows)
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        return self._explanations.remedies(self._state(cycle), pod, row)
+
+    def failure(self, pod: PodInfo, nodes: Sequence[str]) -> str:
+        return self._explanations.failure(pod, nodes)
 
     # PostFilter
 
