@@ -1,5 +1,6 @@
 """What is known of the claims of one pod during an attempt."""
 
+import asyncio
 from typing import NamedTuple
 
 from stowplan.api.devices import AllocationResult, ResourceClaim
@@ -27,7 +28,7 @@ class StateData:
     `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
     that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
     zero. `searches` are those of earlier pods whose claims asked for the same, None if there can be none,
-    and `column` what they amount to.
+    and `column` what they amount to. `writing` is the write of a claim that is under way or was the last.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class StateData:
         "searches",
         "selectors",
         "unavailable",
+        "writing",
     )
 
     def __init__(self, claims: list[ResourceClaim], extended: ResourceClaim | None) -> None:
@@ -58,6 +60,7 @@ class StateData:
         self.unavailable: dict[int, tuple[int, ...]] = {}
         self.chosen: NodeAllocation | None = None
         self.errors: list[str] = []
+        self.writing: asyncio.Task[None] | None = None
 
     @property
     def extended(self) -> ResourceClaim | None:
