@@ -53,7 +53,7 @@ def remedies_for(
     yield from proposals.smaller_capacity()
     yield from proposals.wider_selectors()
     yield from proposals.without_constraint()
-    yield from freed(problem, holders, table)
+    yield from freed(diagnosis, problem, holders, table)
 
 
 class Proposals:
@@ -196,10 +196,8 @@ def _toleration(taint: DeviceTaint) -> DeviceToleration:
 def _patch(claim: ResourceClaim) -> Mapping[str, Any]:
     """A patch of a claim; the lists in it are replaced as a whole."""
     devices = claim.spec.devices
-    requests = msgspec.to_builtins(devices.requests)
-    return {
-        "spec": {"devices": {"requests": requests, "constraints": msgspec.to_builtins(devices.constraints)}}
-    }
+    parts = {"requests": devices.requests, "constraints": devices.constraints}
+    return {"spec": {"devices": msgspec.json.decode(msgspec.json.encode(parts))}}
 
 
 def claim_in_words(pod: Pod, claim: ResourceClaim) -> str:
@@ -212,19 +210,21 @@ def claim_in_words(pod: Pod, claim: ResourceClaim) -> str:
     return f"claim {claim.name}"
 
 
-def freed(problem: Problem, holders: Holders, table: ClusterTable) -> Iterator[Remedy]:
-    """Pods that could end, and claims without pods that could go, with the devices they would give back."""
+def freed(diagnosis: Diagnosis, problem: Problem, holders: Holders, table: ClusterTable) -> Iterator[Remedy]:
+    """Pods that could end, and claims without pods that could go, with the devices they would give back.
+
+    Those come first that have devices of the request that is in the way.
+    """
+    wanted = {one.ref.id for one in problem.verdicts if one.kind in (TAKEN, CAPACITY)}
     seen: set[str] = set()
-    for verdict in problem.verdicts:
-        if verdict.kind not in (TAKEN, CAPACITY):
-            continue
-        for claim in holders.of(verdict.ref.id):
+    for ref in sorted(diagnosis.devices, key=lambda ref: ref.id not in wanted):
+        for claim in holders.of(ref.id):
             users = claim.status.reserved_for
             whose = users[0].uid if len(users) == 1 else claim.metadata.uid if not users else ""
-            if not whose or whose in seen:
-                continue
-            seen.add(whose)
-            yield _ends(claim, whose, table)
+            if whose and whose not in seen:
+                seen.add(whose)
+                remedy = _ends(claim, whose, table)
+                yield remedy if ref.id in wanted else remedy._replace(size=remedy.size + 0.5)
 
 
 def _ends(claim: ResourceClaim, whose: str, table: ClusterTable) -> Remedy:
