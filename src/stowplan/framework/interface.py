@@ -42,9 +42,11 @@ from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.explanation import Choice
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
+from stowplan.releases import Behaviour, Release
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -71,6 +73,7 @@ class Point(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
     def type_name(self) -> str:
@@ -209,7 +212,8 @@ class PostFilterResult(NamedTuple):
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
     among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error.
+    who only wants to know what would happen does not. A status that comes back from one is an error. `choice`
+    tells why this candidate was chosen and no other.
     """
 
     status: Status
@@ -218,6 +222,7 @@ class PostFilterResult(NamedTuple):
     candidates: Mapping[str, Victims] = _NO_CANDIDATES
     ties: tuple[str, ...] = ()
     writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
+    choice: Choice | None = None
 
 
 PREEMPTION_PREFIX = "preemption: "
@@ -246,6 +251,16 @@ class Handle:
     gates: FeatureGates
     rng: Random = field(default_factory=lambda: Random(0))
     services: Services | None = None
+
+    @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ. A plugin picks its variant when it is made."""
+        return self.gates.release.behaviour
 
     @property
     def scheduler(self) -> Services:

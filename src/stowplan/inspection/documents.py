@@ -222,6 +222,11 @@ class Inspection:
             return set()
         return {key.partition("/")[0] for key in scheduler.informers.pods.objects}
 
+    def named_namespaces(self) -> set[str]:
+        """The namespaces of all pods that documents can name: of those that exist or were evicted."""
+        scheduler = self.scheduler
+        return set() if scheduler is None else self.namespaces() | scheduler.context.decisions.namespaces()
+
     def pods(
         self, visible: Collection[str], search: str = "", state: str = "", limit: int = MOST_PODS
     ) -> dict[str, Any]:
