@@ -6,14 +6,9 @@ Allocations that are decided but not written yet are in flight; their devices co
 
 import asyncio
 from collections import Counter
-<<<<<<< HEAD
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
-=======
-from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
->>>>>>> main
 
 from msgspec.structs import replace
 
@@ -479,20 +474,19 @@ class Claims:
                 future.set_result(None)
 
 
-<<<<<<< HEAD
 def _set(claims: dict[str, ResourceClaim], key: str, claim: ResourceClaim | None) -> None:
     if claim is None:
         claims.pop(key, None)
     else:
         claims[key] = claim
-=======
+
+
 def _owner_of_made(claim: ResourceClaim) -> str | None:
     """The uid of the pod for whose extended resources the scheduler made a claim, None for other claims."""
     metadata = claim.metadata
     if metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) != "true":
         return None
     return next((owner.uid for owner in metadata.owner_references if owner.controller), None)
->>>>>>> main
 
 
 def is_older(one: Object, other: Object) -> bool:

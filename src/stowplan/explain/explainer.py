@@ -23,11 +23,7 @@ from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_st
 from stowplan.explain.state import Attempted, PodState, Waker, wakers
 from stowplan.framework.decision import Candidate, Decision, decide
 from stowplan.framework.evaluation import Evaluation, rejectors_of
-<<<<<<< HEAD
-from stowplan.framework.explanation import FailurePlugin
-=======
-from stowplan.framework.explanation import PreemptionSearchPlugin
->>>>>>> main
+from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
 from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework

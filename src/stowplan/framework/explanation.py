@@ -76,13 +76,13 @@ class RemedyPlugin(Protocol):
     def remedies(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Iterable[Remedy]: ...
 
 
-<<<<<<< HEAD
 @runtime_checkable
 class FailurePlugin(Protocol):
     """A Filter plugin that can say more about why it failed than its message does. Provisional."""
 
     def failure(self, pod: PodInfo, nodes: Sequence[str], /) -> str: ...
-=======
+
+
 # Preemption
 
 
@@ -148,4 +148,3 @@ class PreemptionSearchPlugin(Protocol):
     def not_candidates(self) -> Sequence[RuledOut]:
         """Asked right after `post_filter`; empty if it did not come to a search, or it was not kept."""
         ...
->>>>>>> main

@@ -1,6 +1,6 @@
 """Why a node has no devices for a pod, and what would help. Asked only when somebody wants to know."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,57 +16,36 @@ from stowplan.plugins.dynamicresources import extended
 from stowplan.plugins.dynamicresources.allocator import (
     AllocationError,
     AllocationTimeoutError,
-    Allocator,
     requests_of,
 )
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.diagnosis import Diagnosis, Holders, Problem, held_by
-from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.remedies import remedies_for
-from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.dynamicresources.shortfall import failing_device, shown_shortfall
 from stowplan.plugins.dynamicresources.state import StateData
+from stowplan.plugins.dynamicresources.verdicts import Verdicts
 
 _NEARLY_NOTHING: Final = 0.05
 """How much a node lacks that has enough free devices, though not the right ones."""
 
-Available = Callable[[StateData, int, ResourceClaim, Node], bool]
-ByDevices = Callable[[PodInfo, int], list[str] | None]
-
 
 class DeviceExplanations:
-    """Says what nodes lack for the claims of pods.
+    """Says what nodes lack for the claims of pods."""
 
-    `pools_of` gives the pools of a node, `by_devices` the extended resources that a node answers with
-    devices, `is_available` whether a claim with devices can be used on a node.
-    """
-
-    def __init__(
-        self,
-        table: ClusterTable,
-        features: Features,
-        selectors: Selectors,
-        pools_of: Callable[[Node], list[Pool]],
-        by_devices: ByDevices,
-        is_available: Available,
-    ) -> None:
+    def __init__(self, table: ClusterTable, verdicts: Verdicts) -> None:
         self._table = table
         self._devices = table.devices
-        self._features = features
-        self._selectors = selectors
-        self._pools_of = pools_of
-        self._by_devices = by_devices
-        self._is_available = is_available
+        self._verdicts = verdicts
         self._holders = Holders(table.devices.claims)
 
     def shortfall(self, state: StateData | None, pod: PodInfo, row: int) -> Shortfall | None:
         node = self._table.nodes[row]
         if state is None or node is None:
             return None
-        elsewhere = self._elsewhere(state, node)
+        elsewhere = self._elsewhere(state, node, row)
         try:
-            diagnosis = self._diagnosis(state, pod, row, node)
+            diagnosis = self._diagnosis(state, row, node)
             problem = None if diagnosis is None else diagnosis.problem()
         except (AllocationError, PoolError) as cause:
             return Shortfall("error", str(cause))
@@ -79,15 +58,15 @@ class DeviceExplanations:
 
     def sizes(self, state: StateData | None, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
         """How much nodes lack, by the number of their free devices."""
-        return np.array([self._size_on(state, pod, row) for row in rows.tolist()], dtype=np.float64)
+        return np.array([self._size_on(state, row) for row in rows.tolist()], dtype=np.float64)
 
-    def _size_on(self, state: StateData | None, pod: PodInfo, row: int) -> float:
+    def _size_on(self, state: StateData | None, row: int) -> float:
         node = self._table.nodes[row]
         if state is None or node is None:
             return 1.0
         try:
-            claims = self._claims_on(state, pod, row)
-            return 1.0 if claims is None else self._size(claims, self._pools_of(node))
+            claims = self._verdicts.claims_on(state, row)
+            return self._size(claims, self._verdicts.pools_on(node, row))
         except PoolError:
             return 1.0
 
@@ -102,7 +81,7 @@ class DeviceExplanations:
         if state is None or node is None:
             return
         try:
-            diagnosis = self._diagnosis(state, pod, row, node)
+            diagnosis = self._diagnosis(state, row, node)
             problem = None if diagnosis is None else diagnosis.problem()
         except (AllocationError, AllocationTimeoutError, PoolError):
             return
@@ -141,22 +120,22 @@ class DeviceExplanations:
         for name in nodes:
             row = self._table.row_of(name)
             node = None if row is None else self._table.nodes[row]
-            if node is None:
+            if node is None or row is None:
                 continue
             try:
-                pools = self._pools_of(node)
+                pools = self._verdicts.pools_on(node, row)
             except PoolError:
                 continue
-            found = failing_device(Diagnosis(self._allocator(), self._holders, node, pools, asking))
+            found = failing_device(Diagnosis(self._verdicts.allocator(), self._holders, node, pools, asking))
             if found:
                 return f"{found}, on {name}"
         return ""
 
-    def _elsewhere(self, state: StateData, node: Node) -> Shortfall | None:
+    def _elsewhere(self, state: StateData, node: Node, row: int) -> Shortfall | None:
         """A claim whose devices cannot be used on the node."""
         for index, claim in enumerate(state.claims):
-            allocation = claim.allocation
-            if allocation is None or self._is_available(state, index, claim, node):
+            allocation, available = claim.allocation, state.available[index]
+            if allocation is None or available is None or available.item(row):
                 continue
             devices = ", ".join("/".join(one.id[1:]) for one in allocation.devices.results)
             users = f"; it is reserved for {held_by([claim])}" if claim.status.reserved_for else ""
@@ -168,28 +147,12 @@ class DeviceExplanations:
             )
         return None
 
-    def _diagnosis(self, state: StateData, pod: PodInfo, row: int, node: Node) -> Diagnosis | None:
-        claims = self._claims_on(state, pod, row)
+    def _diagnosis(self, state: StateData, row: int, node: Node) -> Diagnosis | None:
+        claims = self._verdicts.claims_on(state, row)
         if not claims:
             return None
-        return Diagnosis(self._allocator(), self._holders, node, self._pools_of(node), claims)
-
-    def _claims_on(self, state: StateData, pod: PodInfo, row: int) -> list[ResourceClaim] | None:
-        """The claims that have no devices yet, that for extended resources as the node needs it."""
-        claims = [state.claims[index] for index in state.to_allocate() if not state.is_extended(index)]
-        special = state.extended
-        if special is None or special.allocation is not None:
-            return claims
-        resources = self._by_devices(pod, row)
-        if resources is None:
-            return None
-        asked = extended.requests_for(pod.pod, resources, self._devices.classes)
-        return [*claims, extended.with_requests(special, asked.requests)] if asked.requests else claims
-
-    def _allocator(self) -> Allocator:
-        return Allocator(
-            self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
-        )
+        pools = self._verdicts.pools_on(node, row)
+        return Diagnosis(self._verdicts.allocator(), self._holders, node, pools, claims)
 
 
 def _is_for_extended(claim: ResourceClaim) -> bool:

@@ -1,7 +1,7 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Coroutine, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -84,14 +84,7 @@ class DynamicResources(Plugin):
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: dict[str, set[asyncio.Task[None]]] = {}
         """By the uid of a pod, the reservations for it that are being taken back."""
-        self._explanations = DeviceExplanations(
-            self._table,
-            self._features,
-            self._selectors,
-            self._pools_for,
-            self._by_devices,
-            self._is_available,
-        )
+        self._explanations = DeviceExplanations(self._table, self._verdicts)
 
     def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         return UNSIGNED if self._concerns(pod) else False

@@ -30,13 +30,9 @@ class StateData:
 
     `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
     that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
-<<<<<<< HEAD
-    zero. `searches` are those of earlier pods whose claims asked for the same, None if there can be none,
-    and `column` what they amount to. `writing` is the write of a claim that is under way or was the last.
-=======
     zero. `nodes` are what was found on nodes, as far as anybody asked. `available` are the rows where claims
-    that are allocated can be used, None: all.
->>>>>>> main
+    that are allocated can be used, None: all. `writing` is the write of a claim that is under way or was the
+    last.
     """
 
     __slots__ = (
@@ -52,11 +48,7 @@ class StateData:
         "nodes",
         "pod",
         "selectors",
-<<<<<<< HEAD
-        "unavailable",
         "writing",
-=======
->>>>>>> main
     )
 
     def __init__(self, pod: PodInfo, claims: list[ResourceClaim], extended: ResourceClaim | None) -> None:
