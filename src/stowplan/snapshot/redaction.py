@@ -3,7 +3,7 @@
 Equal texts are replaced by equal ones wherever they stand, so selectors still select, affinities still match
 and owners still own: the scheduler decides as before. Quantities, times, names of resources and drivers,
 words of the API (operators, effects, phases) and keys of Kubernetes' own labels stay; so do whole numbers as
-values of labels, because selectors compare them. Annotations are left out, but for those that volume plugins read.
+values of labels, because selectors compare them. Annotations go, but for those that volume plugins read.
 """
 
 import hashlib
