@@ -9,21 +9,24 @@ written.
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from statistics import median, quantiles
 from time import perf_counter, process_time
 
 import msgspec
 
-from stowplan.api.catalogue import EVENTS, NODES, PODS
+from stowplan.api.catalogue import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Catalogue
 from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import WORKLOADS, node, node_name
 from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.config.dump import dump
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Change, Store
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
@@ -101,10 +104,13 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
     clock = RealClock()
     store = Store(clock, random.Random(run.seed))
     fill(store, run)
-    bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    bodies = [pod_to_create(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
     if run.churn:
         _make_unschedulable(bodies)
-    async with running_scheduler(store, run.seed) as scheduler:
+    async with AsyncExitStack() as running:
+        scheduler = await running.enter_async_context(running_scheduler(store, run.seed))
+        if any("resourceClaims" in body["spec"] for body in bodies):
+            await running.enter_async_context(_claim_controller(store, run.seed))
         setup_s = perf_counter() - began
         with calm_collector():
             load = _LoadGenerator(store, scheduler, bodies, run)
@@ -186,13 +192,32 @@ async def running_scheduler(store: Store, seed: int) -> AsyncIterator[Scheduler]
         yield scheduler
 
 
+def _claim_controller(store: Store, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
+    """What makes claims from templates and takes reservations back, as beside every scheduler."""
+    context = Context.of(InProcessClient(store), RealClock(), random.Random(seed))
+    return ControllerManager(context, [ResourceClaimController(context)]).running()
+
+
 def fill(store: Store, run: LoopRun) -> None:
-    """Nodes, and pods that run on them."""
+    """Nodes, pods that run on them, and what both and the pods to place refer to."""
     workload = WORKLOADS[run.workload]
+    known = Catalogue()
+    for obj in workload.objects(run.nodes, run.existing_per_node, run.pods):
+        resource = known.of_kind(obj.api_version, obj.kind)
+        assert resource is not None, obj.kind
+        if resource is not RESOURCE_CLAIMS or not obj.metadata.owner_references or obj.metadata.finalizers:
+            store.load(resource, document(obj), handed_over=True)
     for number in range(run.nodes):
         store.create(NODES, document(node(number)))
         for pod in workload.existing(number, run.existing_per_node):
-            store.create(PODS, document(pod))
+            store.load(PODS, document(pod), handed_over=True)
+
+
+def pod_to_create(pod: Pod) -> Json:
+    """A pod as its author sends it: without a status."""
+    body = document(pod)
+    body.pop("status", None)
+    return body
 
 
 def document(obj: Object) -> Json:

@@ -17,6 +17,7 @@ from stowplan.chaos.actors import (
     Users,
     faulty_plugin_for,
 )
+from stowplan.chaos.devicechecks import DeviceOwnership, ReservationChecks
 from stowplan.chaos.final_checks import FinalChecks
 from stowplan.chaos.invariants import Bindings, ClaimChecks, CycleChecks, VolumeOwnership
 from stowplan.chaos.plan import Action, FaultPhase, Plan
@@ -90,8 +91,11 @@ class _Run:
         self._users = Users(self._world)
         Kubelets(self._world)
         self._host = SchedulerHost(self._world)
-        self._controllers = Controllers(self._world) if plan.storage is not None else None
+        needs_controllers = plan.storage is not None or plan.devices
+        self._controllers = Controllers(self._world) if needs_controllers else None
         self._ownership = VolumeOwnership(self._world) if plan.storage is not None else None
+        if plan.devices:
+            DeviceOwnership(self._world)
 
     async def run(self) -> Outcome:
         world = self._world
@@ -165,7 +169,8 @@ class SchedulerHost:
         claims = (
             ClaimChecks(world, lambda: self.scheduler.context.cache.table) if world.plan.storage else None
         )
-        self._bindings = Bindings(world, claims)
+        reservations = ReservationChecks(world) if world.plan.devices else None
+        self._bindings = Bindings(world, claims, reservations)
         self._settings = Settings.of(_config(world.plan), (faulty_plugin_for(world),))
         self._number = 0
         self._task: asyncio.Task[None] | None = None

@@ -42,6 +42,7 @@ from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.explanation import Choice
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
@@ -209,7 +210,8 @@ class PostFilterResult(NamedTuple):
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
     among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error.
+    who only wants to know what would happen does not. A status that comes back from one is an error. `choice`
+    tells why this candidate was chosen and no other.
     """
 
     status: Status
@@ -218,6 +220,7 @@ class PostFilterResult(NamedTuple):
     candidates: Mapping[str, Victims] = _NO_CANDIDATES
     ties: tuple[str, ...] = ()
     writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
+    choice: Choice | None = None
 
 
 PREEMPTION_PREFIX = "preemption: "

@@ -168,6 +168,11 @@ class Inspection:
             self._namespaces = (state, {key.partition("/")[0] for key in pods})
         return self._namespaces[1]
 
+    def named_namespaces(self) -> set[str]:
+        """The namespaces of all pods that documents can name: of those that exist or were evicted."""
+        scheduler = self.scheduler
+        return set() if scheduler is None else self.namespaces() | scheduler.context.decisions.namespaces()
+
     async def pods(
         self, visible: Collection[str], search: str = "", state: str = "", limit: int = MOST_PODS
     ) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def explain_gone(scheduler: Scheduler, key: str) -> PodExplanation | None:
     if suffered is None:
         return None
     document = suffered.document()
-    message = f"evicted from {suffered.node} for {suffered.preemptor}, {document['time']}"
+    message = f"evicted from {suffered.done.node} for {suffered.preemptor}, {document['time']}"
     found = PodExplanation(key, GONE, SOURCE, scheduler.context.cache.table.node_count, message)
     found.facts["evicted"] = {**document, "message": ""}
     return found

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.status import ApiError
 from stowplan.inspection.access import Viewer
 from stowplan.inspection.documents import MOST_PODS, Inspection
+from stowplan.inspection.redaction import redacted
 
 PREFIX: Final = "/stowplan/v1"
 STATES: Final = ("", "placed", "waiting")
@@ -43,7 +44,8 @@ class Routes:
     async def answer(self, path: str, query: Query, viewer: Viewer) -> Answer:
         """What to say to a GET of a path. Errors are Kubernetes Status objects."""
         try:
-            return Answer(200, await self._find(path, query, viewer))
+            document = await self._find(path, query, viewer)
+            return Answer(200, redacted(document, await viewer.hidden(self.inspection.named_namespaces())))
         except ApiError as error:
             return Answer(error.code, error.status())
 

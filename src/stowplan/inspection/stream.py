@@ -11,6 +11,7 @@ from stowplan.inspection.access import Viewer
 from stowplan.inspection.documents import Inspection
 from stowplan.inspection.nodes import node_rows, requested
 from stowplan.inspection.queues import decision_line
+from stowplan.inspection.redaction import redacted
 from stowplan.scheduler.decisions import LastDecision
 
 EVERY: Final = 0.25
@@ -100,4 +101,11 @@ class Stream:
         fresh = [*takewhile(lambda made: made is not newest, scheduler.context.decisions.latest())]
         visible = await self._viewer.visible({made.key.partition("/")[0] for made in fresh[:MOST_DECISIONS]})
         shown = [made for made in fresh[:MOST_DECISIONS] if made.key.partition("/")[0] in visible]
-        return [event("decisions", {"items": [decision_line(made) for made in shown]})] if shown else []
+        hidden = await self._viewer.hidden({key.partition("/")[0] for made in shown for key in _named(made)})
+        items = redacted([decision_line(made) for made in shown], hidden)
+        return [event("decisions", {"items": items})] if shown else []
+
+
+def _named(made: LastDecision) -> tuple[str, ...]:
+    """The pods that a line about a decision names beside its own."""
+    return () if made.preempting is None else made.preempting.victims
