@@ -18,7 +18,7 @@ class Engine:
 
     def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
         self.snapshot = snapshot
-        self.table = ClusterTable()
+        self.table = ClusterTable(settings.release)
         self.pods: dict[str, Pod] = {
             obj.key: obj for obj in snapshot.objects if isinstance(obj, Pod) and not obj.is_finished
         }
