@@ -7,6 +7,7 @@ second or two. The first line names the format; a reader refuses one that it doe
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +35,8 @@ LEVEL: Final = 6
 """How hard to compress; more takes longer and saves little."""
 
 _Objects: Any = msgspec.defstruct(
-    "_Objects", [(kind, list[cls], msgspec.field(default_factory=list)) for kind, cls in KINDS.items()]
+    "_Objects",
+    [(kind, GenericAlias(list, (cls,)), msgspec.field(default_factory=list)) for kind, cls in KINDS.items()],
 )
 
 
