@@ -23,7 +23,7 @@ from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.legacy.names import RELEASES
-from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
+from stowplan.plugins.registry import in_tree_registry
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -163,9 +163,9 @@ def _built(
     gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
     loaded = load_any_file(file, gates)
-    built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
+    built = build(loaded, registry.offered)
     for profile in built.profiles:
-        Framework(profile, ClusterTable(), registry, gates)
+        Framework(profile, ClusterTable(gates.release), registry, gates)
     return loaded, built
 
 

@@ -212,13 +212,13 @@ def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Seque
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 
 
-def readdump(files: Sequence[Path]) -> Snapshot:
+def read_dump(files: Sequence[Path]) -> Snapshot:
     """The cluster of files, with a line that says how far they are read."""
     with ticking(Progress("reading", unit="objects")) as progress:
         return read_files(files, lambda file, count: progress.advance(count, file))
 
 
-async def read(where: Where, client: HttpClient, address: str) -> Snapshot:
+async def read_lists(client: HttpClient, address: str) -> Snapshot:
     """The lists of a cluster, with a line that says how far they are."""
     with ticking(Progress("reading the cluster", unit="objects")) as progress:
         return await read_cluster(
@@ -247,7 +247,7 @@ async def connect(
 async def _explanations(where: Where, wanted: "Wanted") -> tuple[list[Document], list[str]]:
     """The explanations that are asked for, and what is to be noted about them."""
     if where.files:
-        engine = Engine(readdump(where.files), where.settings)
+        engine = Engine(read_dump(where.files), where.settings)
         return _evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
@@ -256,7 +256,7 @@ async def _explanations(where: Where, wanted: "Wanted") -> tuple[list[Document],
             told = None if running is None else await _told(running, client, wanted, namespace)
             if told is not None:
                 return told, []
-        engine = Engine(await read(where, client, address), where.settings)
+        engine = Engine(await read_lists(client, address), where.settings)
         try:
             found = _evaluated(engine, wanted, namespace)
         except NoSuchPodError as error:
@@ -336,7 +336,7 @@ def _key_of(engine: Engine, uid: str) -> str:
 
 async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[str]]:
     if where.files:
-        return _causes(Engine(readdump(where.files), where.settings), namespace)
+        return _causes(Engine(read_dump(where.files), where.settings), namespace)
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
         return await pending_document(where, client, address, namespace)
 
@@ -350,7 +350,7 @@ async def pending_document(
         document = None if running is None else await running.pending()
         if document is not None:
             return pending_causes.only_of(document, namespace), []
-    return _causes(Engine(await read(where, client, address), where.settings), namespace)
+    return _causes(Engine(await read_lists(client, address), where.settings), namespace)
 
 
 def _causes(engine: Engine, namespace: str) -> tuple[Document, list[str]]:

@@ -46,6 +46,7 @@ from stowplan.framework.explanation import Choice
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
+from stowplan.releases import Behaviour, Release
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -72,6 +73,7 @@ class Point(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
     def type_name(self) -> str:
@@ -249,6 +251,16 @@ class Handle:
     gates: FeatureGates
     rng: Random = field(default_factory=lambda: Random(0))
     services: Services | None = None
+
+    @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ. A plugin picks its variant when it is made."""
+        return self.gates.release.behaviour
 
     @property
     def scheduler(self) -> Services:

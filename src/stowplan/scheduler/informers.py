@@ -124,7 +124,7 @@ DEVICES: Final = (
     Watched(catalogue.DEVICE_CLASSES, DeviceClass, Resource.DEVICE_CLASS, _DEVICELESS, always=True),
 )
 DEVICE_TAINT_RULES: Final = Watched(
-    Served("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False),
+    catalogue.DEVICE_TAINT_RULES_V1BETA2,
     DeviceTaintRule,
     Resource.RESOURCE_SLICE,
     "devices are not tainted by rules",

@@ -78,7 +78,7 @@ class Scheduler:
         gates = settings.gates
         logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
-        table = ClusterTable()
+        table = ClusterTable(gates.release)
         chances = RandomSources.of(rng, len(settings.config.profiles))
         metrics = SchedulerMetrics(timer, gates, chances.metrics, legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
@@ -39,7 +39,8 @@ from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.outcome import Eviction, Outcome
-from stowplan.snapshot.sources import Snapshot, read_files
+from stowplan.snapshot.files import Snapshot
+from stowplan.snapshot.sources import read_files
 
 Undo = Callable[[], object]
 
@@ -54,6 +55,7 @@ class NoSuchObjectError(LookupError):
 class Cluster:
     """Nodes, pods and the profiles of a configuration. `seed` decides between nodes of equal score.
 
+    With `ties="first"` the first of them is taken, in the order of their names, as some simulators do.
     With the same objects, configuration, seed and calls the results are the same. They are those of a
     scheduler with this seed that is given the same pods in the same order.
     """
@@ -65,6 +67,7 @@ class Cluster:
         settings: Settings | None = None,
         plugins: Sequence[type[Plugin]] = (),
         seed: int = 0,
+        ties: Literal["random", "first"] = "random",
     ) -> None:
         self.settings = Settings.of(plugins=plugins) if settings is None else settings
         self.table = ClusterTable()
@@ -85,7 +88,8 @@ class Cluster:
         self._lifecycles = {name: Lifecycle(framework) for name, framework in self.frameworks.items()}
         self._chances = (chances.node_finder, *chances.frameworks)
         logger = Logger()
-        self._finder = NodeFinder(NodeSampler(self.table, logger), (), chances.node_finder, logger)
+        tie_break = chances.node_finder if ties == "random" else _First()
+        self._finder = NodeFinder(NodeSampler(self.table, logger), (), tie_break, logger)
         self._keys: dict[str, str] = {}
         """The uid of every pod that has a node, by `namespace/name`."""
         self._reserved: dict[str, tuple[str, Cycle, str]] = {}
@@ -515,6 +519,13 @@ class Cluster:
             mapping[key] = value
         if self._forks and old is not value:
             self._undo.append(lambda: mapping.pop(key, None) if old is None else mapping.update({key: old}))
+
+
+class _First(Random):
+    """No choice at all."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return 0 if stop is None else start
 
 
 class _Queue:

@@ -302,7 +302,7 @@ class Store(Storage):
         if self._admission is None:
             return
         if subresource not in ("status", "finalize"):
-            self._admission.set_defaults(resource, obj)
+            self._admission.set_defaults(resource, obj, self._metadata.stamp())
         custom = self.definitions.version_of(resource) if resource.defined else None
         if custom is not None:
             custom.prepare(obj)
