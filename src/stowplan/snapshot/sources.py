@@ -13,7 +13,7 @@ from stowplan.api.decode import DecodeError, convert_any
 from stowplan.api.meta import Object
 from stowplan.api.status import ApiError
 from stowplan.client import Reader
-from stowplan.scheduler.informers import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
+from stowplan.scheduler.watched import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
 
 KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
 """Everything that decisions depend on."""
