@@ -9,7 +9,7 @@ import click
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.pod import Pod
 from stowplan.cli.config import one_line_errors
-from stowplan.cli.progress import Progress, ticking
+from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.cli.running import Document
 from stowplan.cli.targets import NoSuchPodError, chosen, some_pods
 from stowplan.client.http import HttpClient
@@ -23,7 +23,7 @@ from stowplan.explain.pending import NEAREST, causes
 from stowplan.explain.states import GONE
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.scheduler.settings import Settings
-from stowplan.snapshot import Engine, read_cluster, read_files
+from stowplan.snapshot import Engine, Snapshot, read_cluster, read_files
 from stowplan.snapshot.preemptions import last_preemption
 from stowplan.snapshot.sources import documents
 
@@ -41,21 +41,33 @@ def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Seque
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 
 
-def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Engine:
+def read_dump(files: Sequence[Path]) -> Snapshot:
     """The cluster of files, with a line that says how far they are read."""
-    settings = scheduler_settings(*configuration)
     with ticking(Progress("reading", unit="objects")) as progress:
-        snapshot = read_files(files, lambda file, count: progress.advance(count, file))
+        return read_files(files, lambda file, count: progress.advance(count, file))
+
+
+async def read_lists(client: HttpClient, address: str) -> Snapshot:
+    """The lists of a cluster, with a line that says how far they are."""
+    with ticking(Progress("reading the cluster", unit="objects")) as progress:
+        return await read_cluster(
+            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
+        )
+
+
+def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Engine:
+    """The engine of a configuration over the cluster of files."""
+    settings = scheduler_settings(*configuration)
+    snapshot = read_dump(files)
+    with elapsed("building the table"):
         return Engine(snapshot, settings)
 
 
 async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Engine:
-    """The lists of a cluster, with a line that says how far they are."""
+    """The engine of a configuration over the lists of a cluster."""
     settings = scheduler_settings(*configuration)
-    with ticking(Progress("reading the cluster", unit="objects")) as progress:
-        snapshot = await read_cluster(
-            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
-        )
+    snapshot = await read_lists(client, address)
+    with elapsed("building the table"):
         return Engine(snapshot, settings)
 
 

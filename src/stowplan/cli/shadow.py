@@ -201,6 +201,7 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
         )
         inspection = Inspection(lambda: scheduler, cluster=where, release=KUBERNETES, leads=lambda: False)
         routes = Routes(inspection, lambda: dump(settings.config.config))
+        await stack.enter_async_context(inspection.following())
         page = await stack.enter_async_context(PageServer(routes, port))
         click.echo(f"{where}: {scheduler.context.cache.table.node_count} nodes")
         click.echo(f"Look at it: {page.url}")
