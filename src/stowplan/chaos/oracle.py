@@ -38,7 +38,7 @@ class Oracle:
     ) -> None:
         self._scheduler = scheduler
         self._extenders = extenders
-        self._table = ClusterTable()
+        self._table = ClusterTable(scheduler.settings.release)
         for node in nodes:
             self._table.put_node(node)
         for pod, node_name in placed:

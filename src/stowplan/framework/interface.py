@@ -46,6 +46,7 @@ from stowplan.framework.explanation import Choice
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
+from stowplan.releases import Behaviour, Release
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -72,6 +73,7 @@ class Point(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
     def type_name(self) -> str:
@@ -251,6 +253,16 @@ class Handle:
     services: Services | None = None
 
     @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ. A plugin picks its variant when it is made."""
+        return self.gates.release.behaviour
+
+    @property
     def scheduler(self) -> Services:
         """The services of the running scheduler. Raises LookupError if there is none."""
         if self.services is None:
@@ -278,6 +290,8 @@ class Plugin:
     idle_for_plain_pods: ClassVar[bool] = False
     """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
     claims and extended resources."""
+    scores_only_if_filtering: ClassVar[bool] = False
+    """`score` gives all nodes the same to pods that `pre_filter` skips."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

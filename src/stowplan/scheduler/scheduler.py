@@ -11,7 +11,7 @@ from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
 from stowplan.clock import Clock
 from stowplan.cluster.table import ClusterTable
-from stowplan.explain import Explanation
+from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
 from stowplan.framework.runtime import Framework
@@ -78,7 +78,7 @@ class Scheduler:
         gates = settings.gates
         logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
-        table = ClusterTable()
+        table = ClusterTable(gates.release)
         chances = RandomSources.of(rng, len(settings.config.profiles))
         metrics = SchedulerMetrics(timer, gates, chances.metrics, legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()

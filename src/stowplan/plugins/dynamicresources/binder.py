@@ -381,6 +381,10 @@ def _body(claim: ResourceClaim) -> Json:
 
 def _claim(answer: Json) -> ResourceClaim:
     try:
+        return msgspec.convert(answer, ResourceClaim)
+    except msgspec.ValidationError:
+        """Maybe there are nulls, which count as absent."""
+    try:
         return convert(answer, ResourceClaim)
     except DecodeError as cause:
         raise ClaimWriteError(str(cause)) from None
