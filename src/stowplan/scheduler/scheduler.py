@@ -11,7 +11,7 @@ from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
 from stowplan.clock import Clock
 from stowplan.cluster.table import ClusterTable
-from stowplan.explain import Explanation
+from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
 from stowplan.framework.interface import DeviceMetrics
