@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from statistics import median, quantiles
 from time import perf_counter, process_time
 
 import msgspec
@@ -22,10 +23,13 @@ from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import WORKLOADS, node, node_name
 from stowplan.clock import LoopWatchdog, RealClock
+from stowplan.config.dump import dump
 from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.controllers.controller import Context, ControllerManager
 from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Change, Store
+from stowplan.inspection import Inspection, Routes
+from stowplan.inspection.web import PageServer
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.gc_tuning import calm_collector
 
@@ -74,6 +78,22 @@ class LoopFigures:
     held_by: str
 
 
+@dataclass(frozen=True, slots=True)
+class InspectedFigures:
+    """What the API and the page cost while nobody looks: CPU time in microseconds a pod, in turns.
+
+    Other work on the machine makes turns slower, never faster, so the quicker quarter of the turns says most:
+    `without_us` and `with_us` are the lower quartiles. `median_ratio` is that of neighbouring turns.
+    """
+
+    without_us: float
+    with_us: float
+    ratio: float
+    median_ratio: float
+    turns: int
+    pods_per_turn: int
+
+
 def measure(run: LoopRun) -> LoopFigures:
     """Run a scheduler against a store with nodes, and create pods."""
     return run_watched(lambda watchdog: _measure(run, watchdog))
@@ -116,6 +136,50 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
             longest_hold_ms=longest_hold_ms(watchdog),
             held_by=watchdog.longest.holder.where,
         )
+
+
+def measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
+    """Place pods in turns: without API and page, with them, with them, without them, and so on.
+
+    All turns are of one scheduler, so that nothing else differs. A turn with them begins with a sample for
+    the history, which is taken every few seconds otherwise: it costs rather more here than in earnest.
+    """
+    return asyncio.run(_measure_inspected(run, pairs))
+
+
+async def _measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
+    store = Store(RealClock(), random.Random(run.seed))
+    fill(store, run)
+    bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    per_turn = run.pods // (2 * pairs + 1)
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    async with running_scheduler(store, run.seed) as scheduler:
+        inspection = Inspection(lambda: scheduler, cluster="bench", release="bench")
+        routes = Routes(inspection, lambda: dump(scheduler.settings.config.config))
+        with calm_collector():
+            await _turn(store, scheduler, bodies[:per_turn], run)
+            for turn in range(2 * pairs):
+                part = bodies[(turn + 1) * per_turn : (turn + 2) * per_turn]
+                inspected = turn % 4 in (1, 2)
+                async with AsyncExitStack() as stack:
+                    if inspected:
+                        await stack.enter_async_context(PageServer(routes))
+                        await stack.enter_async_context(inspection.following())
+                    spent[inspected].append(await _turn(store, scheduler, part, run))
+    off, on = (quantiles(spent[inspected], n=4)[0] for inspected in (False, True))
+    neighbours = median(one / other for other, one in zip(spent[False], spent[True], strict=True))
+    return InspectedFigures(
+        round(off, 2), round(on, 2), round(on / off, 4), round(neighbours, 4), 2 * pairs, per_turn
+    )
+
+
+async def _turn(store: Store, scheduler: Scheduler, bodies: list[Json], run: LoopRun) -> float:
+    """Microseconds of CPU time a pod."""
+    load = _LoadGenerator(store, scheduler, bodies, run)
+    began = process_time()
+    await load.run()
+    await scheduler.context.recorder.drain()
+    return (process_time() - began) / max(load.bound, 1) * 1e6
 
 
 @asynccontextmanager

@@ -154,6 +154,14 @@ def explain_command(nodes: int, pods: int, waiting: int, templates: int, rounds:
     )
     for name, listed, cpu, told, api in lines:
         click.echo(f"  {name:<14} {listed:8.2f} s ({cpu:5.2f} s) {told:23.2f} s {api * 1000:12.1f} ms")
+    for name, api in (
+        ("a node", figures.node_api_s),
+        ("all nodes", figures.nodes_api_s),
+        ("queue", figures.queue_api_s),
+        ("decisions", figures.decisions_api_s),
+        ("search", figures.search_api_s),
+    ):
+        click.echo(f"  {name:<52}{api * 1000:15.1f} ms")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
 
@@ -282,9 +290,22 @@ def metrics_command(pods: int, as_json: bool) -> None:
 )
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
 @_SEED
+@click.option(
+    "--inspect",
+    is_flag=True,
+    help="Measure what the API and the page cost while nobody looks, in turns with and without them.",
+)
+@click.option("--turns", type=AtLeast(2), default=20, show_default=True, help="Pairs of turns of --inspect.")
 @JSON
 def loop_command(
-    workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, as_json: bool
+    workload: str,
+    nodes: int,
+    existing_per_node: int,
+    pods: int,
+    seed: int,
+    inspect: bool,
+    turns: int,
+    as_json: bool,
 ) -> None:
     """Measure the whole scheduler in this process.
 
@@ -293,6 +314,9 @@ def loop_command(
     `stowplan bench engine`.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed)
+    if inspect:
+        _measure_inspected(run, turns, as_json=as_json)
+        return
     with elapsed("measuring"):
         figures = loop_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
@@ -300,6 +324,22 @@ def loop_command(
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
     _check_hold(figures.longest_hold_ms, figures.held_by)
+
+
+def _measure_inspected(run: LoopRun, pairs: int, *, as_json: bool) -> None:
+    least = 10 * (2 * pairs + 1)
+    if run.pods < least:
+        raise click.BadParameter(f"expected at least {least}, ten for each turn", param_hint="--pods")
+    with elapsed("measuring"):
+        figures = loop_bench.measure_inspected(run, pairs)
+    click.echo(
+        f"{run.workload}: {figures.turns} turns of {figures.pods_per_turn:,} pods on {run.nodes:,} nodes"
+    )
+    click.echo(f"  without    {figures.without_us:,.1f} µs CPU a pod")
+    click.echo(f"  with       {figures.with_us:,.1f} µs CPU a pod: API and page on, nobody looks")
+    click.echo(f"  ratio      {figures.ratio:.3f} ({figures.median_ratio:.3f}: median of neighbouring turns)")
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 @bench.command("churn")

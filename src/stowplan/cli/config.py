@@ -1,14 +1,13 @@
 """`stowplan config`: looking at and checking scheduler configurations."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, TypeVar
 
 import click
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
@@ -26,72 +25,8 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.releases import DEFAULT, NEWEST, OLDEST_EMULATED
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-_GATE_OPTIONS = (
-    click.option(
-        "--feature-gates",
-        metavar="GATE=BOOL,…",
-        multiple=True,
-        help="Feature gates, such as GenericWorkload=true. Can be repeated.",
-    ),
-    click.option(
-        "--emulated-version",
-        metavar="VERSION",
-        multiple=True,
-        help=f"Kubernetes version to be, from {OLDEST_EMULATED} to {NEWEST.name} [default: {DEFAULT.name}].",
-    ),
-    click.option(
-        "--min-compatibility-version",
-        metavar="VERSION",
-        multiple=True,
-        help="Oldest Kubernetes version of other components; some feature gates depend on it.",
-    ),
-)
-
-
-def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose the release and switch its feature gates, for every command with a scheduler in
-    it. The command is given `gates`, which are DEFAULT_GATES themselves if none of the options was used."""
-
-    @wraps(command)
-    def with_gates(
-        *args: Any,
-        feature_gates: tuple[str, ...],
-        emulated_version: tuple[str, ...],
-        min_compatibility_version: tuple[str, ...],
-        **values: Any,
-    ) -> Any:
-        gates = DEFAULT_GATES
-        if feature_gates or emulated_version or min_compatibility_version:
-            with one_line_errors():
-                release = emulated_release(emulated_version, min_compatibility_version)
-                gates = parse_feature_gates(feature_gates, release)
-            names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
-            echo_notes(
-                f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names
-            )
-        return command(*args, gates=gates, **values)
-
-    for option in reversed(_GATE_OPTIONS):
-        with_gates = option(with_gates)
-    return with_gates
-
-
-def plugins_option(command: _Command) -> _Command:
-    """The option that brings plugins from outside the tree."""
-    option = click.option(
-        "--plugin",
-        "plugins",
-        metavar="MODULE:CLASS",
-        multiple=True,
-        help="Out-of-tree plugin, as module:Class or file.py:Class. Can be repeated.",
-    )
-    return option(command)
 
 
 @click.group("config")
@@ -101,23 +36,23 @@ def config_group() -> None:
 
 @config_group.command("defaults")
 @gates_options
-def defaults_command(gates: FeatureGates) -> None:
+def defaults_command(gates: FeatureGates | None) -> None:
     """Print the default configuration."""
     with one_line_errors():
-        click.echo(dump_yaml(build(default_config(gates)).config), nl=False)
+        click.echo(dump_yaml(build(default_config(gates or DEFAULT_GATES)).config), nl=False)
 
 
 @config_group.command("validate")
 @click.argument("file")
 @gates_options
 @plugins_option
-def validate_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> None:
+def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Validate FILE as a starting scheduler would.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        loaded, built = _built(file, gates, plugins)
+        loaded, built = _built(file, gates or DEFAULT_GATES, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
     echo_notes(loaded.legacy.notes)
@@ -127,7 +62,7 @@ def validate_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -
 @click.argument("file")
 @gates_options
 @plugins_option
-def show_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> None:
+def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Show FILE with plugins and defaults resolved.
 
     Prints the plugins of every extension point in order, then the configuration with all defaults.
@@ -135,7 +70,7 @@ def show_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> No
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        _, built = _built(file, gates, plugins)
+        _, built = _built(file, gates or DEFAULT_GATES, plugins)
     for line in _described(built):
         click.echo(line)
     click.echo(dump_yaml(built.config), nl=False)
@@ -158,7 +93,7 @@ def show_command(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> No
     help="Release that defines the predicates and priorities of a Policy.",
 )
 @gates_options
-def migrate_command(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> None:
+def migrate_command(file: str | None, provider: str | None, release: str, gates: FeatureGates | None) -> None:
     """Convert FILE to KubeSchedulerConfiguration v1.
 
     FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. The result goes to
@@ -167,7 +102,7 @@ def migrate_command(file: str | None, provider: str | None, release: str, gates:
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")
     with one_line_errors():
-        migrated = _migrated(file, provider, release, gates)
+        migrated = _migrated(file, provider, release, gates or DEFAULT_GATES)
     click.echo(migrated.text, nl=False)
     echo_notes(migrated.notes)
 
@@ -183,6 +118,18 @@ def echo_notes(notes: Iterable[str]) -> None:
     """What there is to say about a configuration that is valid."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
+
+
+def read_gates(
+    settings: Iterable[str], emulated: Iterable[str] = (), compatible: Iterable[str] = ()
+) -> FeatureGates:
+    """The feature gates of options; mistakes are reported in one line, what has no effect in a note."""
+    with one_line_errors():
+        release = emulated_release(emulated, compatible)
+        gates = parse_feature_gates(settings, release)
+    names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
+    echo_notes(f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names)
+    return gates
 
 
 @contextmanager

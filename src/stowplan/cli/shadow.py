@@ -15,8 +15,9 @@ from typing import Any, Final
 import click
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.config import gates_options, plugins_option
-from stowplan.cli.explain import connect, scheduler_settings
+from stowplan.cli.explain import connect
+from stowplan.cli.offline import scheduler_settings
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import Progress, elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client
@@ -78,7 +79,7 @@ def shadow(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
-    gates: FeatureGates,
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     duration: float | None,
     bindings: int | None,
@@ -118,7 +119,7 @@ def view(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
-    gates: FeatureGates,
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     port: int,
 ) -> None:
@@ -202,6 +203,7 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
             lambda: scheduler, cluster=where, release=settings.release.version, leads=lambda: False
         )
         routes = Routes(inspection, lambda: dump(settings.config.config))
+        await stack.enter_async_context(inspection.following())
         page = await stack.enter_async_context(PageServer(routes, port))
         click.echo(f"{where}: {scheduler.context.cache.table.node_count} nodes")
         click.echo(f"Look at it: {page.url}")

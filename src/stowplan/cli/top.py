@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.api.catalogue import NODES, PODS
-from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
@@ -24,6 +23,9 @@ from stowplan.client.http import HttpClient
 from stowplan.explain.board import LANES, Board, Rates, render
 from stowplan.explain.layout import Palette
 from stowplan.snapshot import SnapshotError
+
+if TYPE_CHECKING:
+    from stowplan.api.feature_gates import FeatureGates
 
 _SHOWN = 200
 """How many of the pods that wait are kept to be shown."""
@@ -50,7 +52,7 @@ def top(
     files: tuple[Path, ...],
     offline: bool,
     config: Path | None,
-    gates: FeatureGates,
+    gates: "FeatureGates | None",
     plugins: tuple[str, ...],
     output: str,
 ) -> None:

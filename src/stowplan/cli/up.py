@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.config import echo_notes, gates_options, one_line_errors, plugins_option
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.cli.config import echo_notes, one_line_errors
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds
 from stowplan.clock import RealClock
@@ -160,7 +161,7 @@ def up(
     files: tuple[Path, ...],
     config: Path | None,
     more: tuple[str, ...],
-    gates: FeatureGates,
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     annotate_results: bool,
     scheduler_port: int | None,
@@ -211,7 +212,7 @@ def up(
         source = SchedulerSource(
             str(config or ""),
             plugins,
-            gates,
+            gates or DEFAULT_GATES,
             annotate_results=annotate_results,
         )
         loaded_config = source.load()

@@ -81,7 +81,7 @@ class Routes:
     async def _node(self, viewer: Viewer, name: str) -> Any:
         await viewer.require_nodes()
         visible = await viewer.visible(self.inspection.namespaces())
-        return _found(self.inspection.node(name, visible), "nodes", name)
+        return _found(await self.inspection.node(name, visible), "nodes", name)
 
     async def _pods(self, viewer: Viewer, query: Query) -> Any:
         namespaces = self.inspection.namespaces()
@@ -90,17 +90,18 @@ class Routes:
         state = query.get("state", "")
         if state not in STATES:
             raise ApiError(400, "BadRequest", f"state: expected placed or waiting, got {state!r}")
-        return self.inspection.pods(visible, query.get("search", ""), state, _limit(query))
+        return await self.inspection.pods(visible, query.get("search", ""), state, _limit(query))
 
     async def _pending(self, viewer: Viewer, query: Query) -> Any:
         return await self.inspection.pending(await viewer.visible(self.inspection.namespaces()))
 
     async def _queue(self, viewer: Viewer, query: Query) -> Any:
-        return self.inspection.queue(await viewer.visible(self.inspection.namespaces()))
+        visible = await viewer.visible(self.inspection.namespaces())
+        return self.inspection.queue(visible, whole=await viewer.may_see_nodes())
 
     async def _decisions(self, viewer: Viewer, query: Query) -> Any:
         visible = await viewer.visible(self.inspection.namespaces())
-        return self.inspection.decisions(visible, _limit(query, 100))
+        return self.inspection.decisions(visible, _limit(query, 100), whole=await viewer.may_see_nodes())
 
     async def _effective_config(self, viewer: Viewer, query: Query) -> Any:
         await viewer.require_nodes()

@@ -1,15 +1,17 @@
 """The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import Answer, ClusterEvent
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.status import Status
-from stowplan.metrics.buffers import BoundPods, BufferedHistogram, CallCounter, Evaluations
+from stowplan.metrics.buffers import SCHEDULED, BoundPods, BufferedHistogram, CallCounter, Evaluations
 from stowplan.metrics.catalogue import MetricDescription
 from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels
@@ -40,6 +42,21 @@ SUCCESS: Final = "success"
 FAILURE: Final = "failure"
 
 
+class Totals(NamedTuple):
+    """What has been counted since the start or the last reset, for those who look at the running scheduler.
+
+    `incoming` is by part of the queue; unlike in the metric gated pods are apart. `plugins` has the seconds
+    by plugin and extension point in the cycles in which every plugin is timed.
+    """
+
+    bound: int
+    unschedulable: int
+    errors: int
+    permit_waits: int
+    incoming: Mapping[str, int]
+    plugins: Mapping[tuple[str, str], float]
+
+
 class QueueMetrics(QueueInstrument):
     """The metrics of the scheduling queue.
 
@@ -52,6 +69,7 @@ class QueueMetrics(QueueInstrument):
         self._incoming = families.counter("queue_incoming_pods_total")
         self._entities = families.counter("queue_incoming_entities_total")
         families.before_collect(self._count_entities)
+        self._gated = 0
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
@@ -67,6 +85,8 @@ class QueueMetrics(QueueInstrument):
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self._incoming[queue, event] += 1
+        if queued.gating_plugin:
+            self._gated += 1
 
     def _count_entities(self) -> None:
         """Every pod is an entity of its own in the queue."""
@@ -122,7 +142,7 @@ class SchedulerMetrics(QueueMetrics):
         self.registry.register(families)
         self._families = families
         self.batches = BatchMetrics(families)
-        self.devices = DeviceMetrics(families)
+        self.devices = DeviceCounts(families)
         self.volumes = VolumeMetrics(families)
         self.async_calls = AsyncCallMetrics(families)
         self.pod_groups = PodGroupMetrics(families)
@@ -250,6 +270,29 @@ class SchedulerMetrics(QueueMetrics):
         """The families that are enabled."""
         return self._families.shown if self._legacy is None else self._families.shown + self._legacy.shown
 
+    def totals(self) -> Totals:
+        """The sums that are shown to people."""
+        self._families.flush()
+        results: Counter[str] = Counter()
+        for (result, *_), count in self._attempts.items():
+            results[result] += int(count)
+        incoming: Counter[str] = Counter(dict.fromkeys(_QUEUES, 0))
+        for (queue, _), count in self._incoming.items():
+            incoming[queue] += int(count)
+        incoming[GATED] = self._gated
+        incoming[UNSCHEDULABLE] = max(incoming[UNSCHEDULABLE] - self._gated, 0)
+        plugins: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for (plugin, point, _), taken in self._plugins.items():
+            plugins[plugin, point] += taken.total
+        return Totals(
+            bound=results[SCHEDULED],
+            unschedulable=results[UNSCHEDULABLE_RESULT],
+            errors=results[ERROR],
+            permit_waits=sum(sum(waits.counts) for waits in self._permit_waits.values()),
+            incoming=incoming,
+            plugins=plugins,
+        )
+
     def text(self) -> bytes:
         """All metrics in the text format."""
         return exposition([self.registry])
@@ -259,6 +302,7 @@ class SchedulerMetrics(QueueMetrics):
         if self._legacy is not None:
             self._legacy.reset()
         self._families.reset()
+        self._gated = 0
 
 
 _INFORMERS: Final = "kube-scheduler"
@@ -308,7 +352,7 @@ _OWNED_BY_POD: Final = ("false", "", "Pod")
 """Labels of a claim since 1.37: no admin access, group and kind of its owner."""
 
 
-class DeviceMetrics:
+class DeviceCounts(DeviceMetrics):
     """Dynamic resource allocation."""
 
     def __init__(self, families: Families) -> None:

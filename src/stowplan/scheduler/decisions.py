@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
 from stowplan.clock import as_date
-from stowplan.explain import Attempted, Explanation, PodState, wakers
 from stowplan.explain.preemption import Preempting
+from stowplan.explain.state import Attempted, Explanation, PodState, wakers
 from stowplan.framework.decision import Record
 from stowplan.queue.queued_pod import QueuedPod
 
@@ -108,8 +108,8 @@ class LastDecisions:
         return {key.partition("/")[0] for key in keys}
 
     def latest(self) -> Iterator[LastDecision]:
-        """Newest first."""
-        return iter(list(reversed(self._by_uid.values())))
+        """Newest first. To be read before anything else happens to the scheduler."""
+        return reversed(self._by_uid.values())
 
     def get(self, uid: str) -> LastDecision | None:
         return self._by_uid.get(uid)

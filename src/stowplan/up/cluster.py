@@ -154,6 +154,7 @@ class LocalCluster:
             await stack.enter_async_context(self._controllers.running())
             for scheduler in self.schedulers:
                 await stack.enter_async_context(scheduler.running())
+            await stack.enter_async_context(self.routes.inspection.following())
             yield self
 
     def _root_ca(self) -> str:
