@@ -15,6 +15,7 @@ from stowplan.api.node import Node
 from stowplan.api.status import ApiError
 from stowplan.clock import RealClock
 from stowplan.logs import ERROR, FATAL, Logger
+from waiting import eventually
 
 Told = tuple[int, str, dict[str, Any]]
 
@@ -216,13 +217,12 @@ def test_sigusr2_writes_a_comparison_and_a_dump_to_the_log() -> None:
         async with world.scheduler.running():
             world.store.create(PODS, pod("p"))
             world.store.create(PODS, pod("big", cpu="9"))
-            await asyncio.sleep(0.1)
+            await eventually(lambda: world.store.get(PODS, "default", "p")["spec"].get("nodeName"))
+            await eventually(lambda: world.store.get(PODS, "default", "big")["status"].get("conditions"))
             told.clear()
             world.scheduler.debugger.on_signal()
             os.kill(os.getpid(), signal.SIGUSR2)
-            async with asyncio.timeout(5):
-                while len(told) < 4:
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: len(told) >= 4)
             return list(told)
 
     told = asyncio.run(main())
