@@ -105,7 +105,7 @@ async def behind_a_proxy(folder: Path, cut: Callable[[OutageProxy], None], secon
             returned = _now()
             await bindings.all_of(_names("waiting"), lambda: scheduler.log)
             await _events_of(store, WAITING)
-            await _said_to_be_back(scheduler)
+            await _said_to_be_back(scheduler, seconds)
             return _outcome(bindings, returned, scheduler, before, store, _names("waiting"))
 
 
@@ -157,13 +157,17 @@ async def _events_of(store: Store, count: int) -> None:
     await eventually(lambda: told() >= count, lambda: f"{told()} events of {count} pods")
 
 
-async def _said_to_be_back(scheduler: RunningScheduler) -> None:
-    """The log is written a little later."""
+async def _said_to_be_back(scheduler: RunningScheduler, seconds: float = SECONDS) -> None:
+    """The log is written a little later. An outage that was very short may not have been noticed."""
     await asyncio.sleep(0.2)
-    await eventually(
-        lambda: scheduler.log.count("is reachable again") == scheduler.log.count("is unreachable"),
-        lambda: scheduler.log,
-    )
+
+    def is_said() -> bool:
+        gone, back = (
+            scheduler.log.count(f"API server is {what}") for what in ("unreachable", "reachable again")
+        )
+        return gone == back and (gone > 0 or seconds < SECONDS)
+
+    await eventually(is_said, lambda: scheduler.log)
 
 
 def _outcome(
