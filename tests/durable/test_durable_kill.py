@@ -3,6 +3,7 @@
 import http.client
 import random
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,14 @@ def _found(server: Server) -> tuple[dict[str, tuple[str, str, int]], int]:
     return found, int(listed["metadata"]["resourceVersion"])
 
 
+def _answers(writers: list[Writer]) -> int:
+    return sum(writer.answers for writer in writers)
+
+
+def _are_at_work(writers: list[Writer], follower: Follower, answers: int) -> bool:
+    return _answers(writers) >= answers and (follower.version > 0 or not follower.is_alive())
+
+
 def test_after_kills_at_random_moments_nothing_acknowledged_is_missing_and_watches_resume(
     tmp_path: Path,
 ) -> None:
@@ -178,13 +187,12 @@ def test_after_kills_at_random_moments_nothing_acknowledged_is_missing_and_watch
         follower = follower.again(server.port)
         for thread in (follower, *writers):
             thread.start()
-        answered = sum(writer.answers for writer in writers) + rng.randint(1, 60)
-        until(lambda: sum(writer.answers for writer in writers) >= answered)  # noqa: B023
+        until(partial(_are_at_work, writers, follower, _answers(writers) + rng.randint(10, 80)))
         server.kill()
         for thread in (follower, *writers):
             thread.join(PATIENCE)
         assert [writer.surprise for writer in writers] == [None] * len(writers)
-    assert sum(writer.answers for writer in writers) > 20
+    assert _answers(writers) > 20
 
     server = Server(tmp_path)
     found, _ = _found(server)
