@@ -8,6 +8,9 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from releases import EACH
+from stowplan.releases import Release
+
 # A busy machine must not fail a test that is about something else. In CI the same examples are tried every
 # time; elsewhere each run looks at new ones.
 settings.register_profile("default", deadline=None, print_blob=True)
@@ -53,3 +56,10 @@ class OneByOne(LoadScopeScheduling):  # type: ignore[misc]
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
     return OneByOne(config, log)
+
+
+@pytest.fixture(params=EACH, ids=lambda one: one.name)
+def each_release(request: pytest.FixtureRequest) -> Release:
+    """Runs a test once under every release."""
+    release: Release = request.param
+    return release

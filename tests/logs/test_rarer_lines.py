@@ -217,8 +217,8 @@ def test_sigusr2_writes_a_comparison_and_a_dump_to_the_log() -> None:
         async with world.scheduler.running():
             world.store.create(PODS, pod("p"))
             world.store.create(PODS, pod("big", cpu="9"))
-            await eventually(lambda: world.store.get(PODS, "default", "p")["spec"].get("nodeName"))
-            await eventually(lambda: world.store.get(PODS, "default", "big")["status"].get("conditions"))
+            await eventually(lambda: [one for one in world.store.list(PODS).items if "nodeName" in one["spec"]])
+            await eventually(lambda: world.scheduler.context.queue.pending_pods()[1] == "activeQ:0")
             told.clear()
             world.scheduler.debugger.on_signal()
             os.kill(os.getpid(), signal.SIGUSR2)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from report.samples import HOSTILE as HOSTILE_NAME
+from report.samples import everything
+from stowplan.report import page as report_page
 from up.clusters import Up, up
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -192,6 +195,30 @@ def test_it_is_readable_in_the_dark(page: Page, go: Callable[[str], None]) -> No
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
     shot(page, "cluster-dark")
     page.emulate_media(color_scheme="light")
+
+
+def test_a_report_opens_from_disk_and_asks_nobody(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(report_page.render(everything()), encoding="utf-8")
+    opened = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("dialog", lambda dialog: said.append(dialog.message))
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto(file.as_uri())
+    expect(opened.locator("h1")).to_have_text(f"What if {HOSTILE_NAME}")
+    expect(opened.locator("main")).to_contain_text(f"NodeAffinity: {HOSTILE_NAME}")
+    expect(opened.locator(".chart svg path.line")).to_have_count(2)
+    expect(opened.locator("canvas")).to_have_count(2)
+    opened.locator(".chart svg").hover(position={"x": 60, "y": 60})
+    expect(opened.locator(".chart figcaption")).to_contain_text("running 100 pods")
+    opened.get_by_text("The data as JSON").click()
+    expect(opened.locator("pre")).to_contain_text('"moved": 12')
+    shot(opened, "report")
+    assert said == []
+    assert asked == [file.as_uri()]
 
 
 def test_a_token_is_good_once_and_nothing_is_told_without_a_session(page: Page, browser: Browser) -> None:

@@ -29,7 +29,16 @@ from stowplan.framework.events import (
     Resource,
     queue_if,
 )
-from stowplan.framework.explanation import Remedy, RemedyPlugin, Shortfall, ShortfallPlugin
+from stowplan.framework.explanation import (
+    Choice,
+    PreemptionSearchPlugin,
+    Remedy,
+    RemedyPlugin,
+    RuledOut,
+    RuledOutNode,
+    Shortfall,
+    ShortfallPlugin,
+)
 from stowplan.framework.interface import (
     ALL_ROWS,
     FEW_ROWS,
@@ -110,6 +119,7 @@ __all__ = [
     "Action",
     "AllRows",
     "BindPlugin",
+    "Choice",
     "ClusterEvent",
     "Code",
     "Codes",
@@ -148,6 +158,7 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "PreemptionPlugin",
+    "PreemptionSearchPlugin",
     "ProfileError",
     "QueueSortPlugin",
     "Reads",
@@ -156,6 +167,8 @@ __all__ = [
     "RemedyPlugin",
     "ReservePlugin",
     "Resource",
+    "RuledOut",
+    "RuledOutNode",
     "ScoreExtensions",
     "ScoreNodePlugin",
     "ScorePlugin",

@@ -179,11 +179,15 @@ class EventRegistration(NamedTuple):
 
     `by_template`: the hint looks only at what all pods of one template share, unless the event is about the
     waiting pod itself. Then it is asked once for all of them.
+
+    `only_claim(old, new)` names the ResourceClaim (`namespace/name`) whose users alone the event may help,
+    so that no other pod has to be asked; None: it may help any.
     """
 
     event: ClusterEvent
     hint: HintFunction | None = None
     by_template: bool = False
+    only_claim: Callable[[Any, Any], str | None] | None = None
 
 
 EXTENDER: Final = "Extender"
@@ -232,6 +236,7 @@ class Registered(NamedTuple):
     event: ClusterEvent
     hint: HintFunction | None = None
     by_template: bool = True
+    only_claim: Callable[[Any, Any], str | None] | None = None
 
     def ask(self, pod: PodInfo, old: Any, new: Any) -> Answer:
         """What the plugin thinks an event means for a pod. A hint that fails says try again."""
@@ -310,7 +315,7 @@ def _registered(plugin: str, events: Sequence[EventRegistration]) -> list[Regist
     says try again: in Kubernetes a new node can be noticed first when its taints go away.
     """
     found = [
-        Registered(plugin, entry.event, entry.hint, entry.by_template or entry.hint is None)
+        Registered(plugin, entry.event, entry.hint, entry.by_template or entry.hint is None, entry.only_claim)
         for entry in events
     ]
     about_nodes = Action(0)

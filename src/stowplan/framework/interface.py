@@ -42,9 +42,11 @@ from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.explanation import Choice
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
+from stowplan.releases import Behaviour, Release
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -71,6 +73,7 @@ class Point(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
     def type_name(self) -> str:
@@ -209,7 +212,8 @@ class PostFilterResult(NamedTuple):
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
     among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error.
+    who only wants to know what would happen does not. A status that comes back from one is an error. `choice`
+    tells why this candidate was chosen and no other.
     """
 
     status: Status
@@ -218,6 +222,7 @@ class PostFilterResult(NamedTuple):
     candidates: Mapping[str, Victims] = _NO_CANDIDATES
     ties: tuple[str, ...] = ()
     writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
+    choice: Choice | None = None
 
 
 PREEMPTION_PREFIX = "preemption: "
@@ -248,6 +253,16 @@ class Handle:
     services: Services | None = None
 
     @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ. A plugin picks its variant when it is made."""
+        return self.gates.release.behaviour
+
+    @property
     def scheduler(self) -> Services:
         """The services of the running scheduler. Raises LookupError if there is none."""
         if self.services is None:
@@ -275,6 +290,8 @@ class Plugin:
     idle_for_plain_pods: ClassVar[bool] = False
     """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
     claims and extended resources."""
+    scores_only_if_filtering: ClassVar[bool] = False
+    """`score` gives all nodes the same to pods that `pre_filter` skips."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

@@ -11,13 +11,14 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.registry import Collector
 
 import stowplan
-from stowplan.api.feature_gates import DEFAULT_GATES, GATES, FeatureGates, Stage
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.clock import LoopWatchdog
 from stowplan.metrics.catalogue import HEALTH, PROCESS
 from stowplan.metrics.exposition import delimited, exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.options import MetricsOptions
 from stowplan.metrics.scheduling import SchedulerMetrics
+from stowplan.releases import Stage
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -136,7 +137,7 @@ class ProcessMetrics:
         info = {build.labels: 1.0}
         families.read_gauge("kubernetes_build_info").read_series_from(lambda: info)
         features: dict[Labels, float] = {
-            (name, _stage(GATES[name].stage)): float(on) for name, on in gates.items()
+            (name, _stage(gates.release.gates[name].stage)): float(on) for name, on in gates.items()
         }
         families.read_gauge("kubernetes_feature_enabled").read_series_from(lambda: features)
         major, minor = build.major_minor

@@ -1,15 +1,16 @@
 """The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import Answer, ClusterEvent
 from stowplan.framework.status import Status
-from stowplan.metrics.buffers import BoundPods, BufferedHistogram, CallCounter, Evaluations
+from stowplan.metrics.buffers import SCHEDULED, BoundPods, BufferedHistogram, CallCounter, Evaluations
 from stowplan.metrics.catalogue import MetricDescription
 from stowplan.metrics.exposition import exposition
 from stowplan.metrics.families import UNLABELLED, Families
@@ -37,6 +38,21 @@ SUCCESS: Final = "success"
 FAILURE: Final = "failure"
 
 
+class Totals(NamedTuple):
+    """What has been counted since the start or the last reset, for those who look at the running scheduler.
+
+    `incoming` is by part of the queue; unlike in the metric gated pods are apart. `plugins` has the seconds
+    by plugin and extension point in the cycles in which every plugin is timed.
+    """
+
+    bound: int
+    unschedulable: int
+    errors: int
+    permit_waits: int
+    incoming: Mapping[str, int]
+    plugins: Mapping[tuple[str, str], float]
+
+
 class QueueMetrics(QueueInstrument):
     """The metrics of the scheduling queue.
 
@@ -47,6 +63,7 @@ class QueueMetrics(QueueInstrument):
         self._timer = timer
         self._random = rng.random
         self._incoming = families.counter("queue_incoming_pods_total")
+        self._gated = 0
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
@@ -62,6 +79,8 @@ class QueueMetrics(QueueInstrument):
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self._incoming[queue, event] += 1
+        if queued.gating_plugin:
+            self._gated += 1
 
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         self._rejected[plugin, profile] += change
@@ -228,6 +247,29 @@ class SchedulerMetrics(QueueMetrics):
         """The families that are enabled."""
         return self._families.shown if self._legacy is None else self._families.shown + self._legacy.shown
 
+    def totals(self) -> Totals:
+        """The sums that are shown to people."""
+        self._families.flush()
+        results: Counter[str] = Counter()
+        for (result, *_), count in self._attempts.items():
+            results[result] += int(count)
+        incoming: Counter[str] = Counter(dict.fromkeys(_QUEUES, 0))
+        for (queue, _), count in self._incoming.items():
+            incoming[queue] += int(count)
+        incoming[GATED] = self._gated
+        incoming[UNSCHEDULABLE] = max(incoming[UNSCHEDULABLE] - self._gated, 0)
+        plugins: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for (plugin, point, _), taken in self._plugins.items():
+            plugins[plugin, point] += taken.total
+        return Totals(
+            bound=results[SCHEDULED],
+            unschedulable=results[UNSCHEDULABLE_RESULT],
+            errors=results[ERROR],
+            permit_waits=sum(sum(waits.counts) for waits in self._permit_waits.values()),
+            incoming=incoming,
+            plugins=plugins,
+        )
+
     def text(self) -> bytes:
         """All metrics in the text format."""
         return exposition([self.registry])
@@ -237,6 +279,7 @@ class SchedulerMetrics(QueueMetrics):
         if self._legacy is not None:
             self._legacy.reset()
         self._families.reset()
+        self._gated = 0
 
 
 # Metrics of optional features

@@ -36,6 +36,7 @@ class NodeUnschedulable(Plugin):
 
     reads = Reads.NODE
     signs_template = True
+    constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._tolerated(pod.pod)
@@ -58,6 +59,10 @@ class NodeUnschedulable(Plugin):
 
     def _after_toleration(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
         return queue_if(pod.uid == new.metadata.uid and self._tolerated(new))
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """A PreFilter plugin since 1.37, with nothing to prepare."""
+        return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         if self.sign(pod):

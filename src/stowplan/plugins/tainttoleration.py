@@ -92,6 +92,7 @@ class TaintToleration(Plugin):
 
     reads = Reads.NODE
     signs_template = True
+    constant_pre_filter = True
     constant_pre_score = True
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -114,6 +115,10 @@ class TaintToleration(Plugin):
     @staticmethod
     def _after_toleration(pod: PodInfo, old: Pod, new: Pod) -> Hint:
         return queue_if(pod.uid == new.metadata.uid)
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """A PreFilter plugin since 1.37, with nothing to prepare."""
+        return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         table = nodes.table

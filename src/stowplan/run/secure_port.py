@@ -44,8 +44,11 @@ class SecurePort:
             for client in (knowing, allowing):
                 if client is not None:
                     await stack.enter_async_context(client)
+            inspection = Inspection(
+                self._scheduler, cluster="kubernetes", release=KUBERNETES, leads=lambda: process.is_leading
+            )
             server = SecureServer(
-                {**self._pages(), **self._inspection_pages(lambda: server)},
+                {**self._pages(), **self._inspection_pages(inspection, lambda: server)},
                 options.serving,
                 options.authentication,
                 options.authorization,
@@ -55,20 +58,14 @@ class SecurePort:
                 logger=process.logger,
                 observer=process.metrics.access,
             )
-            async with server:
+            async with server, inspection.following():
                 yield
             process.logger.info(0, "[graceful-termination] secure server has stopped listening")
         process.logger.info(0, "[graceful-termination] secure server is exiting")
 
-    def _inspection_pages(self, server: Callable[[], SecureServer]) -> Pages:
+    def _inspection_pages(self, inspection: Inspection, server: Callable[[], SecureServer]) -> Pages:
         """The API /stowplan/v1, and the page if it is wanted. Viewers see what they may read."""
         process = self._process
-        inspection = Inspection(
-            self._scheduler,
-            cluster="kubernetes",
-            release=KUBERNETES,
-            leads=lambda: process.is_leading,
-        )
         routes = Routes(inspection, lambda: dump(process.resolved.built.config))
 
         async def page(request: web.Request) -> web.StreamResponse:

@@ -26,7 +26,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.registry import Registry, checked, load_plugin
 from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import IN_TREE_POINTS, default_plugins, in_tree_registry
+from stowplan.plugins.registry import default_plugins, in_tree_points, in_tree_registry
 from stowplan.queue.cluster_events import node_events, pod_events
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.builders import HOSTNAME, NodeBuilder, PodBuilder, builder_text
@@ -58,7 +58,7 @@ def subject_of(plugin: AnyPlugin, args: Any, config: Config) -> Subject:
     registry = in_tree_registry()
     if registry.get(cls.name) is not cls:
         registry = registry.with_plugins([cls])
-    implements = {**IN_TREE_POINTS, **registry.offered}
+    implements = {**in_tree_points(), **registry.offered}
     if config is None:
         others = [use for use in default_plugins() if use.name != cls.name]
         usual = [use for use in default_plugins() if use.name == cls.name]

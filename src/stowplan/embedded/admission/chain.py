@@ -8,6 +8,7 @@ from stowplan.api.catalogue import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    DEVICE_TAINT_RULES,
     NAMESPACES,
     NODES,
     PODS,
@@ -18,8 +19,9 @@ from stowplan.api.catalogue import (
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.admission import adminaccess
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
-from stowplan.embedded.admission.defaults import DEFAULTS
+from stowplan.embedded.admission.defaults import DATED, DEFAULTS
 from stowplan.embedded.admission.plugins import (
     CHECK_CREATED,
     CHECK_UPDATED,
@@ -35,6 +37,7 @@ from stowplan.embedded.admission.strategy import (
     PREPARE_POD_PART,
     PREPARE_STATUS,
     PREPARE_UPDATED,
+    date_changed_effect,
     set_requestor,
 )
 from stowplan.embedded.admission.validation import check_created, check_loaded, check_status, check_updated
@@ -63,11 +66,14 @@ class ClusterAdmission:
         self._quotas = "ResourceQuota" not in disabled
         self._roles = RoleGuard()
 
-    def set_defaults(self, resource: Resource, obj: Json) -> None:
+    def set_defaults(self, resource: Resource, obj: Json, stamp: str) -> None:
         """Fill in what does not depend on other objects; whoever writes owns these fields too."""
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
             set_defaults(obj)
+        date = DATED.get(resource)
+        if date is not None:
+            date(obj, stamp)
 
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
         _check_namespace(lookup, resource, obj)
@@ -85,6 +91,7 @@ class ClusterAdmission:
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(resource, obj["metadata"]["name"], why)
         check_created(resource, obj, custom)
+        adminaccess.check_requested(lookup, resource, obj)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
         for plugin in self._check_created.get(resource, ()):
@@ -104,6 +111,7 @@ class ClusterAdmission:
             if prepare_status is not None:
                 prepare_status(old, new)
             check_status(resource, old, new, custom)
+            adminaccess.check_granted(lookup, resource, old, new)
             return None
         if subresource in ("finalize", APPROVAL):
             return None
@@ -114,6 +122,8 @@ class ClusterAdmission:
         prepare = PREPARE_UPDATED.get(resource)
         if prepare is not None:
             prepare(old, new)
+        if resource == DEVICE_TAINT_RULES:
+            date_changed_effect(old, new, lookup.stamp())
         if resource == SERVICES:
             self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)

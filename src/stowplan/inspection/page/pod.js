@@ -1,7 +1,8 @@
 // One pod: its state in a sentence, then the evidence, then what would help.
 
 import { get, podPath } from "./api.js";
-import { age, colour, el, number, plural, show, table } from "./dom.js";
+import { funnel, stackedBars } from "./charts.js";
+import { age, el, number, plural, show, table } from "./dom.js";
 
 export async function pod(place, { name, open, close }) {
   show(place, el("p", { class: "quiet" }, `Explaining ${name}…`));
@@ -12,11 +13,11 @@ export async function pod(place, { name, open, close }) {
     el("p", { class: "quiet" }, situation(found)),
     found.node && el("p", {}, el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)),
     el("p", {}, el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
-    found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found)],
+    found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
     found.nearMisses.length > 0 && [el("h2", {}, "Closest: only one thing in the way"), nearMisses(found, open)],
     found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on the live state)"), changes(found, open)],
     found.state === "pending" && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
-    found.scores && found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found)],
+    found.scores && found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
     found.preemption && found.preemption.message && found.state === "pending" && [el("h2", {}, "Preemption"), el("p", {}, found.preemption.message)],
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
     found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
@@ -44,16 +45,7 @@ function situation(found) {
   return parts.join(" · ");
 }
 
-function funnel(found) {
-  const row = (count, words, background) => [
-    el("span", { class: "amount" }, count),
-    el("span", { class: "track" }, el("i", { class: "part", style: { width: `${(100 * Math.abs(parseInt(count.replace(/[^0-9]/g, ""), 10) || 0)) / Math.max(found.nodes, 1)}%`, background } }), el("span", { class: "words" }, words)),
-  ];
-  return el("div", { class: "funnel" },
-    row(number(found.nodes), "nodes", "var(--c7)"),
-    found.funnel.map((line, index) => row(`−${number(line.nodes)}`, `${line.plugin}: ${line.reason}`, colour(index))),
-    row(`= ${number(found.feasible)}`, "left", "var(--good)"));
-}
+const stepsOf = (found) => found.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
 
 function nearMisses(found, open) {
   const shown = found.nearMisses.slice(0, 8);
@@ -68,16 +60,11 @@ function changes(found, open) {
   })), { caption: "Changes that would place the pod" });
 }
 
-function scores(found) {
+function scores(found, open) {
   const plugins = Object.keys(found.weights);
-  const most = Math.max(...found.scores.map((one) => one.total), 1);
-  const bars = found.scores.map((one) => ({
-    cells: [one.node, el("div", { class: "stack", style: { width: `${(100 * one.total) / most}%` }, title: plugins.map((name) => `${name} ${one.plugins[name] ?? 0}`).join("\n") },
-      plugins.map((name, index) => el("i", { style: { width: `${(100 * (one.plugins[name] ?? 0)) / Math.max(one.total, 1)}%`, background: colour(index) } }))), number(one.total)],
-  }));
-  const legend = el("ul", { class: "legend" }, plugins.map((name, index) => el("li", {}, el("span", { class: "swatch", style: { background: colour(index) } }), name)));
+  const bars = found.scores.map((one) => ({ label: one.node, values: plugins.map((name) => one.plugins[name] ?? 0) }));
   const why = found.ties > 1 ? `${found.ties} nodes are equally good; ties are broken at random.` : found.decidedBy ? `Ahead by ${found.margin} points, most of them from ${found.decidedBy}.` : "";
-  return [table(["node", "points by plugin", "total"], bars, { numeric: [2], caption: "Scores" }), legend, why && el("p", {}, why)];
+  return [stackedBars(plugins, bars, { open: (name) => open("node", name) }), why && el("p", {}, why)];
 }
 
 function wakes(found) {

@@ -29,7 +29,11 @@ class ClaimHints:
         named = Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM
         return (
             EventRegistration(ClusterEvent(Resource.NODE, nodes)),
-            EventRegistration(ClusterEvent(Resource.RESOURCE_CLAIM, changed), self.after_claim_change),
+            EventRegistration(
+                ClusterEvent(Resource.RESOURCE_CLAIM, changed),
+                self.after_claim_change,
+                only_claim=_only_claim,
+            ),
             EventRegistration(ClusterEvent(Resource.POD, named), self.after_pod_change),
             EventRegistration(ClusterEvent(Resource.DEVICE_CLASS, changed)),
             EventRegistration(ClusterEvent(Resource.RESOURCE_SLICE, changed)),
@@ -41,7 +45,7 @@ class ClaimHints:
             claims = claims_of(pod.pod, self._claims)
         except ClaimError:
             return Hint.SKIP
-        if old is not None and old.allocation is not None and new.allocation is None:
+        if _lost_devices(old, new):
             return Hint.QUEUE
         if not any(claim.metadata.uid == new.metadata.uid for claim in claims):
             return Hint.SKIP
@@ -56,3 +60,12 @@ class ClaimHints:
         except ClaimError:
             return Hint.SKIP
         return Hint.QUEUE
+
+
+def _lost_devices(old: ResourceClaim | None, new: ResourceClaim) -> bool:
+    return old is not None and old.allocation is not None and new.allocation is None
+
+
+def _only_claim(old: ResourceClaim | None, new: ResourceClaim) -> str | None:
+    """Devices that are free again may help any pod, everything else only the users of the claim."""
+    return None if _lost_devices(old, new) else new.key

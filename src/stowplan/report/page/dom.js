@@ -1,10 +1,12 @@
 // Small helpers to build the page. Text is always set as text, never as markup: names come from the cluster.
 
-export function el(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
+export const el = (tag, attributes, ...children) => filled(document.createElement(tag), attributes, children);
+export const svg = (tag, attributes, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+function filled(node, attributes = {}, children = []) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name === "class") node.className = value;
+    if (name === "class") node.setAttribute("class", value);
     else if (name === "style") Object.assign(node.style, value);
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
