@@ -218,7 +218,7 @@ class Inspection:
         if pod is None:
             gone = explain_gone(scheduler, f"{namespace}/{name}")
             return None if gone is None else gone.document()
-        found = await self._explain(scheduler, pod)
+        found = await self._explain(scheduler, self._info(scheduler, pod))
         found.facts |= eviction_facts(scheduler, pod)
         known = scheduler.explain(pod.key)
         if known is not None:
@@ -230,9 +230,11 @@ class Inspection:
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
 
-    async def _explain(self, scheduler: Scheduler, pod: Pod, nearest: int | None = None) -> PodExplanation:
+    async def _explain(
+        self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
+    ) -> PodExplanation:
         context = scheduler.context
-        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod), nearest=nearest)
+        steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
         while True:
             await context.freeze.free()
             try:
@@ -267,18 +269,23 @@ class Inspection:
         return {"legend": legend, "nodes": column[node_rows(table)].tolist(), "node": None}
 
     async def pending(self, visible: Collection[str]) -> dict[str, Any]:
-        """All waiting pods by cause. Each template is explained once, with a pause after each."""
+        """All pods that wait now, by cause. Each template is explained once, with a pause after each.
+
+        Meanwhile pods may be placed and others come: those of the beginning are told of.
+        """
         scheduler = self.scheduler
         if scheduler is None:
             return {"pods": 0, "causes": []}
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
+        table = scheduler.context.cache.table
+        infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
         explained: dict[Any, PodExplanation] = {}
         for pod in waiting:
-            info = self._info(scheduler, pod)
+            info = infos[pod.metadata.uid]
             if not pod.spec.scheduling_gates and info.template not in explained:
-                explained[info.template] = await self._explain(scheduler, pod, NEAREST)
+                explained[info.template] = await self._explain(scheduler, info, NEAREST)
         found: list[Cause] = causes(
-            waiting, lambda pod: self._info(scheduler, pod), lambda info: explained[info.template]
+            waiting, lambda pod: infos[pod.metadata.uid], lambda info: explained[info.template]
         )
         return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
 
