@@ -39,7 +39,8 @@ from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.scheduling_cycle import NodeFinder
 from stowplan.scheduler.settings import Settings
 from stowplan.simulate.outcome import Eviction, Outcome
-from stowplan.snapshot.sources import Snapshot, read_files
+from stowplan.snapshot.files import Snapshot
+from stowplan.snapshot.sources import read_files
 
 Undo = Callable[[], object]
 

@@ -10,7 +10,7 @@ from stowplan.explain.explainer import Explainer
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
 from stowplan.scheduler.settings import Settings
-from stowplan.snapshot.sources import Snapshot
+from stowplan.snapshot.files import Snapshot
 
 
 class Engine:
