@@ -18,7 +18,9 @@ from devices.racks import (
 )
 from scheduler.worlds import NAMESPACE, World, live
 from stowplan.api import catalogue as c
+from stowplan.api.devices import ResourceClaim
 from stowplan.api.status import ApiError, unreachable
+from stowplan.embedded.client import typed
 
 STATUS = "PUT resourceclaims/c/status"
 UNRESERVE = "PATCH resourceclaims/c/status"
@@ -145,3 +147,39 @@ def test_a_reservation_from_before_a_restart_is_taken_back_if_the_pod_is_not_pla
         assert devices_of(world) == ["n1/gpu-0"]
 
     live(story, before=left_behind)
+
+
+def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices() -> None:
+    """Also if the watch is late: nobody but the answer says that the claim has its devices."""
+
+    async def one_gpu(world: World) -> None:
+        add_class(world)
+        world.add_node("n1")
+        add_devices(world, "n1")
+
+    async def story(world: World) -> None:
+        world.wire.seconds = 4.0
+        add_claim(world)
+        add_claim(world, "other")
+        await world.add_pod("p", cpu="3", resourceClaims=using("c"))
+        while STATUS not in world.wire.shorts:
+            await world.settle(0.5)
+        claims = world.scheduler.context.cache.table.devices.claims
+        claims.put = lambda claim: None  # type: ignore[method-assign]
+        await world.settle(2)
+        assert devices_of(world) == ["n1/gpu-0"]
+        world.put_pod("urgent", cpu="3", priority=100)
+        world.put_pod("q", cpu="100m", resourceClaims=using("other"))
+        for _ in range(60):
+            await world.settle(0.5)
+            assert len(devices_of(world)) + len(devices_of(world, "other")) <= 1
+        assert world.node_of("urgent")
+        assert not world.node_of("p")
+        del claims.put
+        for name in ("c", "other"):
+            claims.put(typed(claim_of(world, name), ResourceClaim))
+        await world.settle(60)
+        assert reserved_for(world) == []
+        assert is_quiet(world)
+
+    live(story, before=one_gpu)

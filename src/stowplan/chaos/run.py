@@ -37,6 +37,9 @@ SETTLED: Final = 75.0
 QUIET: Final = 480.0
 """Seconds after which every schedulable pod is bound: longer than the flush of unschedulable pods takes."""
 
+QUIET_WITH_DEVICES: Final = QUIET + 330.0
+"""The same with devices: a flush may delete a claim left from before, and nobody is told of its devices."""
+
 PATIENCE: Final = 200_000
 """Turns of the event loop without time passing before a run counts as stuck."""
 
@@ -109,7 +112,7 @@ class _Run:
         world.enter_phase()
         self._users.release_all()
         await self._settle()
-        await self._until(self._plan.end + QUIET)
+        await self._until(self._plan.end + (QUIET_WITH_DEVICES if self._plan.devices else QUIET))
         if self._host.alive:
             FinalChecks(world, self._host.scheduler).check()
         if self._ownership is not None:

@@ -6,7 +6,8 @@ Allocations that are decided but not written yet are in flight; their devices co
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -432,6 +433,26 @@ class Claims:
             self.allocated.remove(known.claim.allocation)
         return True
 
+    # What if
+
+    @contextmanager
+    def seen_as(self, claims: Sequence[ResourceClaim]) -> Iterator[None]:
+        """See claims as they could be, for as long as the block takes. Nobody is told."""
+        before = [(claim.key, self._told.get(claim.key), self._assumed.get(claim.key)) for claim in claims]
+        for claim in claims:
+            seen = self.get(claim.key)
+            self._assumed.pop(claim.key, None)
+            self._told[claim.key] = claim
+            self._changed(seen, claim)
+        try:
+            yield
+        finally:
+            for key, told, assumed in before:
+                seen = self.get(key)
+                _set(self._told, key, told)
+                _set(self._assumed, key, assumed)
+                self._changed(seen, self.get(key))
+
     # Waiting
 
     async def changed(self, keys: list[str]) -> None:
@@ -451,6 +472,13 @@ class Claims:
         for future in self._waiting.get(key, ()):
             if not future.done():
                 future.set_result(None)
+
+
+def _set(claims: dict[str, ResourceClaim], key: str, claim: ResourceClaim | None) -> None:
+    if claim is None:
+        claims.pop(key, None)
+    else:
+        claims[key] = claim
 
 
 def _owner_of_made(claim: ResourceClaim) -> str | None:

@@ -21,9 +21,10 @@ from stowplan.explain.facts import pod_facts
 from stowplan.explain.preemption import Preempting
 from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
 from stowplan.explain.state import Attempted, PodState, Waker, wakers
+from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.framework.decision import Candidate, Decision, decide
 from stowplan.framework.evaluation import Evaluation, rejectors_of
-from stowplan.framework.explanation import PreemptionSearchPlugin
+from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
 from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
@@ -31,13 +32,6 @@ from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError
 from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.scheduling_queue import rules_of
-
-PENDING: Final = "pending"
-PLACED: Final = "placed"
-FITS: Final = "fits"
-"""The pod is not on a node, but one would take it: it is new, or about to be scheduled."""
-GONE: Final = "gone"
-"""The pod is known only from what happened to it."""
 
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""
@@ -142,7 +136,7 @@ class Explainer:
         try:
             evaluation = self._framework.evaluate(info, self._nominations)
         except PluginError as error:
-            return self._failed(info, str(error))
+            return self._failed(info, error)
         if evaluation.feasible_count:
             return self._fitting(evaluation)
         rejections = Rejections(evaluation)
@@ -205,7 +199,7 @@ class Explainer:
             try:
                 evaluation = self._framework.evaluate(self._table.info(unplaced(info.pod)), self._nominations)
             except PluginError as error:
-                return self._failed(info, str(error))
+                return self._failed(info, error)
             funnel = Rejections(evaluation).funnel
             row = self._table.row_of(node)
             fits = row is not None and evaluation.status(row).is_success
@@ -221,7 +215,12 @@ class Explainer:
             decision=decision,
         )
 
-    def _failed(self, info: PodInfo, message: str) -> PodExplanation:
+    def _failed(self, info: PodInfo, error: PluginError) -> PodExplanation:
+        message = str(error)
+        plugin = self._framework.plugins.get(error.plugin)
+        more = plugin.failure(info, error.nodes) if isinstance(plugin, FailurePlugin) else ""
+        if more:
+            message += f" ({more})"
         node = self._table.name_of(info.row) if info.row >= 0 else ""
         state = PLACED if node else PENDING
         return PodExplanation(info.key, state, self._source, self._table.node_count, message, node)
@@ -292,7 +291,7 @@ def _funnel_line(line: FunnelLine) -> dict[str, Any]:
 
 
 def _near_miss(miss: NearMiss) -> dict[str, Any]:
-    return {
+    shown: dict[str, Any] = {
         "node": miss.node,
         "plugin": miss.plugin,
         "reason": miss.reason,
@@ -300,6 +299,9 @@ def _near_miss(miss: NearMiss) -> dict[str, Any]:
         "detail": miss.detail,
         "size": round(miss.size, 4),
     }
+    if miss.devices:
+        shown["devices"] = list(miss.devices)
+    return shown
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -311,6 +313,8 @@ def _change(change: Change) -> dict[str, Any]:
     }
     if change.patch is not None:
         shown["patch"] = change.patch
+    if change.claim:
+        shown["claim"] = change.claim
     if change.action is not None:
         shown["action"] = change.action
     if change.victims:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from stowplan.api.devices import ResourceClaim
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 
@@ -25,11 +26,13 @@ class Shortfall(NamedTuple):
     """What a node lacks for a pod, in words, and how much that is: 0 is nearly nothing, 1 all there is.
 
     `about` names it in a word or two for a table: `1 nvidia.com/gpu short`, `taint`; `text` has the details.
+    `devices` says of every device why it cannot be used, as plain data.
     """
 
     about: str
     text: str = ""
     size: float = 1.0
+    devices: tuple[Mapping[str, Any], ...] = ()
 
 
 class Remedy(NamedTuple):
@@ -37,6 +40,9 @@ class Remedy(NamedTuple):
 
     `patch` is a strategic merge patch of the pod, `node_patch` one of the node for the rare thing that is
     wrong with the node itself. `size` orders remedies of one kind: smaller changes less.
+
+    `claims` are resource claims as they would be. Then `patch` is one of the claim `of_claim` names, or
+    `action` says what has to happen to the cluster.
     """
 
     kind: str
@@ -44,6 +50,9 @@ class Remedy(NamedTuple):
     patch: Mapping[str, Any]
     size: float = 1.0
     node_patch: Mapping[str, Any] | None = None
+    claims: Sequence[ResourceClaim] = ()
+    of_claim: str = ""
+    action: Mapping[str, str] | None = None
 
 
 @runtime_checkable
@@ -65,6 +74,13 @@ class RemedyPlugin(Protocol):
     """A Filter plugin that can propose changes of the pod for a node it rejected. Provisional."""
 
     def remedies(self, cycle: "Cycle", pod: PodInfo, row: int, /) -> Iterable[Remedy]: ...
+
+
+@runtime_checkable
+class FailurePlugin(Protocol):
+    """A Filter plugin that can say more about why it failed than its message does. Provisional."""
+
+    def failure(self, pod: PodInfo, nodes: Sequence[str], /) -> str: ...
 
 
 # Preemption

@@ -562,10 +562,12 @@ _ZERO: Final = quantity_of("0")
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
     """Whether every taint that keeps a device from being allocated is tolerated."""
-    return all(
-        taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
-        for taint in taints
-    )
+    return all(is_tolerated(taint, tolerations) for taint in taints)
+
+
+def is_tolerated(taint: DeviceTaint, tolerations: Sequence[DeviceToleration]) -> bool:
+    """Whether a taint does not keep a device from being allocated."""
+    return taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

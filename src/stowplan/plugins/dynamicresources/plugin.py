@@ -1,18 +1,21 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Coroutine, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
 from stowplan.api.status import ApiError
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.devices import with_allocation
 from stowplan.framework import (
+    ALL_ROWS,
     SKIP,
-    UNSIGNED,
+    SKIP_CLASS,
     Codes,
     Cycle,
     EventRegistration,
@@ -24,9 +27,11 @@ from stowplan.framework import (
     PodInfo,
     PostFilterResult,
     Reads,
+    Remedy,
     Scores,
+    Shortfall,
+    StaleRows,
     Status,
-    Unsigned,
     error,
     unresolvable,
     unschedulable,
@@ -40,6 +45,7 @@ from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.explanations import DeviceExplanations
 from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
 from stowplan.plugins.dynamicresources.pools import compiled
@@ -58,13 +64,15 @@ NOT_FOUND: Final = "not found"
 class DynamicResources(Plugin):
     """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
 
-    Pods without claims are skipped.
+    Pods without claims are skipped, all others form a class with those alike in everything else: what they
+    are told of nodes is kept from one to the next, except where it differs.
     """
 
     args_type = DynamicResourcesArgs
     reads = Reads.NODE
+    row_local = False
     signs_template = True
-    constant_pre_filter = True
+    scores_only_if_filtering = True
     idle_for_plain_pods = True
     parallel_pre_bind = True
     can_fail = True
@@ -79,9 +87,10 @@ class DynamicResources(Plugin):
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: dict[str, set[asyncio.Task[None]]] = {}
         """By the uid of a pod, the reservations for it that are being taken back."""
+        self._explanations = DeviceExplanations(self._table, self._verdicts)
 
-    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
-        return UNSIGNED if self._concerns(pod) else False
+    def sign(self, pod: PodInfo) -> Hashable:
+        return self._concerns(pod)
 
     def _concerns(self, pod: PodInfo) -> bool:
         """Whether a pod has claims, or extended resources that mean devices."""
@@ -106,7 +115,7 @@ class DynamicResources(Plugin):
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         if not self._concerns(pod):
             cycle.write(self, True)
-            return SKIP
+            return SKIP_CLASS
         if self._features.not_built:
             gate = self._features.not_built
             raise NotBuiltError(
@@ -182,8 +191,28 @@ class DynamicResources(Plugin):
         state = self._state(cycle)
         if state is None or not state.claims:
             return None
-        codes: Codes = self._verdicts.codes(state, self._is_usable)[nodes.rows]
+        codes: Codes = self._codes(state)[nodes.rows]
         return codes
+
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        state = self._state(cycle)
+        return 0 if state is None or not state.claims else self._codes(state).item(row)
+
+    def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, then: object, now: object) -> StaleRows:
+        """The rows where a pod's claims fare differently from those of the pod before."""
+        if not isinstance(then, StateData) or not isinstance(now, StateData) or then.codes is None:
+            return ALL_ROWS
+        codes = self._codes(now)
+        if len(codes) != len(then.codes) or then.errors or now.errors:
+            return ALL_ROWS
+        changed: Rows = (codes != then.codes).nonzero()[0]
+        return changed
+
+    def _codes(self, state: StateData) -> Codes:
+        """The verdicts about all rows, worked out once in an attempt."""
+        if state.codes is None:
+            state.codes = self._verdicts.codes(state, self._is_usable)
+        return state.codes
 
     def _state(self, cycle: Cycle) -> StateData | None:
         found: object = cycle.read(self)
@@ -224,6 +253,20 @@ class DynamicResources(Plugin):
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         """Pods on a node make no difference here."""
         return True
+
+    # Explanations
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return self._explanations.shortfall(self._state(cycle), pod, row)
+
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        return self._explanations.sizes(self._state(cycle), pod, rows)
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        return self._explanations.remedies(self._state(cycle), pod, row)
+
+    def failure(self, pod: PodInfo, nodes: Sequence[str]) -> str:
+        return self._explanations.failure(pod, nodes)
 
     # PostFilter
 
@@ -289,14 +332,25 @@ class DynamicResources(Plugin):
 
     # Score
 
+    def score_basis(self, cycle: Cycle, pod: PodInfo) -> bool:
+        """Whether scores differ from node to node."""
+        state = self._state(cycle)
+        return (
+            state is not None
+            and state.allocator is not None
+            and self._features.prioritized_list
+            and any(
+                request.first_available for claim in state.claims for request in claim.spec.devices.requests
+            )
+        )
+
+    def stale_score_rows(self, cycle: Cycle, pod: PodInfo, then: bool | None, now: bool) -> StaleRows:
+        return ALL_ROWS if then or now or then is None else NO_ROWS
+
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         """Earlier alternatives of requests are better."""
         state = self._state(cycle)
-        if state is None or state.allocator is None or not self._features.prioritized_list:
-            return None
-        if not any(
-            request.first_available for claim in state.claims for request in claim.spec.devices.requests
-        ):
+        if state is None or not self.score_basis(cycle, pod):
             return None
         names = self._table.names
         rows = np.arange(self._table.capacity)[nodes.rows].tolist()
@@ -366,9 +420,24 @@ class DynamicResources(Plugin):
         return None
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Give back what was reserved, if a write is under way once it is known what became of it."""
         state = self._state(cycle)
         if state is None or not state.claims:
             return
+        if state.writing is None or state.writing.done():
+            self._take_back(state, pod)
+        else:
+            self._note_release(
+                pod.uid, self._start(self._take_back_later(state, pod), f"unreserve {pod.key}")
+            )
+
+    async def _take_back_later(self, state: StateData, pod: PodInfo) -> None:
+        assert state.writing is not None
+        await asyncio.wait([state.writing])
+        self._take_back(state, pod)
+        self.handle.scheduler.activate([pod.pod])
+
+    def _take_back(self, state: StateData, pod: PodInfo) -> None:
         claims = self._devices.claims
         for claim in state.user_claims:
             if claims.remove_pending(claim.metadata.uid):
@@ -376,15 +445,27 @@ class DynamicResources(Plugin):
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
                 self._release(claim, pod.uid)
         special = state.extended
-        if special is not None:
-            if claims.remove_pending(state.extended_uid):
-                claims.restore(special.key)
-            if not is_in_memory(special):
-                self._start(self._binder().delete(special, patiently=True), f"delete {special.key}")
+        if special is None:
+            return
+        if is_in_memory(special):
+            claims.remove_pending(state.extended_uid)
+        else:
+            self._start(self._delete_extended(state, special), f"delete {special.key}")
+
+    async def _delete_extended(self, state: StateData, special: ResourceClaim) -> None:
+        """The devices of the claim stay taken until it is gone, though nobody may know of it yet."""
+        try:
+            await self._binder().delete(special, patiently=True)
+        finally:
+            if self._devices.claims.remove_pending(state.extended_uid):
+                self._devices.claims.restore(special.key)
 
     def _release(self, claim: ResourceClaim, pod_uid: str) -> None:
         """Take back the reservation of a pod in the background; its next binding waits for that."""
         task = self._start(self._binder().unreserve(claim, pod_uid), f"unreserve {claim.key}")
+        self._note_release(pod_uid, task)
+
+    def _note_release(self, pod_uid: str, task: asyncio.Task[None]) -> None:
         under_way = self._releases.setdefault(pod_uid, set())
         under_way.add(task)
 
@@ -397,10 +478,10 @@ class DynamicResources(Plugin):
 
     async def _released(self, state: StateData, pod: PodInfo) -> None:
         """Wait until earlier reservations for a pod are taken back, and see its claims as they are then."""
-        under_way = self._releases.get(pod.uid)
-        if under_way is None:
+        if pod.uid not in self._releases:
             return
-        await asyncio.wait([*under_way])
+        while under_way := self._releases.get(pod.uid):
+            await asyncio.wait([*under_way])
         for index, claim in enumerate(state.claims):
             if not is_in_memory(claim):
                 state.claims[index] = self._devices.claims.get(claim.key) or claim
@@ -437,12 +518,29 @@ class DynamicResources(Plugin):
         try:
             for index, claim in enumerate(state.claims):
                 if not claim.is_reserved_for(pod.uid):
-                    state.claims[index] = await binder.bind(state, index, pod)
+                    await self._write(state, index, pod)
             if self._features.binding_conditions:
                 await binder.wait_until_ready(state, pod, node)
         except (ClaimWriteError, BindingFailedError) as cause:
             return error(str(cause))
         return None
+
+    async def _write(self, state: StateData, index: int, pod: PodInfo) -> None:
+        """Write a claim. If the binding is cancelled meanwhile, the write is not: who can say what it did?"""
+
+        async def write() -> None:
+            state.claims[index] = await self._binder().bind(state, index, pod)
+
+        state.writing = asyncio.get_running_loop().create_task(write())
+        self._tasks.add(state.writing)
+        state.writing.add_done_callback(self._written)
+        await asyncio.shield(state.writing)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        """A write is over. Of one whose binding was cancelled nobody else asks how it ended."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     def _binder(self) -> ClaimBinder:
         return ClaimBinder(self._devices.claims, self.handle.scheduler, self._features, self._binding_timeout)

@@ -1,5 +1,6 @@
 """What is known of the claims of one pod during an attempt."""
 
+import asyncio
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ class StateData:
     `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
     that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
     zero. `nodes` are what was found on nodes, as far as anybody asked. `available` are the rows where claims
-    that are allocated can be used, None: all.
+    that are allocated can be used, None: all. `writing` is the write of a claim that is under way or was the
+    last.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class StateData:
         "nodes",
         "pod",
         "selectors",
+        "writing",
     )
 
     def __init__(self, pod: PodInfo, claims: list[ResourceClaim], extended: ResourceClaim | None) -> None:
@@ -61,6 +64,7 @@ class StateData:
         self.chosen: NodeAllocation | None = None
         self.codes: npt.NDArray[np.int64] | None = None
         self.errors: list[str] = []
+        self.writing: asyncio.Task[None] | None = None
 
     @property
     def extended(self) -> ResourceClaim | None:

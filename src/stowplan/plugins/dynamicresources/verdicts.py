@@ -27,7 +27,7 @@ from stowplan.plugins.dynamicresources.allocator import (
 )
 from stowplan.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
 from stowplan.plugins.dynamicresources.features import Features
-from stowplan.plugins.dynamicresources.pools import PoolError
+from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches, Searches
 from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData
@@ -80,7 +80,6 @@ class Verdicts:
             state.available[index] = mask
             if mask is not None:
                 codes[(codes == 0) & ~mask] = UNAVAILABLE
-        state.codes = codes
         return codes
 
     def _codes(self, state: StateData) -> Codes:
@@ -264,6 +263,16 @@ class Verdicts:
             return None
         state.nodes[name] = NodeAllocation(found, special, asked.mappings)
         return state.nodes[name]
+
+    def pools_on(self, node: Node, row: int) -> list[Pool]:
+        """The pools of a node. Raises PoolError."""
+        self._columns.sync()
+        return self._columns.pools.of(node, row)
+
+    def claims_on(self, state: StateData, row: int) -> list[ResourceClaim]:
+        """The claims without devices as a node needs them."""
+        claims = self._claims_for(state, self._answered_by_devices(state.pod, row))[0]
+        return [claim for claim in claims if claim.spec.devices.requests]
 
     def _answered_by_devices(self, pod: PodInfo, row: int) -> list[str]:
         """The extended resources of a pod that a node answers with devices."""
