@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -83,7 +84,23 @@ class Wanted:
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster to look at, and with which configuration."""
+    """The options that say which cluster to look at, and with which configuration: one argument, `where`."""
+
+    @wraps(command)
+    def with_where(
+        kubeconfig: Path | None,
+        context: str,
+        files: tuple[Path, ...],
+        offline: bool,
+        config: Path | None,
+        feature_gates: tuple[str, ...],
+        plugins: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
+        return command(where=where, **others)
+
+    decorated: Callable[..., Any] = with_where
     for option in reversed(
         (
             click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
@@ -111,8 +128,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
         )
     ):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
 
 
 @click.command("explain")
@@ -130,13 +147,7 @@ def explain(
     selector: str,
     filename: tuple[Path, ...],
     all_nodes: bool,
-    kubeconfig: Path | None,
-    context: str,
-    files: tuple[Path, ...],
-    offline: bool,
-    config: Path | None,
-    feature_gates: tuple[str, ...],
-    plugins: tuple[str, ...],
+    where: Where,
     output: str,
 ) -> None:
     """Explain why a pod is pending, or why it is on its node.
@@ -151,7 +162,6 @@ def explain(
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
     wanted = Wanted(targets, namespace, selector, filename)
     found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
@@ -174,21 +184,14 @@ def pending(
     namespace: str,
     watch: bool,
     every: float,
-    kubeconfig: Path | None,
-    context: str,
-    files: tuple[Path, ...],
-    offline: bool,
-    config: Path | None,
-    feature_gates: tuple[str, ...],
-    plugins: tuple[str, ...],
+    where: Where,
     output: str,
 ) -> None:
     """Group waiting pods by cause.
 
     Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
     """
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
-    if watch and files:
+    if watch and where.files:
         raise click.UsageError("--watch follows a cluster, --from is a moment")
     if not watch:
         document, notes = asyncio.run(_pending_once(where, namespace))

@@ -20,6 +20,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
 from stowplan.cluster.table import allocatable_amounts
 from stowplan.framework import (
+    UNSIGNED,
     Action,
     ClusterEvent,
     Code,
@@ -38,16 +39,19 @@ from stowplan.framework import (
     Scores,
     Shortfall,
     Status,
+    Unsigned,
     pod_resources,
     queue_if,
 )
 from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
     ScoredResources,
     ScoringStrategy,
     complete_resources,
+    scores_devices,
     strategy_scorers,
 )
 
@@ -228,11 +232,14 @@ class NodeResourcesFit(Plugin):
         self._with_devices = handle.gates["DRAExtendedResource"]
         self._resources = tuple(spec.name for spec in strategy.resources)
         self._score, self._score_one = strategy_scorers(strategy)
+        self._totals = DeviceTotals(handle.table, handle.gates)
         for name in self._resources:
             handle.table.hold_resource(name)
 
-    def sign(self, pod: PodInfo) -> Hashable:
+    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         requests = pod.requests
+        if requests.scalars and scores_devices(self._totals, self._resources, self._for_scoring(pod)):
+            return UNSIGNED
         return (
             requests.milli_cpu,
             requests.memory,
@@ -406,17 +413,20 @@ class NodeResourcesFit(Plugin):
         return found
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
-        cycle.write_score(self, ScoredResources(cycle.table, self._resources, self._for_scoring(pod)))
+        cycle.write_score(self, self._scored(cycle, pod))
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
-            resources = ScoredResources(cycle.table, self._resources, self._for_scoring(pod))
+            resources = self._scored(cycle, pod)
         return self._score(resources.look(nodes, with_defaults=True))
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)
         return self._score_one(resources.look_at(cycle.table, row, True))
+
+    def _scored(self, cycle: Cycle, pod: PodInfo) -> ScoredResources:
+        return ScoredResources(cycle.table, self._resources, self._for_scoring(pod), self._totals)
 
     def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
         return pod.template.asked(self._resources, non_zero=True, pod_level=False)
