@@ -405,8 +405,8 @@ class _Namespaces:
     def clause(self, term: Term) -> Clause:
         """The pods an incoming pod's term selects.
 
-        In releases that lose the names again, a selector that an empty set of labels satisfies (`NotIn`,
-        `DoesNotExist`) means all namespaces: it is tested once more without labels.
+        An empty selector means all namespaces. In releases that lose the names again, so does a selector that
+        an empty set of labels satisfies (`NotIn`, `DoesNotExist`): it is tested once more without labels.
         """
         selector = term.namespace_selector
         if selector not in self._chosen:
@@ -420,7 +420,7 @@ class _Namespaces:
         return (together, term.selector)
 
     def _find(self, selector: Selector) -> frozenset[str] | None:
-        if self._is_lost and selector.matches({}):
+        if selector.is_empty or (self._is_lost and selector.matches({})):
             return None
         return frozenset(name for name, labels in self._known.items() if selector.matches(labels))
 
