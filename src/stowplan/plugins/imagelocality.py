@@ -67,7 +67,6 @@ class ImageLocality(Plugin):
         clamped = np.clip(sums[nodes.rows], MIN_THRESHOLD, highest)
         return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (highest - MIN_THRESHOLD)
 
-
     def _wanted(self, pod: PodInfo) -> tuple[tuple[str, ...], int]:
         """The images a pod needs, by their full names, and by how many of them the threshold is scaled."""
         spec = pod.spec

@@ -122,6 +122,8 @@ class Attempt(_Recorded, kw_only=True):
     assigned: str | None
     fit_error: str | None
     error: str | None = None
+    crash: str | None = None
+    """The recorded scheduler ended itself here: there is no answer to compare with."""
     error_nodes: list[str] = []
     preemption: Preemption | None
     reserve_failure: Any = None
