@@ -135,6 +135,24 @@ class Services(Protocol):
         """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
         ...
 
+    @property
+    def device_metrics(self) -> "DeviceMetrics":
+        """Where dynamic resource allocation is counted."""
+        ...
+
+
+class DeviceMetrics:
+    """What is counted about devices; this one counts nothing."""
+
+    def claim_created(self, created: bool) -> None:
+        """A ResourceClaim was created, or could not be."""
+
+    def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""
+
+    def allocated(self, profile: str, driver: str, status: str) -> None:
+        """A device with binding conditions was waited for, with that outcome."""
+
 
 Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int64]

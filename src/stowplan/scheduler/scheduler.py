@@ -14,6 +14,7 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
@@ -155,6 +156,7 @@ class Scheduler:
             report=lambda text: logger.error("Failed to watch", err=text),
             inform=lambda text: logger.info(0, text),
         )
+        metrics.watch_informers(self.informers.resource_versions)
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
         failures = FailureHandler(context)
@@ -375,3 +377,7 @@ class _Services:
 
     def count_volume_error(self, operation: str) -> None:
         self._scheduler.context.metrics.volumes.failed(operation)
+
+    @property
+    def device_metrics(self) -> DeviceMetrics:
+        return self._scheduler.context.metrics.devices
