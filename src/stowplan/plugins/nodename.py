@@ -25,6 +25,7 @@ class NodeName(Plugin):
     """Compares `spec.nodeName`, where it is set, with the node."""
 
     reads = Reads.NODE
+    signs_node_name = True
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name
