@@ -21,7 +21,7 @@ from stowplan.config.types import ExtenderTLS, SchedulerConfig
 from stowplan.extenders.transport import ClientTls
 from stowplan.framework.interface import Point
 from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
-from stowplan.plugins.registry import CATALOG, IN_TREE_POINTS, default_plugins
+from stowplan.plugins.registry import catalog, default_plugins
 
 HERE = Path(__file__).parent
 CERTIFICATE = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tClpHRjBZUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
@@ -69,9 +69,9 @@ def test_the_default_profile_has_the_catalog_in_order() -> None:
     assert profile.percentage_of_nodes_to_score is None
     in_default = [use.name for use in default_plugins()]
     for point in Point:
-        assert list(profile.names(point)) == [name for name in in_default if point in CATALOG[name].points]
+        assert list(profile.names(point)) == [name for name in in_default if point in catalog()[name].points]
     assert isinstance(profile.args["NodeResourcesFit"], NodeResourcesFitArgs)
-    assert set(profile.args) == {name for name in in_default if CATALOG[name].args_type}
+    assert set(profile.args) == {name for name in in_default if catalog()[name].args_type}
 
 
 def test_gates_add_plugins_to_the_default_profile() -> None:
@@ -94,7 +94,7 @@ def test_plugins_from_outside_the_tree_are_merged_like_any_other() -> None:
         "pluginConfig: [{name: Mine, args: {size: 3}}]}"
     )
     mine = frozenset({Point.FILTER, Point.SCORE})
-    profile = build(load(document), {**IN_TREE_POINTS, "Mine": mine}).profiles[0]
+    profile = build(load(document), {"Mine": mine}).profiles[0]
     assert profile.names(Point.FILTER)[0] == "Mine"
     assert profile.plugins[Point.SCORE][-1].name == "Mine"
     assert profile.plugins[Point.SCORE][-1].weight == 4
@@ -109,7 +109,7 @@ def test_profiles_with_different_queue_orders_are_refused() -> None:
         "plugins: {multiPoint: {disabled: [{name: PrioritySort}], enabled: [{name: Other}]}}}\n"
     )
     with pytest.raises(ConfigError) as error:
-        build(config, {**IN_TREE_POINTS, "Other": frozenset({Point.QUEUE_SORT})})
+        build(config, {"Other": frozenset({Point.QUEUE_SORT})})
     assert error.value.message == (
         'initializing profiles: different queue sort plugins for profile "b": "Other", first: "PrioritySort"'
     )

@@ -14,8 +14,17 @@ from kubernetes.client import CoreV1Api
 from docs.pages import ROOT, blocks, write_files
 from stowplan.embedded.kubelets import Shape, named_nodes, read_pretend, read_shapes
 from stowplan.embedded.kubelets.config import ShapeDriver, ShapeImage, ShapeTaint
+from stowplan.embedded.kubelets.devices import (
+    ShapeCapacity,
+    ShapeDevices,
+    ShapeDeviceTaint,
+    ShapePartition,
+    classes_of,
+    slices_of,
+)
 from stowplan.embedded.kubelets.pretend import FAILURES, NODE_ANNOTATIONS, POD_ANNOTATIONS
 from stowplan.testing import live_cluster
+from waiting import PATIENCE
 
 UP, SHAPES, PRETEND = (ROOT / "docs" / name for name in ("up.md", "shapes.md", "pretend.md"))
 
@@ -26,9 +35,28 @@ def test_the_shapes_shown_are_read_and_every_field_is_named(tmp_path: Path) -> N
     assert [one.name for one in named_nodes(shapes)] == ["web-0", "web-1", "web-2", "gpu-0", "gpu-1"]
     named = re.findall(r"^\| `(\w+)` \|", SHAPES.read_text(), re.MULTILINE)
     assert set(named) == {field.encode_name for field in msgspec.structs.fields(Shape)}
-    for part in (ShapeTaint, ShapeImage, ShapeDriver):
+    for part in (ShapeTaint, ShapeImage, ShapeDriver, ShapeCapacity, ShapeDeviceTaint):
         for field in msgspec.structs.fields(part):
             assert f"`{field.encode_name}`" in SHAPES.read_text()
+
+
+def test_the_devices_shown_are_read_and_every_field_is_named(tmp_path: Path) -> None:
+    write_files(SHAPES, tmp_path)
+    nodes = named_nodes(read_shapes(tmp_path / "gpus.yaml"))
+    owner = {"metadata": {"name": "n", "uid": "u"}}
+    slices = [slices_of(owner, node.shape.devices) for node in nodes]
+    devices = [sum(len(one["spec"].get("devices", ())) for one in found) for found in slices]
+    assert devices == [8, 2 * (1 + 7 + 2), 2]
+    classes = classes_of(group for node in nodes for group in node.shape.devices)
+    assert [one["metadata"]["name"] for one in classes] == [
+        "gpu.example.com",
+        "mig.example.com",
+        "shared.example.com",
+    ]
+    text = SHAPES.read_text()
+    assert all(f"`devices[].{field.encode_name}`" in text for field in msgspec.structs.fields(ShapeDevices))
+    for field in msgspec.structs.fields(ShapePartition):
+        assert f"`devices[].partitions[].{field.encode_name}`" in text or f", `{field.encode_name}`" in text
 
 
 def test_a_cluster_of_the_shapes_shown_takes_the_node_shown(tmp_path: Path) -> None:
@@ -64,7 +92,9 @@ def test_the_workflow_shown_runs(tmp_path: Path) -> None:
     assert len(commands) == 2
     for command in commands:
         words = [sys.executable, "-m", *shlex.split(command)]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "ready after" in done.stdout
 
@@ -72,7 +102,9 @@ def test_the_workflow_shown_runs(tmp_path: Path) -> None:
 def test_the_test_shown_passes(tmp_path: Path) -> None:
     write_files(UP, tmp_path)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_operator.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

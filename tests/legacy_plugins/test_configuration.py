@@ -12,7 +12,7 @@ from stowplan.cli.config import config_group
 from stowplan.config import ConfigError, build, default_profile, load
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import ProfileError
-from stowplan.plugins.registry import IN_TREE, IN_TREE_POINTS, LEGACY, in_tree_registry
+from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
 from stowplan.scheduler import Settings
 from stowplan.testing import cluster, node, pod
 
@@ -30,7 +30,7 @@ def test_a_scheduler_takes_each_of_them_by_name(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LEGACY))
 def test_kube_scheduler_knows_none_of_them(name: str) -> None:
     assert name not in IN_TREE
-    assert name not in IN_TREE_POINTS
+    assert name not in in_tree_points()
     with pytest.raises(ConfigError, match=f'Plugin "{name}" does not exist'):
         build(load(document(name)))
 

@@ -15,7 +15,7 @@ from stowplan.plugins.legacy.names import (
     RELEASES,
     OldName,
 )
-from stowplan.plugins.registry import IN_TREE, IN_TREE_POINTS, LEGACY, in_tree_registry
+from stowplan.plugins.registry import IN_TREE, LEGACY, in_tree_points, in_tree_registry
 from stowplan.testing import cluster, node, pod
 
 WANTED_PREDICATES = """
@@ -33,7 +33,7 @@ WANTED_PRIORITIES = """
     EqualPriority EvenPodsSpreadPriority NodeLabelPriority ServiceAntiAffinityPriority
 """
 NAMES = [*PREDICATES.values(), *PRIORITIES.values()]
-POINTS = {**IN_TREE_POINTS, **in_tree_registry().offered}
+POINTS = {**in_tree_points(), **in_tree_registry().offered}
 
 
 def test_every_name_of_that_time_is_known() -> None:

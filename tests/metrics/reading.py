@@ -5,12 +5,13 @@ from random import Random
 from prometheus_client.parser import text_string_to_metric_families
 
 from queueing.rig import Patient, rig
-from stowplan.api.feature_gates import GATES, FeatureGates
+from stowplan.api.feature_gates import FeatureGates, gates_with
 from stowplan.framework.events import NODE_ADD
 from stowplan.metrics import SchedulerMetrics
+from stowplan.releases import DEFAULT
 from stowplan.testing import node, pod
 
-ALL_GATES = FeatureGates(dict.fromkeys(GATES, True))
+ALL_GATES = gates_with(DEFAULT.gates)
 
 
 class Timer:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from effort import examples
 from plugins.answers import profile_with
 from preemption.preempting import budget, fresh_chance, plugin_of, told
 from preemption.random_clusters import World, budgets, wanting, worlds
@@ -58,6 +59,7 @@ class Side:
         profile = made.frameworks["default-scheduler"].profile
         self.framework = Framework(profile, self.table, in_tree_registry(), reuse=reuse)
         plugin_of(self.framework).one_by_one = one_by_one
+        plugin_of(self.framework).keeps_search = True
         self.nominated: dict[int, list[PodInfo]] = {}
 
     def evaluate(self, builder: PodBuilder) -> Evaluation:
@@ -139,6 +141,24 @@ def check(evaluation: Evaluation, result: PostFilterResult) -> None:
                 simulation.remove_pod(info)
 
 
+def check_account(side: Side, evaluation: Evaluation, result: PostFilterResult) -> None:
+    """Every node is accounted for: the chosen one, candidates by criterion, and the others by reason."""
+    others = plugin_of(side.framework).not_candidates()
+    compared = () if result.choice is None else result.choice.ruled_out()
+    if others or compared:
+        accounted = [one.nodes for one in (*others, *compared)]
+        assert sum(accounted) + bool(result.nominated_node) == side.table.node_count
+        assert sum(one.nodes for one in compared) + 1 == len(result.candidates) or not result.nominated_node
+    for one in others:
+        for example in one.examples:
+            assert example.node not in result.candidates
+            if one.reason.startswith("no pod of lower priority"):
+                row = side.table.row_of(example.node)
+                assert row is not None
+                below = evaluation.cycle.pod.priority
+                assert all(info.priority >= below for info in side.table.pods_on[row].values())
+
+
 def wanted_company(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
     """Pods that want others near them may need one victim only because of another."""
     affinity = pod.spec.affinity
@@ -147,7 +167,7 @@ def wanted_company(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
     return affinity.pod_affinity.required_during_scheduling_ignored_during_execution
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.data(), st.sampled_from(CONFIGS))
 def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
     world: World, data: st.DataObject, config: Any
@@ -176,6 +196,8 @@ def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
             side.preempt(evaluation, number) for side, evaluation in zip(sides, evaluations, strict=True)
         ]
         assert results[0] == results[1] == results[2]
+        for side, evaluation, result in zip(sides, evaluations, results, strict=True):
+            check_account(side, evaluation, result)
         if results[0].nominated_node:
             check(evaluations[1], results[1])
             at_once = data.draw(st.booleans(), label="placed at once")

@@ -30,7 +30,7 @@ from stowplan.plugins.noderesources.resource_allocation import (
     UtilizationShapePoint,
 )
 from stowplan.plugins.podtopologyspread.plugin import PodTopologySpreadArgs
-from stowplan.plugins.registry import IN_TREE_POINTS, LEGACY, default_plugins, in_tree_registry
+from stowplan.plugins.registry import LEGACY, default_plugins, in_tree_points, in_tree_registry
 from stowplan.testing.builders import HOSTNAME, ZONE
 from stowplan.testing.cluster_strategies import GPU, RACK
 
@@ -138,7 +138,7 @@ def profile(
     """The default plugins, some with other weights, and others after them."""
     changed = {use.name: use for use in uses}
     stock = [changed.pop(use.name, use) for use in default_plugins()]
-    implements = {**IN_TREE_POINTS, **REGISTRY.offered}
+    implements = {**in_tree_points(), **REGISTRY.offered}
     plugins = resolve_plugins(name, {}, [*stock, *changed.values()], implements)
     return ProfileSpec(name, plugins=plugins, args=args or {})
 
@@ -278,7 +278,7 @@ def _apart(name: str, **args: Any) -> ProfileSpec:
             "DefaultBinder",
         )
     ]
-    implements = {**IN_TREE_POINTS, **REGISTRY.offered}
+    implements = {**in_tree_points(), **REGISTRY.offered}
     return ProfileSpec(name, plugins=resolve_plugins(name, {}, uses, implements), args=args)
 
 

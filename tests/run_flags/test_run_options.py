@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, Called, call
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
-from stowplan.run.gates import OTHER_GATES
 from stowplan.run.options import reload, waiting_for_restart
 
 MASTER = "--master=http://127.0.0.1:1"
@@ -127,7 +127,7 @@ def test_flags_over_a_file_are_checked_with_it(config: Write) -> None:
         ("--emulated-version=one", 'could not parse \\"one\\" as version'),
         (
             "--emulated-version=1.34 --min-compatibility-version=1.35",
-            "minCompatibilityVersion version 1.35 is not between [1.33, 1.34]",
+            "minCompatibilityVersion version 1.35 is not between [1.34, 1.34]",
         ),
         (
             "--feature-gates=kube:GenericWorkload=true,GangScheduling=true",
@@ -167,10 +167,6 @@ def test_what_is_wrong_is_told_by_the_flag(arguments: str, error: str) -> None:
     [
         ("--disable-http2-serving", "--disable-http2-serving has no effect: the port speaks HTTP/1.1 only"),
         (
-            "--emulated-version=1.35",
-            "--emulated-version has no effect: only 1.36 is implemented; set feature gates instead",
-        ),
-        (
             "--feature-gates=NodeSwap=true",
             "--feature-gates: NodeSwap has no effect: it is not a gate of the scheduler",
         ),
@@ -196,20 +192,23 @@ def test_what_is_not_done_as_asked_is_said_once_and_nothing_else_happens(
 
 def test_gates_change_scheduling_and_what_is_around_it() -> None:
     options = call(
-        MASTER, "--feature-gates=GenericWorkload=true,AllAlpha=false,WatchListClient=false"
+        MASTER, EMULATE_1_36, "--feature-gates=GenericWorkload=true,AllAlpha=false,WatchListClient=false"
     ).options
     assert options.loaded.gates["GenericWorkload"]
-    assert not options.gates.on("WatchListClient")
-    assert options.gates.on("LoggingBetaOptions")
-    assert options.warnings == ()
+    assert not options.gates["WatchListClient"]
+    assert options.gates["LoggingBetaOptions"]
+    assert options.warnings == (
+        "component has alpha features enabled in emulated version, this is unsupported: "
+        "features=[GenericWorkload]",
+    )
 
 
 def test_a_stage_can_be_switched_as_a_whole() -> None:
     gates = call(MASTER, "--feature-gates=AllAlpha=true,LoggingAlphaOptions=false").options.gates
-    assert gates.on("MemoryQoS")
-    assert not gates.on("LoggingAlphaOptions")
-    assert gates.scheduling["GangScheduling"]
-    assert all(gates.on(name) == gate.default for name, gate in OTHER_GATES.items() if gate.locked)
+    assert gates["MemoryQoS"]
+    assert not gates["LoggingAlphaOptions"]
+    assert gates["GangScheduling"]
+    assert all(gates[name] == gate.default for name, gate in gates.release.gates.items() if gate.locked)
 
 
 @pytest.mark.parametrize(

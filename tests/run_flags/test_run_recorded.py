@@ -105,7 +105,7 @@ PARSING = _names(
     "bad-int bad-v "
 )
 FAILING = _names(
-    "port-out-of-range unknown-feature-gate locked-feature-gate bad-emulated-version missing-config "
+    "port-out-of-range unknown-feature-gate locked-feature-gate missing-config "
     "config-not-yaml config-empty-file config-unknown-field config-unknown-nested-field "
     "config-duplicate-field config-unknown-kind config-wrong-type config-wrong-case "
     "config-invalid-values config-two-queuesorts config-no-queuesort-in-one config-no-bind-plugin "
@@ -126,7 +126,7 @@ NEEDS_A_PROCESS = re.compile(
 """Cases about a scheduler that runs, or gets further than the command line: see `tests/run`."""
 APART = _names(
     "help help-short version version-raw positional-arg bad-logging-format kubeconfig-garbage "
-    "config-old-version "
+    "config-old-version bad-emulated-version "
 )
 """Cases with a test of their own."""
 
@@ -178,6 +178,14 @@ def test_what_cannot_start_says_why_in_the_log(name: str, folder: Path) -> None:
     told = re.sub(r' hint="[^"]*"', "", failure(called.stderr))
     assert told == failure(CASES[name]["stderr"]).replace("$DIR", str(folder))
     assert not called.plans
+
+
+def test_versions_out_of_range_are_refused_with_the_range_of_this_installation(folder: Path) -> None:
+    called = call(*arguments("bad-emulated-version", folder))
+    recorded = failure(CASES["bad-emulated-version"]["stderr"])
+    assert "[1.33, 1.36.0]" in recorded
+    expected = recorded.replace("1.33", "1.34").replace("1.36.0", "1.37.0")
+    assert (called.code, failure(called.stderr)) == (1, expected)
 
 
 @pytest.mark.parametrize("name", ["no-kubeconfig-no-args", "write-config-bare-no-kubeconfig"])

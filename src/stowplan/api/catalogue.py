@@ -468,7 +468,7 @@ RESOURCE_SLICES: Final = Resource(
     "ResourceSlice",
     namespaced=False,
     generation=True,
-    fields=("spec.nodeName", "spec.driver"),
+    fields=("spec.nodeName", "spec.driver", "spec.pool.name"),
     returns_deleted=True,
 )
 DEVICE_CLASSES: Final = Resource(
@@ -480,6 +480,43 @@ DEVICE_CLASSES: Final = Resource(
     generation=True,
     returns_deleted=True,
 )
+DEVICE_TAINT_RULES: Final = Resource(
+    "resource.k8s.io",
+    "v1",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    namespaced=False,
+    status=True,
+    generation=True,
+    blind_update=False,
+)
+
+
+def _older(resource: Resource, version: str, deprecated: str = "") -> Resource:
+    """A kind of resource.k8s.io in a version before v1; `deprecated` is since when and until when."""
+    since, _, until = deprecated.partition("-")
+    which = f"{resource.group}/{version} {resource.kind}"
+    told = f"{which} is deprecated in v{since}+, unavailable in v{until}+" if deprecated else ""
+    return msgspec.structs.replace(
+        resource,
+        version=version,
+        storage_version=resource.api_version,
+        blind_update=True,
+        returns_deleted=True,
+        deprecation=told,
+    )
+
+
+RESOURCE_CLAIMS_V1BETA2: Final = _older(RESOURCE_CLAIMS, "v1beta2", "1.36-1.39")
+RESOURCE_CLAIM_TEMPLATES_V1BETA2: Final = _older(RESOURCE_CLAIM_TEMPLATES, "v1beta2", "1.36-1.39")
+RESOURCE_SLICES_V1BETA2: Final = _older(RESOURCE_SLICES, "v1beta2", "1.36-1.39")
+DEVICE_CLASSES_V1BETA2: Final = _older(DEVICE_CLASSES, "v1beta2", "1.36-1.39")
+DEVICE_TAINT_RULES_V1BETA2: Final = _older(DEVICE_TAINT_RULES, "v1beta2")
+RESOURCE_CLAIMS_V1BETA1: Final = _older(RESOURCE_CLAIMS, "v1beta1", "1.35-1.38")
+RESOURCE_CLAIM_TEMPLATES_V1BETA1: Final = _older(RESOURCE_CLAIM_TEMPLATES, "v1beta1", "1.35-1.38")
+RESOURCE_SLICES_V1BETA1: Final = _older(RESOURCE_SLICES, "v1beta1", "1.35-1.38")
+DEVICE_CLASSES_V1BETA1: Final = _older(DEVICE_CLASSES, "v1beta1", "1.35-1.38")
+DEVICE_TAINT_RULES_V1ALPHA3: Final = _older(DEVICE_TAINT_RULES, "v1alpha3", "1.36-1.39")
 # admissionregistration.k8s.io
 MUTATING_WEBHOOK_CONFIGURATIONS: Final = _admission(
     "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"

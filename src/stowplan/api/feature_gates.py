@@ -1,83 +1,55 @@
-"""Feature gates: which optional behaviour exists, how mature it is, and whether it is on.
+"""Feature gates of one run: which optional behaviour is on, in the release that is emulated.
 
 Gates are resolved once, when the configuration is read and profiles are built; nothing asks for them
-in the middle of scheduling a pod.
+in the middle of scheduling a pod. They carry the release with them: wherever gates are given, so is it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Stage(StrEnum):
-    """How mature a feature is."""
-
-    ALPHA = "Alpha"
-    BETA = "Beta"
-    GA = "GA"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What is known of one gate: its stage, its default, and whether that default can be changed."""
-
-    stage: Stage
-    default: bool
-    locked: bool = False
-
-
-def _gates(gate: Gate, names: str) -> dict[str, Gate]:
-    return dict.fromkeys(names.split(), gate)
-
-
-GATES: Mapping[str, Gate] = {
-    **_gates(
-        Gate(Stage.GA, default=True, locked=True),
-        "DRAAdminAccess DynamicResourceAllocation InPlacePodVerticalScaling MatchLabelKeysInPodAffinity "
-        "MutableCSINodeAllocatableCount NodeInclusionPolicyInPodTopologySpread PodObservedGenerationTracking "
-        "PodSchedulingReadiness SchedulerQueueingHints SidecarContainers VolumeAttributesClass",
-    ),
-    **_gates(Gate(Stage.GA, default=True), "DRAPrioritizedList"),
-    **_gates(
-        Gate(Stage.BETA, default=True),
-        "ClearingNominatedNodeNameAfterBinding ComponentFlagz ComponentStatusz ContextualLogging "
-        "DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource "
-        "DRAPartitionableDevices DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization "
-        "DRASchedulerFilterTimeout InPlacePodLevelResourcesVerticalScaling MatchLabelKeysInPodTopologySpread "
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge NodeDeclaredFeatures NominatedNodeNameForExpectation "
-        "OpportunisticBatching PodLevelResources SchedulerAsyncPreemption SchedulerPopFromBackoffQ",
-    ),
-    **_gates(
-        Gate(Stage.BETA, default=False),
-        "CoordinatedLeaderElection DRADeviceTaintRules SchedulerAsyncAPICalls",
-    ),
-    **_gates(
-        Gate(Stage.ALPHA, default=False),
-        "DRAListTypeAttributes DRANodeAllocatableResources DRAWorkloadResourceClaims GangScheduling "
-        "GenericWorkload NativeHistograms StorageCapacityScoring TaintTolerationComparisonOperators "
-        "TopologyAwareWorkloadScheduling VolumeLimitScaling WorkloadAwarePreemption",
-    ),
-}
-"""Every gate that concerns scheduling, with its default in Kubernetes 1.36."""
+from stowplan.releases import DEFAULT, Behaviour, Release, histories, value_without_gate
 
 
 class FeatureGates(Mapping[str, bool]):
-    """The gates of one run: the defaults, some of them changed. Immutable.
+    """The gates of one run: the defaults of a release, some of them changed. Immutable.
 
-    Reading the name of a gate that does not exist is a programming error and raises KeyError.
+    Iterating gives the gates of the release. A gate that only another release has can be read, too: what
+    became GA there is on, what does not exist yet is off. Reading a name that no release knows is a
+    programming error and raises KeyError.
     """
 
-    __slots__ = ("_enabled",)
+    __slots__ = ("_enabled", "release")
 
-    def __init__(self, changed: Mapping[str, bool] | Iterable[tuple[str, bool]] = ()) -> None:
-        self._enabled = {name: gate.default for name, gate in GATES.items()}
+    release: Release
+    """The release whose gates these are."""
+
+    def __init__(
+        self,
+        changed: Mapping[str, bool] | Iterable[tuple[str, bool]] = (),
+        release: Release = DEFAULT,
+    ) -> None:
+        self.release = release
+        self._enabled = {name: gate.default for name, gate in release.gates.items()}
         for name, value in dict(changed).items():
-            if name not in GATES:
+            if name not in self._enabled:
                 raise KeyError(name)
             self._enabled[name] = value
 
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ."""
+        return self.release.behaviour
+
+    def changed(self) -> dict[str, bool]:
+        """The gates that are not at their defaults."""
+        gates = self.release.gates
+        return {name: on for name, on in self._enabled.items() if on != gates[name].default}
+
     def __getitem__(self, name: str) -> bool:
-        return self._enabled[name]
+        known = self._enabled.get(name)
+        return value_without_gate(name, self.release.emulated) if known is None else known
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._enabled
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._enabled)
@@ -85,13 +57,25 @@ class FeatureGates(Mapping[str, bool]):
     def __len__(self) -> int:
         return len(self._enabled)
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, FeatureGates):
+            return self.release is other.release and self._enabled == other._enabled
+        return Mapping.__eq__(self, other)
+
     def __hash__(self) -> int:
-        return hash(tuple(self._enabled.items()))
+        return hash((self.release.name, tuple(self._enabled.items())))
 
     def __repr__(self) -> str:
-        changed = {name: on for name, on in self._enabled.items() if on != GATES[name].default}
-        return f"FeatureGates({changed})"
+        return f"FeatureGates({self.changed()}, {self.release!r})"
+
+
+def gates_with(names: Iterable[str], release: Release = DEFAULT) -> FeatureGates:
+    """The defaults of a release with some gates enabled; those that it does not have are left alone."""
+    return FeatureGates({name: True for name in names if name in release.gates}, release)
 
 
 DEFAULT_GATES = FeatureGates()
-"""All gates at their defaults."""
+"""All gates of the default release at their defaults."""
+
+EVERY_GATE = frozenset(histories())
+"""The names of all gates of any release."""

@@ -330,6 +330,16 @@ class Pod(Object, frozen=True):
         """Succeeded or failed: it uses nothing any more and no scheduler ever sees it."""
         return self.status.phase in ("Succeeded", "Failed")
 
+    @property
+    def resource_claim_keys(self) -> list[str]:
+        """The ResourceClaims it refers to by name or through a template, as far as they are known yet."""
+        asked = self.spec.resource_claims
+        if not asked:
+            return []
+        names = {one.resource_claim_name for one in asked}
+        names.update(one.resource_claim_name for one in self.status.resource_claim_statuses)
+        return [f"{self.metadata.namespace}/{name}" for name in names if name]
+
 
 ANY_ADDRESS: Final = "0.0.0.0"
 DEFAULT_PROTOCOL: Final = "TCP"

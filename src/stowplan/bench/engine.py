@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from time import perf_counter, perf_counter_ns
 
 import numpy as np
+from msgspec.structs import replace
 
+from stowplan.api.devices import ResourceClaimConsumerReference
 from stowplan.api.pod import Pod
 from stowplan.bench.processes import MIB, peak_rss
 from stowplan.bench.workloads import WORKLOADS, Workload, node
+from stowplan.cluster.devices import Claims
+from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.config import default_profile
 from stowplan.framework.extension_points import Lifecycle
 from stowplan.framework.runtime import Framework
+from stowplan.plugins.dynamicresources.state import is_in_memory
 from stowplan.plugins.registry import in_tree_registry
 
 
@@ -92,12 +97,30 @@ def _place(
         name = table.name_of(evaluation.choose(rng.randrange)[0])
         lifecycle.reserve(evaluation.cycle, info, name)
         table.assume(info, name)
+        if table.devices.claims.in_flight():
+            _write_claims(table.devices.claims, info)
         assumed = perf_counter_ns()
         bound = workload.pod(number, name)
         bound_at = perf_counter_ns()
         table.confirm(bound)
         times.append(perf_counter_ns() - bound_at + assumed - started)
     return times, unschedulable
+
+
+def _write_claims(claims: Claims, pod: PodInfo) -> None:
+    """See the claims whose allocation was decided for a pod as they are once written."""
+    user = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+    for uid, pending in list(claims.in_flight().items()):
+        claim = pending.claim
+        name = f"{pod.name}-extended-resources" if is_in_memory(claim) else claim.name
+        claims.put(
+            replace(
+                claim,
+                metadata=replace(claim.metadata, name=name, resource_version="2"),
+                status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)),
+            )
+        )
+        claims.remove_pending(uid)
 
 
 def _figures(times: list[int], build_s: float, unschedulable: int) -> EngineFigures:

@@ -23,6 +23,7 @@ from stowplan.api.catalogue import PODS
 from stowplan.api.requests import Json
 from stowplan.bench.http import BenchError
 from stowplan.bench.loop import LoopRun, fill, running_scheduler
+from stowplan.bench.workloads import node_name
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.config.dump import dump
@@ -35,6 +36,7 @@ from stowplan.scheduler.gc_tuning import calm_collector
 
 _READY: Final = b"ready"
 _TIMEOUT: Final = 600.0
+_PLACES: Final = (f"nodes/{node_name(0)}", "nodes", "queue", "decisions?limit=200", "pods?search=waiting-1")
 _COMMAND: Final = "from stowplan.cli.main import main; main()"
 _SERVE: Final = "import sys; from stowplan.bench.explain import serve; serve(sys.argv[1:])"
 
@@ -62,6 +64,11 @@ class ExplainFigures:
     explain_from_running_s: float
     explain_api_s: float
     """One request to the API of the running scheduler."""
+    node_api_s: float
+    nodes_api_s: float
+    queue_api_s: float
+    decisions_api_s: float
+    search_api_s: float
     pending_from_lists_s: float
     pending_from_lists_cpu_s: float
     pending_from_running_s: float
@@ -84,6 +91,9 @@ async def _measure(run: ExplainRun) -> ExplainFigures:
         async with client:
             api = await _times(run.rounds, client, f"/stowplan/v1/pods/default/{pod}")
             pending_api = await _times(run.rounds, client, "/stowplan/v1/pending")
+            node_api, nodes_api, queue_api, decisions_api, search_api = [
+                await _times(run.rounds, client, f"/stowplan/v1/{path}") for path in _PLACES
+            ]
             document = await client.get_path("/stowplan/v1/pending")
         if document["pods"] != run.waiting:
             raise BenchError(f"expected {run.waiting} waiting pods, got {document['pods']}")
@@ -96,6 +106,11 @@ async def _measure(run: ExplainRun) -> ExplainFigures:
             explain_from_lists_cpu_s=explained_cpu,
             explain_from_running_s=told,
             explain_api_s=api,
+            node_api_s=node_api,
+            nodes_api_s=nodes_api,
+            queue_api_s=queue_api,
+            decisions_api_s=decisions_api,
+            search_api_s=search_api,
             pending_from_lists_s=pending,
             pending_from_lists_cpu_s=pending_cpu,
             pending_from_running_s=told_pending,

@@ -9,20 +9,27 @@ written.
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from statistics import median, quantiles
 from time import perf_counter, process_time
 
 import msgspec
 
-from stowplan.api.catalogue import EVENTS, NODES, PODS
+from stowplan.api.catalogue import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Catalogue
 from stowplan.api.meta import Object
+from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import WORKLOADS, node, node_name
 from stowplan.clock import LoopWatchdog, RealClock
+from stowplan.config.dump import dump
 from stowplan.embedded.client import InProcessClient
+from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import Change, Store
+from stowplan.inspection import Inspection, Routes
+from stowplan.inspection.web import PageServer
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.gc_tuning import calm_collector
 
@@ -71,6 +78,22 @@ class LoopFigures:
     held_by: str
 
 
+@dataclass(frozen=True, slots=True)
+class InspectedFigures:
+    """What the API and the page cost while nobody looks: CPU time in microseconds a pod, in turns.
+
+    Other work on the machine makes turns slower, never faster, so the quicker quarter of the turns says most:
+    `without_us` and `with_us` are the lower quartiles. `median_ratio` is that of neighbouring turns.
+    """
+
+    without_us: float
+    with_us: float
+    ratio: float
+    median_ratio: float
+    turns: int
+    pods_per_turn: int
+
+
 def measure(run: LoopRun) -> LoopFigures:
     """Run a scheduler against a store with nodes, and create pods."""
     return run_watched(lambda watchdog: _measure(run, watchdog))
@@ -81,10 +104,13 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
     clock = RealClock()
     store = Store(clock, random.Random(run.seed))
     fill(store, run)
-    bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    bodies = [pod_to_create(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
     if run.churn:
         _make_unschedulable(bodies)
-    async with running_scheduler(store, run.seed) as scheduler:
+    async with AsyncExitStack() as running:
+        scheduler = await running.enter_async_context(running_scheduler(store, run.seed))
+        if any("resourceClaims" in body["spec"] for body in bodies):
+            await running.enter_async_context(_claim_controller(store, run.seed))
         setup_s = perf_counter() - began
         with calm_collector():
             load = _LoadGenerator(store, scheduler, bodies, run)
@@ -112,6 +138,50 @@ async def _measure(run: LoopRun, watchdog: LoopWatchdog) -> LoopFigures:
         )
 
 
+def measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
+    """Place pods in turns: without API and page, with them, with them, without them, and so on.
+
+    All turns are of one scheduler, so that nothing else differs. A turn with them begins with a sample for
+    the history, which is taken every few seconds otherwise: it costs rather more here than in earnest.
+    """
+    return asyncio.run(_measure_inspected(run, pairs))
+
+
+async def _measure_inspected(run: LoopRun, pairs: int) -> InspectedFigures:
+    store = Store(RealClock(), random.Random(run.seed))
+    fill(store, run)
+    bodies = [document(WORKLOADS[run.workload].pod(number)) for number in range(run.pods)]
+    per_turn = run.pods // (2 * pairs + 1)
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    async with running_scheduler(store, run.seed) as scheduler:
+        inspection = Inspection(lambda: scheduler, cluster="bench", release="bench")
+        routes = Routes(inspection, lambda: dump(scheduler.settings.config.config))
+        with calm_collector():
+            await _turn(store, scheduler, bodies[:per_turn], run)
+            for turn in range(2 * pairs):
+                part = bodies[(turn + 1) * per_turn : (turn + 2) * per_turn]
+                inspected = turn % 4 in (1, 2)
+                async with AsyncExitStack() as stack:
+                    if inspected:
+                        await stack.enter_async_context(PageServer(routes))
+                        await stack.enter_async_context(inspection.following())
+                    spent[inspected].append(await _turn(store, scheduler, part, run))
+    off, on = (quantiles(spent[inspected], n=4)[0] for inspected in (False, True))
+    neighbours = median(one / other for other, one in zip(spent[False], spent[True], strict=True))
+    return InspectedFigures(
+        round(off, 2), round(on, 2), round(on / off, 4), round(neighbours, 4), 2 * pairs, per_turn
+    )
+
+
+async def _turn(store: Store, scheduler: Scheduler, bodies: list[Json], run: LoopRun) -> float:
+    """Microseconds of CPU time a pod."""
+    load = _LoadGenerator(store, scheduler, bodies, run)
+    began = process_time()
+    await load.run()
+    await scheduler.context.recorder.drain()
+    return (process_time() - began) / max(load.bound, 1) * 1e6
+
+
 @asynccontextmanager
 async def running_scheduler(store: Store, seed: int) -> AsyncIterator[Scheduler]:
     """A scheduler at work on a store, in real time."""
@@ -122,13 +192,32 @@ async def running_scheduler(store: Store, seed: int) -> AsyncIterator[Scheduler]
         yield scheduler
 
 
+def _claim_controller(store: Store, seed: int) -> AbstractAsyncContextManager[ControllerManager]:
+    """What makes claims from templates and takes reservations back, as beside every scheduler."""
+    context = Context.of(InProcessClient(store), RealClock(), random.Random(seed))
+    return ControllerManager(context, [ResourceClaimController(context)]).running()
+
+
 def fill(store: Store, run: LoopRun) -> None:
-    """Nodes, and pods that run on them."""
+    """Nodes, pods that run on them, and what both and the pods to place refer to."""
     workload = WORKLOADS[run.workload]
+    known = Catalogue()
+    for obj in workload.objects(run.nodes, run.existing_per_node, run.pods):
+        resource = known.of_kind(obj.api_version, obj.kind)
+        assert resource is not None, obj.kind
+        if resource is not RESOURCE_CLAIMS or not obj.metadata.owner_references or obj.metadata.finalizers:
+            store.load(resource, document(obj), handed_over=True)
     for number in range(run.nodes):
         store.create(NODES, document(node(number)))
         for pod in workload.existing(number, run.existing_per_node):
-            store.create(PODS, document(pod))
+            store.load(PODS, document(pod), handed_over=True)
+
+
+def pod_to_create(pod: Pod) -> Json:
+    """A pod as its author sends it: without a status."""
+    body = document(pod)
+    body.pop("status", None)
+    return body
 
 
 def document(obj: Object) -> Json:

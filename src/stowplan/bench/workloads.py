@@ -4,14 +4,15 @@ Objects are made as JSON and decoded one by one, so that nothing is shared betwe
 shared between two pods of a watch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from stowplan.api.decode import decode
+from stowplan.api.devices import ResourceClaim
 from stowplan.api.meta import Object, ObjectMeta
 from stowplan.api.node import Node
 from stowplan.api.pod import (
@@ -32,6 +33,7 @@ from stowplan.api.storage import (
     StorageClass,
     VolumeNodeAffinity,
 )
+from stowplan.bench import devices
 
 Document = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
@@ -55,12 +57,17 @@ _encode = msgspec.json.Encoder().encode
 class Shape:
     """What distinguishes one kind of pod from another: its labels and constraints.
 
-    With `own_claim` every pod has a volume, through a claim that has the pod's name.
+    With `own_claim` every pod has a volume, through a claim that has the pod's name. `device_claim` is the
+    name of a claim for devices, "{pod}" in it the pod's name; with `templated` it is made from a template.
+    `amounts` are requested beside CPU and memory.
     """
 
     labels: dict[str, str]
     spec: Document = field(default_factory=dict)
     own_claim: bool = False
+    device_claim: str = ""
+    templated: bool = False
+    amounts: dict[str, str] = field(default_factory=dict)
 
 
 Kind = Callable[[int, str], Shape]
@@ -110,6 +117,24 @@ def own_volume(number: int, own: str) -> Shape:
     return Shape({"app": f"x{own}"}, own_claim=True)
 
 
+def own_device(number: int, own: str) -> Shape:
+    return Shape({"app": f"x{own}"}, device_claim="{pod}")
+
+
+def device_of_template(number: int, own: str) -> Shape:
+    return Shape({"app": f"x{own}"}, device_claim="{pod}", templated=True)
+
+
+def shared_claim(number: int, own: str) -> Shape:
+    """Pods that run already, marked by `own`, do not share theirs with others."""
+    name = f"shared{own}-{number}" if own else f"shared-{number // devices.SHARERS}"
+    return Shape({"app": "x"}, device_claim=name)
+
+
+def extended_resource(number: int, own: str) -> Shape:
+    return Shape({"app": f"x{own}"}, amounts={devices.RESOURCE: "1"})
+
+
 Objects = Callable[["Workload", int, int, int], Iterator[Object]]
 """Objects around the pods of a workload, given how many nodes, pods on each and pods to place there are."""
 
@@ -133,13 +158,73 @@ def waiting_claims(workload: "Workload", nodes: int, existing_per_node: int, pod
         yield free_volume(f"free-{number}", ZONE, ZONES[number % len(ZONES)])
 
 
+class DeviceObjects:
+    """A class, slices with devices, and claims: those of pods that run already have a device each."""
+
+    def __init__(
+        self,
+        make: devices.Devices,
+        asked: Document,
+        first_device: int = 0,
+        resource: str | None = None,
+        **result: Any,
+    ) -> None:
+        self._make = make
+        self._asked = asked
+        self._first = first_device
+        self._resource = resource
+        self._result = result
+
+    def __call__(
+        self, workload: "Workload", nodes: int, existing_per_node: int, pods: int
+    ) -> Iterator[Object]:
+        yield devices.device_class(self._resource)
+        yield devices.template(NAMESPACE, self._asked)
+        for number in range(nodes):
+            yield from devices.slices_of(node_name(number), self._make)
+            for slot, pod in enumerate(workload.existing(number, existing_per_node)):
+                if slot < workload.existing_of_kind:
+                    yield self._held(pod, slot)
+        yield from self._unallocated(map(workload.pod, range(pods)))
+
+    def _held(self, pod: Pod, slot: int) -> ResourceClaim:
+        device = f"gpu-{self._first + slot}"
+        name = claim_name(pod) or f"{pod.name}-extended-resources"
+        owner = pod if name != claim_name(pod) or is_templated(pod) else None
+        return devices.held_claim(NAMESPACE, name, self._asked, pod, device, owner, **self._result)
+
+    def _unallocated(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:
+        made: set[str] = set()
+        for pod in pods:
+            name = claim_name(pod)
+            if name and name not in made:
+                made.add(name)
+                yield devices.claim(NAMESPACE, name, self._asked, pod if is_templated(pod) else None)
+
+
+def claim_name(pod: Pod) -> str:
+    """The claim for devices of a pod, "" if it has none."""
+    for asked in pod.spec.resource_claims:
+        if asked.resource_claim_name is not None:
+            return asked.resource_claim_name
+    return next((one.resource_claim_name or "" for one in pod.status.resource_claim_statuses), "")
+
+
+def is_templated(pod: Pod) -> bool:
+    return any(asked.resource_claim_template_name is not None for asked in pod.spec.resource_claims)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Pods of some kinds in turn. With `every_pod_its_own` no two pods are made from one template."""
+    """Pods of some kinds in turn. With `every_pod_its_own` no two pods are made from one template.
+
+    On every node the first `existing_of_kind` pods that run already are of these kinds.
+    """
 
     kinds: tuple[Kind, ...]
     every_pod_its_own: bool = False
     around: Objects | None = None
+    existing_of_kind: int = 1
 
     def objects(self, nodes: int, existing_per_node: int, pods: int) -> list[Object]:
         """What there is beside nodes and pods."""
@@ -154,21 +239,30 @@ class Workload:
         return _pod(f"new-{number}", kind(number, own), milli_cpu, node_name)
 
     def existing(self, node: int, count: int) -> Iterator[Pod]:
-        """The pods already on a node: the first of a kind of this workload, the others basic.
+        """The pods already on a node: the first ones of a kind of this workload, the others basic.
 
         Node affinity says nothing about pods that run already, so there the first is basic too.
         """
         for slot in range(count):
             kind: Kind = basic
             own = ""
-            if slot == 0:
+            if slot < self.existing_of_kind:
                 kind = self.kinds[node % len(self.kinds)]
                 kind = basic if kind is node_affinity else kind
                 own = f"-{node}" if self.every_pod_its_own else ""
+                own = f"-old-{slot}" if kind is shared_claim else own
             yield _pod(f"old-{node}-{slot}", kind(node, own), 100, node_name(node))
 
 
 _FIVE: tuple[Kind, ...] = (basic, spread, anti_affinity, preferred_affinity, node_affinity)
+_ONE: Final = devices.claim_spec()
+_PART: Final = f'device.attributes["{devices.DRIVER}"].profile == "part"'
+
+
+def _with_devices(kind: Kind, around: DeviceObjects) -> Workload:
+    return Workload((kind,), around=around, existing_of_kind=devices.HELD_PER_NODE)
+
+
 WORKLOADS: dict[str, Workload] = {
     "basic": Workload((basic,)),
     "spread": Workload((spread,)),
@@ -179,6 +273,27 @@ WORKLOADS: dict[str, Workload] = {
     "mixed": Workload(_FIVE),
     "many-classes": Workload(_FIVE, every_pod_its_own=True),
     "csi-limits": Workload((own_volume,), around=bound_claims),
+    "dra": _with_devices(own_device, DeviceObjects(devices.whole_devices, _ONE)),
+    "dra-template": _with_devices(device_of_template, DeviceObjects(devices.whole_devices, _ONE)),
+    "dra-shared": _with_devices(shared_claim, DeviceObjects(devices.whole_devices, _ONE)),
+    "dra-capacity": _with_devices(
+        own_device,
+        DeviceObjects(
+            devices.divisible_devices,
+            devices.claim_spec(capacity={"requests": {"memory": "4Gi"}}),
+            shareID="5f7b7d5e-0000-4000-8000-000000000000",
+            consumedCapacity={"memory": "4Gi"},
+        ),
+    ),
+    "dra-partitionable": _with_devices(
+        own_device,
+        DeviceObjects(
+            devices.partitions, devices.claim_spec(selectors=[{"cel": {"expression": _PART}}]), first_device=1
+        ),
+    ),
+    "dra-extended": _with_devices(
+        extended_resource, DeviceObjects(devices.whole_devices, _ONE, resource=devices.RESOURCE)
+    ),
 }
 
 
@@ -205,7 +320,7 @@ def node(number: int) -> Node:
 
 def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
     """A pod with one container that requests what it is limited to, and one port that is no host port."""
-    amounts = {"cpu": f"{milli_cpu}m", "memory": "500Mi"}
+    amounts = {"cpu": f"{milli_cpu}m", "memory": "500Mi", **shape.amounts}
     container = {
         "name": "main",
         "image": "registry.k8s.io/pause:3.10",
@@ -215,6 +330,9 @@ def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
     spec: Document = {"schedulerName": "default-scheduler", "containers": [container], **shape.spec}
     if shape.own_claim:
         spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    status: Document = {"phase": "Running" if on else "Pending"}
+    if shape.device_claim:
+        _claim_device(shape, name, spec, status)
     if on:
         spec["nodeName"] = on
     document: Document = {
@@ -222,9 +340,19 @@ def _pod(name: str, shape: Shape, milli_cpu: int, on: str) -> Pod:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "labels": shape.labels},
         "spec": spec,
-        "status": {"phase": "Running" if on else "Pending"},
+        "status": status,
     }
     return decode(_encode(document), Pod)
+
+
+def _claim_device(shape: Shape, name: str, spec: Document, status: Document) -> None:
+    """Refer to a claim for devices, by name or through a template."""
+    claim, entry = shape.device_claim.format(pod=name), {"name": devices.ENTRY}
+    if shape.templated:
+        spec["resourceClaims"] = [{**entry, "resourceClaimTemplateName": devices.TEMPLATE}]
+        status["resourceClaimStatuses"] = [{**entry, "resourceClaimName": claim}]
+    else:
+        spec["resourceClaims"] = [{**entry, "resourceClaimName": claim}]
 
 
 def csi_node(name: str) -> CSINode:

@@ -10,11 +10,15 @@ from random import Random
 from typing import Any, ClassVar
 
 from stowplan.api.catalogue import (
+    DEVICE_CLASSES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     Resource,
 )
@@ -32,9 +36,11 @@ from stowplan.chaos.server import RecordingClient
 from stowplan.chaos.world import NO_FAULTS, World
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
+from stowplan.embedded.controllers.garbagecollector import GarbageCollector
 from stowplan.embedded.controllers.manager import volume_controllers
 from stowplan.embedded.controllers.provisioner import Behaviour, ProvisionerSettings
+from stowplan.embedded.controllers.resourceclaim import ResourceClaimController
 from stowplan.embedded.store import DELETED, Change, Store
 from stowplan.extenders import ExtenderError
 from stowplan.extenders.interface import Filtered, FindPod
@@ -73,6 +79,7 @@ class Users:
             "resize": self._resize,
             "put-budget": self._put_budget,
             **StorageUsers(world.store).handlers,
+            **DeviceUsers(world.store).handlers,
         }
 
     @property
@@ -207,6 +214,42 @@ class StorageUsers:
             self._store.patch(PERSISTENT_VOLUMES, "", name, {"spec": {"claimRef": None}}, PatchType.MERGE)
 
 
+class DeviceUsers:
+    """The actions on devices and claims of users, admins and drivers. Refusals are raised to the caller."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.handlers: dict[str, ActionHandler] = {
+            "put-device-class": lambda name, body: store.create(DEVICE_CLASSES, body),
+            "delete-device-class": lambda name, body: store.delete(DEVICE_CLASSES, "", name),
+            "put-template": lambda name, body: store.create(RESOURCE_CLAIM_TEMPLATES, body),
+            "put-resource-claim": lambda name, body: store.create(RESOURCE_CLAIMS, body),
+            "delete-resource-claim": lambda name, body: store.delete(RESOURCE_CLAIMS, NAMESPACE, name),
+            "delete-claim-of-pod": self._delete_claim_of_pod,
+            "publish-slices": self._publish_slices,
+            "delete-slices": lambda name, body: self._delete_slices(name),
+        }
+
+    def _delete_claim_of_pod(self, name: str, body: Body) -> None:
+        """Delete a claim that was made for a pod."""
+        for claim in self._store.list(RESOURCE_CLAIMS).items:
+            owners = claim["metadata"].get("ownerReferences") or ()
+            if any(owner["name"] == name for owner in owners):
+                self._store.delete(RESOURCE_CLAIMS, NAMESPACE, claim["metadata"]["name"])
+                return
+
+    def _publish_slices(self, name: str, body: Body) -> None:
+        """The driver publishes a new generation of a pool in the place of the one there is."""
+        self._delete_slices(name)
+        for one in body["slices"]:
+            self._store.create(RESOURCE_SLICES, one)
+
+    def _delete_slices(self, pool: str) -> None:
+        for one in self._store.list(RESOURCE_SLICES).items:
+            if one["spec"]["pool"]["name"] == pool:
+                self._store.delete(RESOURCE_SLICES, "", one["metadata"]["name"])
+
+
 class Kubelets:
     """Run, finish and remove the pods on all nodes, after random delays."""
 
@@ -281,7 +324,7 @@ class FaultyProvisioner(ProvisionerSettings):
 
 
 class Controllers:
-    """The volume controllers of a run. They keep running while the scheduler restarts."""
+    """The controllers of volumes and claims of a run. They keep running while the scheduler restarts."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -293,7 +336,13 @@ class Controllers:
             world.rng("controllers' line"),
         )
         context = Context.of(client, world.clock, world.rng("controllers"), self._note)
-        self._manager = ControllerManager(context, volume_controllers(context, self._provisioner))
+        controllers: list[Controller] = []
+        if world.plan.storage is not None:
+            controllers += volume_controllers(context, self._provisioner)
+        if world.plan.devices:
+            controllers.append(ResourceClaimController(context))
+            controllers.append(GarbageCollector(context, (PODS, RESOURCE_CLAIMS)))
+        self._manager = ControllerManager(context, controllers)
         self._task: asyncio.Task[None] | None = None
         world.phase_listeners.append(self._enter_phase)
 

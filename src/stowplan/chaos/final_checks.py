@@ -11,6 +11,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.chaos.actors import FaultyPlugin
+from stowplan.chaos.devicechecks import DeviceFinalChecks, asks_for_devices
 from stowplan.chaos.oracle import (
     Oracle,
     StorageObjects,
@@ -28,7 +29,7 @@ TRANSIENT_TASKS: Final = {"binding": 1, "preemption": 0, "pod status": 0}
 """Names of tasks that come and go, and how many of each an idle scheduler has."""
 
 
-VOLUME_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "VolumeZone"))
+CLAIM_PLUGINS: Final = frozenset(("VolumeBinding", "VolumeRestrictions", "VolumeZone", "DynamicResources"))
 """Plugins that reject a pod for its claims before looking at nodes."""
 
 MISSES_EVENTS: Final = frozenset(("VolumeBinding",))
@@ -51,6 +52,7 @@ class FinalChecks:
         ]
         self._nominated = [pod for pod in self._pending if pod.status.nominated_node_name]
         self._storage = StorageFinalChecks(world, scheduler)
+        self._devices = DeviceFinalChecks(world, scheduler)
 
     def check(self) -> None:
         self._check_leftovers()
@@ -59,6 +61,7 @@ class FinalChecks:
         self._check_nominations()
         self._check_schedulable()
         self._storage.check(self._nodes, self._stored)
+        self._devices.check(self._stored)
 
     def has_caught_up(self) -> bool:
         """Whether the scheduler's informers equal the store."""
@@ -69,29 +72,38 @@ class FinalChecks:
             dict(informers.nodes.objects) == nodes
             and dict(informers.pods.objects) == unfinished
             and self._storage.has_caught_up()
+            and self._devices.has_caught_up()
         )
 
     def check_requeued(self) -> None:
         """Schedulable pods were requeued by an event, before the periodic flush of unschedulable pods.
 
-        With us as with kube-scheduler three kinds of pods miss their event: a preemptor, if the event came
+        With us as with kube-scheduler some pods miss their event: a preemptor, if the event came
         while its victims were still being deleted; a pod with affinity to pods like itself, which may go
         anywhere once the last of those is gone; and a pod that found no volume because another pod had
-        assumed it and then released it.
+        assumed it and then released it. So does a pod with a claim for extended resources left from an
+        earlier attempt, which is deleted: nobody listens for that.
         """
         queue = self._scheduler.context.queue
         for pod, node in self._schedulable_pending():
             queued = queue.get(pod.key)
             gated = queued is not None and queued.gating_plugin == DefaultPreemption.name
             has_pod_affinity = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
-            if not gated and not has_pod_affinity and not self._was_rejected_by(pod, MISSES_EVENTS):
+            if not gated and not has_pod_affinity and not self._missed_its_event(pod):
                 self._violated("an event that helps a pod requeues it", f"{pod.key}, for {node}")
+
+    def _missed_its_event(self, pod: Pod) -> bool:
+        if self._was_rejected_by(pod, MISSES_EVENTS):
+            return True
+        extended = asks_for_devices(pod) and not pod.spec.resource_claims
+        return extended and self._was_rejected_by(pod, frozenset(("DynamicResources",)))
 
     def _schedulable_pending(self) -> list[tuple[Pod, str]]:
         """Pending pods for which a node is feasible, each with such a node."""
         placed = [(pod, pod.spec.node_name) for pod in self._placed]
         oracle = Oracle(self._scheduler, self._world.plan.extenders, self._nodes, placed)
         oracle.add_storage(self._storage.objects)
+        oracle.add_devices(self._devices.objects)
         candidates = [
             pod for pod in self._pending if not pod.spec.scheduling_gates and not pod.is_terminating
         ]
@@ -170,7 +182,7 @@ class FinalChecks:
                 pod.spec.scheduling_gates
                 or pod.spec.preemption_policy == "Never"
                 or pod.is_terminating
-                or self._was_rejected_by(pod, VOLUME_PLUGINS)
+                or self._was_rejected_by(pod, CLAIM_PLUGINS)
             )
             if not exempt and not self._world.plan.extenders:
                 self._violated("nominations end", f"{pod.status.nominated_node_name} to {pod.key}")
@@ -222,6 +234,8 @@ class StorageFinalChecks:
             return
         for pod in pending:
             if not _ignores_other_pods(pod) or not claims_of(pod) or self._is_used(pod, placed):
+                continue
+            if asks_for_devices(pod):
                 continue
             self._world.counts["independent judgements"] += 1
             for node in nodes:

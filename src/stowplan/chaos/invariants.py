@@ -19,6 +19,7 @@ from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
+from stowplan.chaos.devicechecks import ReservationChecks, known_devices
 from stowplan.chaos.oracle import (
     Oracle,
     claims_of,
@@ -116,11 +117,20 @@ class Decision:
 
 
 class Bindings:
-    """Decisions and the bindings that follow from them. `claims` checks the volumes of pods."""
+    """Decisions and the bindings that follow from them.
 
-    def __init__(self, world: World, claims: ClaimChecks | None = None) -> None:
+    `claims` checks the volumes of pods, `reservations` their devices.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        claims: ClaimChecks | None = None,
+        reservations: ReservationChecks | None = None,
+    ) -> None:
         self._world = world
         self.claims = claims
+        self.reservations = reservations
         self._decisions: dict[str, Decision] = {}
         self._under_way: set[str] = set()
         self._acknowledged: set[str] = set()
@@ -168,6 +178,9 @@ class Bindings:
     def applied(self, uid: str, node: str) -> None:
         """The store has bound a pod for a scheduler."""
         self._world.counts["bound"] += 1
+        self._world.bound.add(uid)
+        if self.reservations is not None:
+            self.reservations.applied(uid, node)
         placed = self._placed()
         on_node = {other: pod for other, pod in placed.items() if pod.spec.node_name == node}
         decision = self._decisions.get(uid)
@@ -362,6 +375,8 @@ class CycleChecks(SchedulingObserver):
         )
         if claims is not None and known is not None:
             claims.decide(pod, known)
+        if self._bindings.reservations is not None:
+            self._bindings.reservations.decide(pod)
         self._assumed_volumes.decide(pod)
         self._check_decision(pod, node, known)
 
@@ -385,6 +400,11 @@ class CycleChecks(SchedulingObserver):
         oracle = Oracle(self.scheduler, self._world.plan.extenders, cache.nodes(), placed)
         if self._world.plan.storage is not None:
             oracle.add_storage(known_storage(cache.table.storage), cache.table.storage.assumed())
+        if self._world.plan.devices:
+            claims = cache.table.devices.claims
+            oracle.add_devices(
+                known_devices(cache.table.devices), [one.claim for one in claims.in_flight().values()]
+            )
         return oracle.feasible(pod, during_faults=True)
 
     # Cache and queue

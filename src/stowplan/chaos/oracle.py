@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from stowplan.api.devices import ResourceClaim
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -21,6 +22,7 @@ from stowplan.cluster.storage import Storage
 from stowplan.cluster.table import ClusterTable, load
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
+from stowplan.framework.status import PluginError
 from stowplan.scheduler import Scheduler
 
 
@@ -36,7 +38,7 @@ class Oracle:
     ) -> None:
         self._scheduler = scheduler
         self._extenders = extenders
-        self._table = ClusterTable()
+        self._table = ClusterTable(scheduler.settings.release)
         for node in nodes:
             self._table.put_node(node)
         for pod, node_name in placed:
@@ -47,11 +49,17 @@ class Oracle:
         load(self._table, objects)
         self._table.storage.exchange_assumed(assumed)
 
+    def add_devices(self, objects: Iterable[Object], in_flight: Iterable[ResourceClaim] = ()) -> None:
+        """Add slices, device classes and resource claims, and allocations that are not written yet."""
+        load(self._table, objects)
+        for claim in in_flight:
+            self._table.devices.claims.signal_pending(claim)
+
     def feasible(self, pod: Pod, *, nominated: Iterable[Pod] = (), during_faults: bool = False) -> list[str]:
         """The nodes that no filter of the pod's profile rejects, and no extender's rule.
 
         `nominated` pods count as if they were on their nodes. During faults an ignorable extender may have
-        been skipped, so its rule does not count.
+        been skipped, so its rule does not count. A filter that fails ends the attempt, whatever the nodes.
         """
         settings = self._scheduler.settings
         name = pod.spec.scheduler_name
@@ -59,7 +67,10 @@ class Oracle:
         framework = Framework(
             profile, self._table, settings.registry, settings.gates, reuse=False, rng=Random(0)
         )
-        evaluation = framework.run_filters(self._table.info(pod), self._nominations(nominated))
+        try:
+            evaluation = framework.run_filters(self._table.info(pod), self._nominations(nominated))
+        except PluginError:
+            return []
         names = [self._table.name_of(int(row)) for row in evaluation.feasible_rows]
         asked = [
             extender

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from stowplan.chaos import objects
+from stowplan.chaos import deviceobjects, objects
 from stowplan.chaos.objects import Body
 from stowplan.testing.builders import ZONE
 from stowplan.testing.extenders import letters
@@ -80,7 +80,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     No faults are injected after `end`. `history` is how many changes the store keeps for watches that
     resume, `buffer` how far a watch may lag behind. `faulty_profiles` have the plugin that fails. Without
-    `storage` no pod has claims and no volume controller runs.
+    `storage` no pod has volumes, without `devices` none has resource claims, and their controllers do not
+    run.
     """
 
     seed: int
@@ -93,6 +94,7 @@ class Plan(msgspec.Struct, frozen=True):
     phases: tuple[FaultPhase, ...]
     actions: tuple[Action, ...]
     storage: StoragePlan | None = None
+    devices: bool = False
 
     def text(self) -> str:
         """The plan in readable form: its settings, then one line per action."""
@@ -109,6 +111,8 @@ def _short(body: Body) -> str:
 
 WITH_VOLUMES: Final = 0.4
 """The share of plans with volumes."""
+WITH_DEVICES: Final = 0.4
+"""The share of plans with devices."""
 
 _UPDATES = ("label-pod", "label-pod", "tolerate", "ungate", "ungate", "finish")
 _NODE_CHANGES = (
@@ -148,7 +152,8 @@ def make_plan(rng: Random, seed: int) -> Plan:
         phases=_fault_phases(rng, end),
         actions=_ActionMaker(rng, end, profiles).all(),
     )
-    return _with_volumes(rng, plan) if rng.random() < WITH_VOLUMES else plan
+    plan = _with_volumes(rng, plan) if rng.random() < WITH_VOLUMES else plan
+    return _with_devices(rng, plan) if rng.random() < WITH_DEVICES else plan
 
 
 def _extenders(rng: Random) -> tuple[ExtenderPlan, ...]:
@@ -368,3 +373,97 @@ class _StorageActionMaker:
 
     def _later(self) -> float:
         return round(self._rng.random() * self._plan.end, 3)
+
+
+_DEVICE_SHARE: Final = 0.7
+"""The share of pods that ask for devices."""
+
+
+def _with_devices(rng: Random, plan: Plan) -> Plan:
+    """The same plan with devices, and claims for some of its pods."""
+    return msgspec.structs.replace(
+        plan,
+        devices=True,
+        phases=tuple(
+            msgspec.structs.replace(phase, controllers=rng.choice((0.0, 0.0, 0.3, 8.0)))
+            for phase in plan.phases
+        ),
+        actions=_DeviceActionMaker(rng, plan).all(),
+    )
+
+
+class _DeviceActionMaker:
+    """Adds the actions on device classes, slices, templates and claims."""
+
+    def __init__(self, rng: Random, plan: Plan) -> None:
+        self._rng = rng
+        self._end = plan.end
+        nodes = sorted({action.name for action in plan.actions if action.what == "put-node"})
+        self._pools = [*nodes, ""]
+        self._templates = [f"template-{number}" for number in range(rng.randrange(1, 4))]
+        self._claims = [f"common-{number}" for number in range(rng.randrange(1, 4))]
+        self._generation = 0
+        self._actions = [self._with_devices(action) for action in plan.actions]
+
+    def all(self) -> tuple[Action, ...]:
+        rng = self._rng
+        self._add(self._early(0.9), "put-device-class", deviceobjects.CLASS, deviceobjects.device_class())
+        for pool in self._pools:
+            if rng.random() < (0.8 if pool else 0.3):
+                self._publish(self._early(0.7), pool)
+        for name in self._templates:
+            self._add(self._early(0.8), "put-template", name, deviceobjects.random_claim_template(rng, name))
+        for name in self._claims:
+            self._put_claim(self._early(0.7), name)
+        for _ in range(rng.randrange(0, 16)):
+            self._add_incident()
+        return tuple(sorted(self._actions, key=lambda action: action.at))
+
+    def _with_devices(self, action: Action) -> Action:
+        """The action, with devices for the pod it creates if that is to have some."""
+        if action.what not in _CREATING or self._rng.random() >= _DEVICE_SHARE:
+            return action
+        body = deviceobjects.with_devices(self._rng, action.body, self._templates, self._claims)
+        return msgspec.structs.replace(action, body=body)
+
+    def _add_incident(self) -> None:
+        rng = self._rng
+        kind = rng.randrange(11)
+        if kind < 4:
+            self._publish(self._later(), rng.choice(self._pools))
+        elif kind < 5:
+            self._add(self._later(), "delete-slices", rng.choice(self._pools) or "fabric")
+        elif kind < 7:
+            self._add(self._later(), "delete-resource-claim", rng.choice(self._claims))
+        elif kind < 9:
+            self._put_claim(self._later(), rng.choice(self._claims))
+        elif kind < 10:
+            self._add(self._later(), "delete-claim-of-pod", f"pod-{rng.randrange(30):02}")
+        else:
+            at = self._later()
+            self._add(at, "delete-device-class", deviceobjects.CLASS)
+            self._add(
+                self._moment_after(at), "put-device-class", deviceobjects.CLASS, deviceobjects.device_class()
+            )
+
+    def _publish(self, at: float, pool: str) -> None:
+        """New slices of a pool, of a later generation, in the place of those there are."""
+        self._generation += 1
+        slices = deviceobjects.random_slices(self._rng, pool, self._generation)
+        self._add(at, "publish-slices", pool or "fabric", {"slices": slices})
+
+    def _put_claim(self, at: float, name: str) -> None:
+        body = deviceobjects.random_resource_claim(self._rng, name)
+        self._add(at, "put-resource-claim", name, body)
+
+    def _add(self, at: float, what: str, name: str, body: Body | None = None) -> None:
+        self._actions.append(Action(at, what, name, body or {}))
+
+    def _early(self, share: float) -> float:
+        return 0.0 if self._rng.random() < share else self._later()
+
+    def _later(self) -> float:
+        return _moment(self._rng, self._end)
+
+    def _moment_after(self, at: float) -> float:
+        return round(at + self._rng.random() * (self._end - at), 3)

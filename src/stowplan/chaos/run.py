@@ -17,6 +17,7 @@ from stowplan.chaos.actors import (
     Users,
     faulty_plugin_for,
 )
+from stowplan.chaos.devicechecks import DeviceOwnership, ReservationChecks
 from stowplan.chaos.final_checks import FinalChecks
 from stowplan.chaos.invariants import Bindings, ClaimChecks, CycleChecks, VolumeOwnership
 from stowplan.chaos.plan import Action, FaultPhase, Plan
@@ -35,6 +36,9 @@ SETTLED: Final = 75.0
 
 QUIET: Final = 480.0
 """Seconds after which every schedulable pod is bound: longer than the flush of unschedulable pods takes."""
+
+QUIET_WITH_DEVICES: Final = QUIET + 330.0
+"""The same with devices: a flush may delete a claim left from before, and nobody is told of its devices."""
 
 PATIENCE: Final = 200_000
 """Turns of the event loop without time passing before a run counts as stuck."""
@@ -90,8 +94,11 @@ class _Run:
         self._users = Users(self._world)
         Kubelets(self._world)
         self._host = SchedulerHost(self._world)
-        self._controllers = Controllers(self._world) if plan.storage is not None else None
+        needs_controllers = plan.storage is not None or plan.devices
+        self._controllers = Controllers(self._world) if needs_controllers else None
         self._ownership = VolumeOwnership(self._world) if plan.storage is not None else None
+        if plan.devices:
+            DeviceOwnership(self._world)
 
     async def run(self) -> Outcome:
         world = self._world
@@ -105,7 +112,7 @@ class _Run:
         world.enter_phase()
         self._users.release_all()
         await self._settle()
-        await self._until(self._plan.end + QUIET)
+        await self._until(self._plan.end + (QUIET_WITH_DEVICES if self._plan.devices else QUIET))
         if self._host.alive:
             FinalChecks(world, self._host.scheduler).check()
         if self._ownership is not None:
@@ -165,7 +172,8 @@ class SchedulerHost:
         claims = (
             ClaimChecks(world, lambda: self.scheduler.context.cache.table) if world.plan.storage else None
         )
-        self._bindings = Bindings(world, claims)
+        reservations = ReservationChecks(world) if world.plan.devices else None
+        self._bindings = Bindings(world, claims, reservations)
         self._settings = Settings.of(_config(world.plan), (faulty_plugin_for(world),))
         self._number = 0
         self._task: asyncio.Task[None] | None = None

@@ -14,6 +14,8 @@ from stowplan.api.catalogue import (
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     Resource,
 )
 from stowplan.chaos.plan import FaultPhase, Plan
@@ -46,7 +48,15 @@ class Findings:
             self.found.append(Finding(invariant, detail, at))
 
 
-_LOGGED = (PODS, NODES, POD_DISRUPTION_BUDGETS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS)
+_LOGGED = (
+    PODS,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
 NO_FAULTS = FaultPhase(start=0.0, end=0.0)
 
 
@@ -83,6 +93,8 @@ class World:
         self.findings = Findings()
         self.log = RunLog(keep_log)
         self.counts: Counter[str] = Counter()
+        self.bound: set[str] = set()
+        """The uids of the pods that the schedulers of the run bound, and nobody else."""
         self.phase_listeners: list[Callable[[FaultPhase], None]] = []
         for resource in _LOGGED:
             self._log_changes(resource)

@@ -1,6 +1,7 @@
 """`stowplan bench`: measuring stowplan on this machine."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,6 +15,7 @@ from stowplan.bench import growth, httpclient
 from stowplan.bench import hostile as hostile_bench
 from stowplan.bench import http as http_bench
 from stowplan.bench import loop as loop_bench
+from stowplan.bench import paper as paper_bench
 from stowplan.bench import soak as soak_bench
 from stowplan.bench import table as table_bench
 from stowplan.bench import up as up_bench
@@ -26,6 +28,7 @@ from stowplan.bench.http import BenchError, HttpRun
 from stowplan.bench.httpclient import ClientRun
 from stowplan.bench.loop import LoopFigures, LoopRun
 from stowplan.bench.metrics import measure_metrics
+from stowplan.bench.paper import PaperFigures, PaperRun, TraceError
 from stowplan.bench.preemption import PreemptionRun, measure_decisions, measure_scheduler
 from stowplan.bench.soak import SoakRun
 from stowplan.bench.table import TableRun
@@ -34,6 +37,7 @@ from stowplan.bench.workloads import WORKLOADS
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf
 from stowplan.clock.watchdog import LIMIT
+from stowplan.gpushare import POLICIES
 
 AT_LEAST_ONE: Final = AtLeast(1)
 NOT_NEGATIVE: Final = AtLeast(0)
@@ -85,6 +89,13 @@ def engine_command(
     many-classes        the same, every pod with its own label, selector and request,
                         so that no result can be reused
     csi-limits          one bound volume each; nodes attach at most 39
+    dra                 a claim for one device each; nodes have ten, of which up to
+                        five are held by pods that run already
+    dra-template        the same, claims made from a template
+    dra-shared          the same, ten pods to a claim
+    dra-capacity        a claim for a tenth of a device that others share
+    dra-partitionable   a claim for a partition of a device with shared counters
+    dra-extended        an extended resource that is answered with a device
     """
     run = EngineRun(workload, nodes, existing_per_node, pods, seed, not no_reuse)
     with elapsed("measuring"):
@@ -143,8 +154,58 @@ def explain_command(nodes: int, pods: int, waiting: int, templates: int, rounds:
     )
     for name, listed, cpu, told, api in lines:
         click.echo(f"  {name:<14} {listed:8.2f} s ({cpu:5.2f} s) {told:23.2f} s {api * 1000:12.1f} ms")
+    for name, api in (
+        ("a node", figures.node_api_s),
+        ("all nodes", figures.nodes_api_s),
+        ("queue", figures.queue_api_s),
+        ("decisions", figures.decisions_api_s),
+        ("search", figures.search_api_s),
+    ):
+        click.echo(f"  {name:<52}{api * 1000:15.1f} ms")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
+
+
+@bench.command("paper")
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Directory with openb_node_list_gpu_node.csv, openb_pod_list_default.csv and others.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice([*POLICIES, "all"]),
+    default="all",
+    show_default=True,
+    help="What scores nodes.",
+)
+@click.option("--workload", default="default", show_default=True, help="Pod list: default, gpushare40, ...")
+@click.option("--seeds", type=AT_LEAST_ONE, default=10, show_default=True, help="Runs, with seeds from 42.")
+@JSON
+def paper_command(trace: Path, policy: str, workload: str, seeds: int, as_json: bool) -> None:
+    """Run GPU-sharing policies on a production trace.
+
+    Pods of the trace come in random order until 130 % of the cluster's GPUs are requested, as in the
+    experiments of "Beware of Fragmentation" (USENIX ATC 2023). The share of allocated GPUs is the result.
+    """
+    found = []
+    for name in POLICIES if policy == "all" else (policy,):
+        by_seed, seconds = {}, []
+        try:
+            for seed, curve, took in paper_bench.measure(PaperRun(trace, name, workload, seeds)):
+                by_seed[seed] = curve
+                seconds.append(took)
+        except TraceError as error:
+            raise click.ClickException(str(error)) from None
+        figures = PaperFigures(name, by_seed, seconds)
+        found.append(figures.document())
+        click.echo(
+            f"{name:<14} allocated at 100 % requested {figures.mean(100):6.2f} %, at 130 % "
+            f"{figures.mean(130):6.2f} %, {sum(seconds) / len(seconds):5.1f} s a run"
+        )
+    if as_json:
+        echo_json(found[0] if policy != "all" else {"policies": found})
 
 
 @bench.command("hostile")
@@ -229,9 +290,22 @@ def metrics_command(pods: int, as_json: bool) -> None:
 )
 @click.option("--pods", type=AT_LEAST_ONE, default=10_000, show_default=True, help="Pods to place.")
 @_SEED
+@click.option(
+    "--inspect",
+    is_flag=True,
+    help="Measure what the API and the page cost while nobody looks, in turns with and without them.",
+)
+@click.option("--turns", type=AtLeast(2), default=20, show_default=True, help="Pairs of turns of --inspect.")
 @JSON
 def loop_command(
-    workload: str, nodes: int, existing_per_node: int, pods: int, seed: int, as_json: bool
+    workload: str,
+    nodes: int,
+    existing_per_node: int,
+    pods: int,
+    seed: int,
+    inspect: bool,
+    turns: int,
+    as_json: bool,
 ) -> None:
     """Measure the whole scheduler in this process.
 
@@ -240,6 +314,9 @@ def loop_command(
     `stowplan bench engine`.
     """
     run = LoopRun(workload, nodes, existing_per_node, pods, seed)
+    if inspect:
+        _measure_inspected(run, turns, as_json=as_json)
+        return
     with elapsed("measuring"):
         figures = loop_bench.measure(run)
     click.echo(f"{workload}: {pods:,} pods on {nodes:,} nodes with {existing_per_node} pods each")
@@ -247,6 +324,22 @@ def loop_command(
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
     _check_hold(figures.longest_hold_ms, figures.held_by)
+
+
+def _measure_inspected(run: LoopRun, pairs: int, *, as_json: bool) -> None:
+    least = 10 * (2 * pairs + 1)
+    if run.pods < least:
+        raise click.BadParameter(f"expected at least {least}, ten for each turn", param_hint="--pods")
+    with elapsed("measuring"):
+        figures = loop_bench.measure_inspected(run, pairs)
+    click.echo(
+        f"{run.workload}: {figures.turns} turns of {figures.pods_per_turn:,} pods on {run.nodes:,} nodes"
+    )
+    click.echo(f"  without    {figures.without_us:,.1f} µs CPU a pod")
+    click.echo(f"  with       {figures.with_us:,.1f} µs CPU a pod: API and page on, nobody looks")
+    click.echo(f"  ratio      {figures.ratio:.3f} ({figures.median_ratio:.3f}: median of neighbouring turns)")
+    if as_json:
+        echo_json({**asdict(run), **asdict(figures)})
 
 
 @bench.command("churn")

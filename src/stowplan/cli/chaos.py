@@ -17,6 +17,7 @@ _SHOWN = (
     "attempts",
     "bound",
     "volumes claimed",
+    "claims allocated",
     "preempted",
     "restarts",
     "faults",
@@ -58,8 +59,9 @@ def chaos(
 
     Each seed is a small cluster and a few minutes of virtual time: pods and nodes are created, changed and
     deleted, API requests fail, are slow or lose their response, watches are cut, plugins and extenders fail,
-    other schedulers bind pods, the scheduler restarts. In some runs pods compete for few volumes while volume
-    controllers are slow or fail. Invariants are checked throughout. A seed always gives the same run.
+    other schedulers bind pods, the scheduler restarts. In some runs pods compete for few volumes or few
+    devices while the controllers of these are slow or fail. Invariants are checked throughout. A seed always
+    gives the same run.
 
     With --processes, real `stowplan run` processes with leader election use an API server process. Each round
     has one fault: a process is killed, paused, disconnected, reloaded or given another time, or the server

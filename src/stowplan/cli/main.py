@@ -22,6 +22,7 @@ _PLACES: Final = {
     "pending": "stowplan.cli.explain:pending",
     "run": "stowplan.cli.run:run",
     "shadow": "stowplan.cli.shadow:shadow",
+    "snapshot": "stowplan.cli.snapshot:snapshot",
     "top": "stowplan.cli.top:top",
     "up": "stowplan.cli.up:up",
     "verify": "stowplan.cli.verify:verify_command",
@@ -80,7 +81,7 @@ def _user_errors() -> tuple[type[ValueError], ...]:
     from stowplan.api.decode import DecodeError
     from stowplan.config import ConfigError
     from stowplan.framework.status import ProfileError
-    from stowplan.snapshot.sources import SnapshotError
+    from stowplan.snapshot.files import SnapshotError
 
     return ConfigError, DecodeError, ProfileError, SnapshotError
 

@@ -1,30 +1,37 @@
 """`stowplan shadow` and `stowplan view`: beside whatever schedules a cluster, read-only."""
 
 import asyncio
+import os
 import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
 import click
-import msgspec
 
-from stowplan.cli.config import feature_gates_option, plugins_option
-from stowplan.cli.explain import connect, scheduler_settings
-from stowplan.cli.progress import elapsed
+from stowplan.api.feature_gates import FeatureGates
+from stowplan.cli.explain import connect
+from stowplan.cli.offline import scheduler_settings
+from stowplan.cli.options import gates_options, plugins_option
+from stowplan.cli.progress import Progress, elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client
 from stowplan.clock import Clock, RealClock
 from stowplan.config.dump import dump
+from stowplan.explain.layout import Palette, cleaned, plural
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
-from stowplan.run.version import KUBERNETES
+from stowplan.report.page import render as render_page
+from stowplan.report.terminal import render
 from stowplan.scheduler import Scheduler, Settings
-from stowplan.shadow import Judgement, Report, Shadow
+from stowplan.shadow import Judgement, Sampling, Shadow, Tally
+from stowplan.shadow.metrics import MetricsServer, ShadowMetrics
+from stowplan.shadow.report import page_of, written
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _PORT: Final = click.IntRange(0, 65535)
@@ -35,7 +42,7 @@ _EVERY: Final = 1.0
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         plugins_option,
-        feature_gates_option,
+        gates_options,
         click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to compare with."),
         click.option("--context", default="", help="Context of the kubeconfig to use."),
         click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
@@ -52,30 +59,57 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the report."
 )
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Also write the report to this HTML file.",
+)
+@click.option(
+    "--percentage-of-nodes-to-score",
+    "percentage",
+    type=click.IntRange(0, 100),
+    help="Of the cluster's scheduler, 0: adaptive [default: as in --config; without one adaptive].",
+)
+@click.option(
+    "--metrics-port", type=_PORT, help="Serve Prometheus metrics on this port of loopback; 0: a free one."
+)
 def shadow(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     duration: float | None,
     bindings: int | None,
     quiet: bool,
     output: str,
+    as_json: bool,
+    page: Path | None,
+    percentage: int | None,
+    metrics_port: int | None,
 ) -> None:
     """Judge every binding of a cluster's scheduler.
 
     Reads only. For each pod that gets a node: would we have chosen it at that moment? With --config and
     --plugin the question is how another configuration would decide on today's traffic.
     """
-    settings = scheduler_settings(config, feature_gates, plugins)
-    report = asyncio.run(_shadow(kubeconfig, context, settings, duration, bindings, quiet))
-    if output == "json":
-        sys.stdout.write(
-            msgspec.json.format(msgspec.json.encode(report.document()), indent=2).decode() + "\n"
-        )
+    settings = scheduler_settings(config, gates, plugins)
+    if percentage is None and config is None:
+        percentage = 0
+    watching = _Watching(duration, bindings, quiet, percentage, metrics_port)
+    tally = asyncio.run(_shadow(kubeconfig, context, settings, watching))
+    against = "" if config is None else config.name
+    if as_json or output == "json":
+        click.echo(written(tally, against).json())
     else:
-        click.echo(report.text(), nl=False)
+        palette = Palette.of(sys.stdout, os.environ)
+        lines = render(written(tally, against), palette=palette)
+        click.echo("\n".join(lines), color=palette.enabled)
+    if page is not None:
+        page.write_text(render_page(page_of(tally, against)), encoding="utf-8")
+        click.echo(f"report: {page}", err=True)
 
 
 @click.command("view")
@@ -85,7 +119,7 @@ def view(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     port: int,
 ) -> None:
@@ -94,50 +128,82 @@ def view(
     Reads only. The page is served on loopback until Ctrl-C; the address has a token in it. Explanations are
     made here, by the default profile or that of --config.
     """
-    asyncio.run(_view(kubeconfig, context, scheduler_settings(config, feature_gates, plugins), port))
+    asyncio.run(_view(kubeconfig, context, scheduler_settings(config, gates, plugins), port))
+
+
+@dataclass(frozen=True, slots=True)
+class _Watching:
+    """How to watch, and until when: so many seconds, or so many bindings."""
+
+    duration: float | None
+    bindings: int | None
+    quiet: bool
+    percentage: int | None
+    """percentageOfNodesToScore of the cluster's scheduler, None: that of our configuration."""
+    metrics_port: int | None
 
 
 async def _shadow(
     kubeconfig: Path | None,
     context: str,
     settings: Settings,
-    duration: float | None,
-    bindings: int | None,
-    quiet: bool,
-) -> Report:
-    report = Report()
+    watching: _Watching,
+) -> Tally:
+    tally = Tally()
     enough = asyncio.Event()
+    progress = Progress("watching", watching.bindings, "bindings")
 
     def judged(judgement: Judgement) -> None:
-        report.add(judgement)
-        if not quiet and not judgement.agrees:
-            click.echo(
-                f"{judgement.pod} → {judgement.node}: {judgement.verdict}: {judgement.reason}", err=True
-            )
-        if bindings is not None and report.bindings >= bindings:
+        tally.add(judgement)
+        progress.reach(tally.bindings, f"{tally.disagree} disagree")
+        if not watching.quiet and not judgement.agrees:
+            progress.clear()
+            where = f"{judgement.pod} → {judgement.node}"
+            click.echo(cleaned(f"{where}: {judgement.verdict}: {judgement.reason}"), err=True)
+        if watching.bindings is not None and tally.bindings >= watching.bindings:
             enough.set()
 
     async with AsyncExitStack() as stack:
         client, *_ = await stack.enter_async_context(connect(kubeconfig, context, "stowplan-shadow"))
         scheduler, follower = await stack.enter_async_context(
-            following(client, settings, RealClock(), judged)
+            following(client, settings, RealClock(), judged, watching.percentage)
         )
-        report.nodes = scheduler.context.cache.table.node_count
-        click.echo(f"watching {report.nodes} nodes; Ctrl-C ends with a report", err=True)
-        await _until(enough, duration, follower.settle)
+        tally.nodes = scheduler.context.cache.table.node_count
+        if watching.metrics_port is not None:
+            metrics = ShadowMetrics(tally, lambda: follower.waiting)
+            server = await _serving(stack, MetricsServer(metrics, watching.metrics_port))
+            click.echo(f"metrics: {server.url}", err=True)
+        click.echo(f"watching {plural(tally.nodes, 'node')}; Ctrl-C ends with a report", err=True)
+
+        def look() -> None:
+            follower.settle()
+            progress.tick(f"{tally.disagree} disagree")
+
+        with progress:
+            await _until(enough, watching.duration, look)
         follower.settle(all_of_them=True)
-    return report
+    return tally
+
+
+async def _serving(stack: AsyncExitStack, server: MetricsServer) -> MetricsServer:
+    try:
+        return await stack.enter_async_context(server)
+    except OSError as error:
+        raise click.ClickException(f"--metrics-port: {error.strerror or error}") from None
 
 
 async def _view(kubeconfig: Path | None, context: str, settings: Settings, port: int) -> None:
     async with AsyncExitStack() as stack:
         client, where, _ = await stack.enter_async_context(connect(kubeconfig, context, "stowplan-view"))
-        report = Report()
+        report = Tally()
         scheduler, follower = await stack.enter_async_context(
             following(client, settings, RealClock(), report.add)
         )
-        inspection = Inspection(lambda: scheduler, cluster=where, release=KUBERNETES, leads=lambda: False)
+        inspection = Inspection(
+            lambda: scheduler, cluster=where, release=settings.release.version, leads=lambda: False
+        )
         routes = Routes(inspection, lambda: dump(settings.config.config))
+        await stack.enter_async_context(inspection.following())
         page = await stack.enter_async_context(PageServer(routes, port))
         click.echo(f"{where}: {scheduler.context.cache.table.node_count} nodes")
         click.echo(f"Look at it: {page.url}")
@@ -148,9 +214,16 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
 
 @asynccontextmanager
 async def following(
-    client: Client, settings: Settings, clock: Clock, judged: Callable[[Judgement], None]
+    client: Client,
+    settings: Settings,
+    clock: Clock,
+    judged: Callable[[Judgement], None],
+    percentage: int | None = None,
 ) -> AsyncIterator[tuple[Scheduler, Shadow]]:
-    """A scheduler that keeps its caches and schedules nothing, and the judge that looks over them."""
+    """A scheduler that keeps its caches and schedules nothing, and the judge that looks over them.
+
+    `percentage` is the percentageOfNodesToScore of the cluster's scheduler, None: that of the settings.
+    """
     scheduler = Scheduler(client, settings, clock=clock, rng=random.Random(0), timer=perf_counter)
     profiles = scheduler.context.profiles
     first = next(iter(profiles.values()))
@@ -159,6 +232,7 @@ async def following(
         scheduler.context.cache.table,
         clock,
         judged,
+        Sampling(scheduler.context.cache.sampler, percentage),
     )
     scheduler.observe(follower)
     async with scheduler.watching():

@@ -6,12 +6,14 @@ Allocations that are decided but not written yet are in flight; their devices co
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from stowplan.api.devices import (
+    EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
     Device,
     DeviceClass,
@@ -31,6 +33,10 @@ PoolID = tuple[str, str]
 """Driver and name of a pool."""
 
 Consumed = dict[str, Quantity]
+
+_ANY_NODE: Final = ""
+_MOST_CHANGES: Final = 65536
+"""So many changes of slices are remembered."""
 
 
 class DeviceRef:
@@ -84,16 +90,34 @@ def _given_taints(
             yield rule.spec.taint
 
 
+class SliceChange(NamedTuple):
+    """The pool of a slice that changed, and the node it is for, "" if it may concern any.
+
+    Those of slices with counters concern the nodes that see devices of the pool.
+    """
+
+    pool: PoolID
+    node: str
+    is_counting: bool
+
+
 class Slices:
-    """All slices: those of one node by its name, the others in a list, and all by their pool."""
+    """All slices: those of one node by its name, those of several, those with counters, and all by pool.
+
+    Counters are for whatever node has devices that draw from them.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[str, DeviceTaintRule] = {}
         self._views: dict[str, SliceView] = {}
         self._of_node: dict[str, dict[str, SliceView]] = {}
-        self._shared: dict[str, SliceView] = {}
+        self._shared: dict[str, dict[str, SliceView]] = {}
+        self._counting: dict[PoolID, dict[str, SliceView]] = {}
         self._of_pool: dict[PoolID, dict[str, SliceView]] = {}
+        self._changes: list[SliceChange] = []
+        self._forgotten = 0
         self.version = 0
+        """Counts changes."""
 
     def __len__(self) -> int:
         return len(self._views)
@@ -101,17 +125,12 @@ class Slices:
     def put(self, slice: ResourceSlice) -> None:
         self._take_out(slice.name)
         view = self._views[slice.name] = SliceView(slice, self._rules)
-        node = _only_node(slice)
-        if node:
-            self._of_node.setdefault(node, {})[slice.name] = view
-        else:
-            self._shared[slice.name] = view
-        self._of_pool.setdefault(view.pool, {})[slice.name] = view
-        self.version += 1
+        for index, key in self._indexes(view):
+            index.setdefault(key, {})[slice.name] = view
+        self._changed(view)
 
     def remove(self, name: str) -> None:
         self._take_out(name)
-        self.version += 1
 
     def put_rule(self, rule: DeviceTaintRule | None, name: str) -> None:
         """Take in a taint rule; None: it is gone."""
@@ -126,31 +145,57 @@ class Slices:
         view = self._views.pop(name, None)
         if view is None:
             return
-        node = _only_node(view.slice)
-        if node:
-            listed = self._of_node[node]
+        for index, key in self._indexes(view):
+            listed = index[key]
             del listed[name]
             if not listed:
-                del self._of_node[node]
+                del index[key]
+        self._changed(view)
+
+    def _indexes(self, view: SliceView) -> Iterator[tuple[dict[Any, dict[str, SliceView]], Hashable]]:
+        """Where a slice is listed, and under which key."""
+        yield self._of_pool, view.pool
+        if view.slice.spec.shared_counters:
+            yield self._counting, view.pool
+        elif view.slice.spec.node_name:
+            yield self._of_node, view.slice.spec.node_name
         else:
-            del self._shared[name]
-        pool = self._of_pool[view.pool]
-        del pool[name]
-        if not pool:
-            del self._of_pool[view.pool]
+            yield self._shared, _ANY_NODE
+
+    def _changed(self, view: SliceView) -> None:
+        self.version += 1
+        spec = view.slice.spec
+        self._changes.append(SliceChange(view.pool, spec.node_name or _ANY_NODE, bool(spec.shared_counters)))
+        if len(self._changes) > _MOST_CHANGES:
+            half = len(self._changes) // 2
+            del self._changes[:half]
+            self._forgotten += half
+
+    def since(self, version: int) -> list[SliceChange] | None:
+        """What changed since a version; None if that is too long ago to say."""
+        start = version - self._forgotten
+        return None if start < 0 else self._changes[start:]
+
+    def all(self) -> Iterator[SliceView]:
+        yield from self._views.values()
 
     def for_node(self, node: str) -> Iterator[SliceView]:
         """The slices that may have devices for a node: its own, and all that are not for one node."""
         yield from self._of_node.get(node, {}).values()
-        yield from self._shared.values()
+        yield from self._shared.get(_ANY_NODE, {}).values()
+
+    def counting(self, pool: PoolID) -> Iterator[SliceView]:
+        """The slices with the counters of a pool."""
+        yield from self._counting.get(pool, {}).values()
+
+    def counting_pools(self) -> Iterable[PoolID]:
+        return self._counting.keys()
+
+    def has_counters(self, pool: PoolID) -> bool:
+        return pool in self._counting
 
     def of_pool(self, pool: PoolID) -> Iterator[SliceView]:
         yield from self._of_pool.get(pool, {}).values()
-
-
-def _only_node(slice: ResourceSlice) -> str:
-    """The node that a slice is for; "" if it may concern others, as counters do."""
-    return "" if slice.spec.shared_counters else slice.spec.node_name or ""
 
 
 class AllocatedState:
@@ -164,14 +209,23 @@ class AllocatedState:
         self.shared: Counter[DeviceID] = Counter()
         self.capacity: dict[DeviceID, Consumed] = {}
         self.pool_versions: Counter[PoolID] = Counter()
-        """Changes with every device of a pool that is taken or given back."""
+        """Changes with every device of a pool that is taken, or free again."""
         self.log = ChangeLog()
-        """The numbers of the pools of which devices were taken or given back."""
+        """The numbers of the pools of which devices were taken, or are free again."""
         self._numbers: dict[PoolID, int] = {}
+        self._pools: list[PoolID] = []
 
     def number_of(self, pool: PoolID) -> int:
         """What stands for a pool in the log."""
-        return self._numbers.setdefault(pool, len(self._numbers))
+        number = self._numbers.get(pool)
+        if number is None:
+            number = self._numbers[pool] = len(self._pools)
+            self._pools.append(pool)
+        return number
+
+    def pool_of(self, number: int) -> PoolID:
+        """The pool that a number in the log stands for."""
+        return self._pools[number]
 
     def _touch(self, pool: PoolID) -> None:
         self.pool_versions[pool] += 1
@@ -184,25 +238,31 @@ class AllocatedState:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            self._touch(result.id[:2])
+            id = result.id
             if result.share_id is None:
-                self.devices[result.id] += 1
+                self.devices[id] += 1
+                if self.devices[id] == 1:
+                    self._touch(id[:2])
                 continue
-            self.shared[result.id] += 1
+            self._touch(id[:2])
+            self.shared[id] += 1
             if result.consumed_capacity:
-                add_consumed(self.capacity, result.id, _quantities(result.consumed_capacity))
+                add_consumed(self.capacity, id, _quantities(result.consumed_capacity))
 
     def remove(self, allocation: AllocationResult) -> None:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            self._touch(result.id[:2])
+            id = result.id
             if result.share_id is None:
-                _uncount(self.devices, result.id)
+                _uncount(self.devices, id)
+                if id not in self.devices:
+                    self._touch(id[:2])
                 continue
-            _uncount(self.shared, result.id)
+            self._touch(id[:2])
+            _uncount(self.shared, id)
             if result.consumed_capacity:
-                remove_consumed(self.capacity, result.id, _quantities(result.consumed_capacity))
+                remove_consumed(self.capacity, id, _quantities(result.consumed_capacity))
 
 
 def _quantities(raw: Mapping[str, str | int | float]) -> Consumed:
@@ -249,6 +309,8 @@ class Claims:
         self._assumed: dict[str, ResourceClaim] = {}
         self._in_flight: dict[str, InFlight] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._made_for: dict[str, dict[str, None]] = {}
+        """Claims for extended resources, by the pod that they belong to."""
         self.allocated = AllocatedState()
         self.version = 0
 
@@ -262,6 +324,11 @@ class Claims:
         for key, claim in self._told.items():
             yield self._assumed.get(key, claim)
 
+    def made_for(self, pod_uid: str) -> ResourceClaim | None:
+        """The claim that the scheduler made for the extended resources of a pod."""
+        key = next(iter(self._made_for.get(pod_uid, ())), None)
+        return None if key is None else self.get(key)
+
     def assumed(self) -> list[ResourceClaim]:
         return list(self._assumed.values())
 
@@ -273,6 +340,7 @@ class Claims:
     def put(self, claim: ResourceClaim) -> None:
         key = claim.key
         before = self.get(key)
+        self._index(self._told.get(key), claim)
         self._told[key] = claim
         assumed = self._assumed.get(key)
         if assumed is not None and not is_older(claim, assumed):
@@ -283,21 +351,33 @@ class Claims:
     def remove(self, claim: ResourceClaim) -> None:
         key = claim.key
         before = self.get(key)
-        self._told.pop(key, None)
+        self._index(self._told.pop(key, None), None)
         self._assumed.pop(key, None)
         self._changed(before, None)
         self._tell(key)
+
+    def _index(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
+        """Keep track of claims for extended resources."""
+        owner = None if before is None else _owner_of_made(before)
+        if before is not None and owner is not None:
+            made = self._made_for[owner]
+            made.pop(before.key, None)
+            if not made:
+                del self._made_for[owner]
+        owner = None if now is None else _owner_of_made(now)
+        if now is not None and owner is not None:
+            self._made_for.setdefault(owner, {})[now.key] = None
 
     def _changed(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
         self.version += 1
         old = None if before is None else before.allocation
         new = None if now is None else now.allocation
-        if old is new:
+        if old is new or (old is not None and new is not None and old.devices == new.devices):
             return
-        if old is not None:
-            self.allocated.remove(old)
         if new is not None:
             self.allocated.add(new)
+        if old is not None:
+            self.allocated.remove(old)
 
     # What the scheduler assumes
 
@@ -353,6 +433,26 @@ class Claims:
             self.allocated.remove(known.claim.allocation)
         return True
 
+    # What if
+
+    @contextmanager
+    def seen_as(self, claims: Sequence[ResourceClaim]) -> Iterator[None]:
+        """See claims as they could be, for as long as the block takes. Nobody is told."""
+        before = [(claim.key, self._told.get(claim.key), self._assumed.get(claim.key)) for claim in claims]
+        for claim in claims:
+            seen = self.get(claim.key)
+            self._assumed.pop(claim.key, None)
+            self._told[claim.key] = claim
+            self._changed(seen, claim)
+        try:
+            yield
+        finally:
+            for key, told, assumed in before:
+                seen = self.get(key)
+                _set(self._told, key, told)
+                _set(self._assumed, key, assumed)
+                self._changed(seen, self.get(key))
+
     # Waiting
 
     async def changed(self, keys: list[str]) -> None:
@@ -372,6 +472,21 @@ class Claims:
         for future in self._waiting.get(key, ()):
             if not future.done():
                 future.set_result(None)
+
+
+def _set(claims: dict[str, ResourceClaim], key: str, claim: ResourceClaim | None) -> None:
+    if claim is None:
+        claims.pop(key, None)
+    else:
+        claims[key] = claim
+
+
+def _owner_of_made(claim: ResourceClaim) -> str | None:
+    """The uid of the pod for whose extended resources the scheduler made a claim, None for other claims."""
+    metadata = claim.metadata
+    if metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) != "true":
+        return None
+    return next((owner.uid for owner in metadata.owner_references if owner.controller), None)
 
 
 def is_older(one: Object, other: Object) -> bool:
@@ -397,6 +512,9 @@ class Classes:
 
     def get(self, name: str) -> DeviceClass | None:
         return self._classes.get(name)
+
+    def all(self) -> Iterator[DeviceClass]:
+        yield from self._classes.values()
 
     def put(self, device_class: DeviceClass) -> None:
         self._classes[device_class.name] = device_class

@@ -21,6 +21,7 @@ from stowplan.api.resources import (
 from stowplan.cluster.columns import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.labelsets import LabelSet, LabelSets
 from stowplan.cluster.terms import PodTerms, TermGroup, TermGroups, parse_terms
+from stowplan.releases.behaviour import Rules
 
 _MOST_FACTS = 64
 
@@ -49,17 +50,21 @@ class PodTemplate:
         "pod",
         "ports",
         "requests",
+        "rules",
         "scalars",
         "taken",
         "terms",
         "volumes",
     )
 
-    def __init__(self, pod: Pod, label_set: LabelSet, groups: TermGroups) -> None:
+    def __init__(self, pod: Pod, label_set: LabelSet, groups: TermGroups, rules: Rules) -> None:
         self.pod = pod
+        self.rules = rules
         self.label_set = label_set
         self.requests: PodRequests = incoming_requests(pod)
-        self.accounted: PodRequests = accounted_requests(pod) if _may_be_resized(pod) else self.requests
+        self.accounted: PodRequests = (
+            accounted_requests(pod, rules.resize_accounting) if _may_be_resized(pod) else self.requests
+        )
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
         self.carries_terms = bool(self.terms.terms)
@@ -105,7 +110,13 @@ class PodTemplate:
             if self.pod.spec.resources is None and self.accounted is self.requests:
                 known = tuple(_plain_request(self.requests, name, non_zero) for name in names)
             else:
-                known = requests_for_scoring(self.pod, names, non_zero=non_zero, pod_level=pod_level)
+                known = requests_for_scoring(
+                    self.pod,
+                    names,
+                    non_zero=non_zero,
+                    pod_level=pod_level,
+                    accounting=self.rules.resize_accounting,
+                )
             self.note(key, known)
         assert isinstance(known, tuple)
         return known
@@ -197,7 +208,8 @@ class PodInfo:
 class Templates:
     """Finds the template of a pod; pods whose shared parts are equal get the same one."""
 
-    def __init__(self, label_sets: LabelSets, groups: TermGroups) -> None:
+    def __init__(self, label_sets: LabelSets, groups: TermGroups, rules: Rules) -> None:
+        self._rules = rules
         self._label_sets = label_sets
         self._groups = groups
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
@@ -211,7 +223,7 @@ class Templates:
         template = self._templates.get(key)
         if template is None:
             label_set = self._label_sets.of(pod.metadata.namespace, pod.metadata.labels)
-            template = self._templates[key] = PodTemplate(pod, label_set, self._groups)
+            template = self._templates[key] = PodTemplate(pod, label_set, self._groups, self._rules)
         return template
 
 

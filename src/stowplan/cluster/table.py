@@ -25,6 +25,7 @@ from stowplan.cluster.terms import TermGroups
 from stowplan.cluster.view import NodeRow, NodeRows
 from stowplan.cluster.volumesinuse import VolumesInUse
 from stowplan.gocompat.numbers import MAX_INT64, MIN_INT64
+from stowplan.releases import DEFAULT, Release
 
 Matrix = npt.NDArray[np.int64]
 
@@ -45,10 +46,11 @@ class ClusterTable:
     labels and their taints.
 
     Amounts are 64 bits wide. A sum over a row's pods that is more than that stands at the largest number
-    until enough of them have left; the exact sum is kept aside.
+    until enough of them have left; the exact sum is kept aside. `release` decides what a pod takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, release: Release = DEFAULT) -> None:
+        self.release = release
         self.capacity = _FIRST_CAPACITY
         self.rows_in_use = 0
         self.pods_are_read = False
@@ -101,7 +103,7 @@ class ClusterTable:
         self._label_sets = label_sets
         self.term_groups = TermGroups(label_sets, self.lookups, self.labels)
         self.matchers = Matchers(label_sets)
-        self._templates = Templates(label_sets, self.term_groups)
+        self._templates = Templates(label_sets, self.term_groups, release.behaviour.rules)
 
     # Looking
 

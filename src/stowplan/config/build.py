@@ -21,9 +21,10 @@ from stowplan.gocompat.durations import Duration
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.noderesources.fit import NodeResourcesFitArgs
-from stowplan.plugins.registry import IN_TREE_POINTS
+from stowplan.plugins.registry import in_tree_points
 
 _EXTENDER_TIMEOUT = Duration.of_seconds(5)
+_NOTHING: Mapping[str, frozenset[Point]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,13 @@ class BuiltConfig:
     extenders: tuple[Extender, ...]
 
 
-def build(loaded: LoadedConfig, implements: Mapping[str, frozenset[Point]] = IN_TREE_POINTS) -> BuiltConfig:
-    """Resolve a configuration. `implements` says which plugins exist and what they do. Raises ConfigError."""
+def build(loaded: LoadedConfig, offered: Mapping[str, frozenset[Point]] = _NOTHING) -> BuiltConfig:
+    """Resolve a configuration. `offered` are plugins beside those of the tree, and their extension points.
+
+    Raises ConfigError.
+    """
     config = loaded.config
+    implements = {**in_tree_points(loaded.gates.release), **offered}
     try:
         extenders, profiles = _build_extenders(config.extenders, config.profiles)
     except (TlsError, ProfileError) as error:

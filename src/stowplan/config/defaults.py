@@ -26,6 +26,7 @@ from stowplan.framework.profile import ALL_PLUGINS, PluginUse
 from stowplan.gocompat.durations import Duration
 from stowplan.plugins.args import PluginArgs
 from stowplan.plugins.registry import ARGS_TYPES, default_plugins
+from stowplan.releases import DEFAULT, Release
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
@@ -77,7 +78,7 @@ def _complete_profile(profile: Profile, only_one: bool, gates: FeatureGates) -> 
     name = profile.scheduler_name
     if name is None:
         name = DEFAULT_SCHEDULER_NAME if only_one else ""
-    plugins = merge_plugins(default_plugins(gates), profile.plugins)
+    plugins = merge_plugins(default_plugins(gates), profile.plugins, gates.release)
     given = tuple(_complete_args(entry, gates) for entry in profile.plugin_config)
     configured = {entry.name for entry in given}
     added = tuple(
@@ -94,16 +95,17 @@ def _complete_args(entry: PluginConfig, gates: FeatureGates) -> PluginConfig:
     return replace(entry, args=entry.args.completed(gates))
 
 
-def merge_plugins(defaults: Sequence[PluginUse], custom: Plugins | None) -> Plugins:
+def merge_plugins(
+    defaults: Sequence[PluginUse], custom: Plugins | None, release: Release = DEFAULT
+) -> Plugins:
     """The lists of a profile: the default plugins stand in `multiPoint`, the custom lists change that."""
     default_set = PluginSet(enabled=tuple(Plugin(name=use.name, weight=use.weight) for use in defaults))
-    if custom is None:
-        return Plugins(multi_point=default_set)
+    custom = Plugins() if custom is None else custom
     merged = {
-        attribute: merge_plugin_set(
+        ATTRIBUTES[section]: merge_plugin_set(
             default_set if section == MULTI_POINT else PluginSet(), custom.at(section)
         )
-        for section, attribute in ATTRIBUTES.items()
+        for section in (*release.points, MULTI_POINT)
     }
     return Plugins(**merged)
 

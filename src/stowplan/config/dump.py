@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from stowplan.config.schema import CONFIGURATION, PLUGIN_ARGS
+from stowplan.config.schema import PLUGIN_ARGS, configuration
 from stowplan.config.types import API_VERSION, KIND, SchedulerConfig
 from stowplan.gocompat.yamltext import to_yaml
 from stowplan.plugins.args import PluginArgs
+from stowplan.releases import NEWEST
 
 
 def dump(config: SchedulerConfig) -> dict[str, Any]:
-    """A completed configuration as plain data for JSON or YAML."""
-    data: dict[str, Any] = CONFIGURATION.encode(config)
+    """A completed configuration as plain data for JSON or YAML, with the fields of its release."""
+    data: dict[str, Any] = configuration(NEWEST).encode(config)
     data |= {"apiVersion": API_VERSION, "kind": KIND}
     data.setdefault("percentageOfNodesToScore", 0)
     for profile in data["profiles"] or ():

@@ -1,29 +1,22 @@
 """Feature gates from the command line: `Gate=true,Other=false`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from stowplan.api.feature_gates import GATES, FeatureGates, Stage
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.config.load import ConfigError
 from stowplan.gocompat.quoting import quote
+from stowplan.releases import DEFAULT, NEWEST, Release, Stage, histories
 
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_COMPONENT = "kube:"
-GATE_GROUPS = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
-_DEPENDENCIES: dict[str, tuple[str, ...]] = {
-    "DRADeviceBindingConditions": ("DRAResourceClaimDeviceStatus",),
-    "DRADeviceTaintRules": ("DRADeviceTaints",),
-    "DRAWorkloadResourceClaims": ("GenericWorkload",),
-    "GangScheduling": ("GenericWorkload",),
-    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
-    "WorkloadAwarePreemption": ("GangScheduling",),
-}
-"""Gates that make no sense without others."""
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_COMPONENT: Final = "kube:"
+GATE_GROUPS: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
-def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
-    """The gates after applying settings such as `GangScheduling=true,kube:AllBeta=false`.
+def parse_feature_gates(values: Iterable[str], release: Release = DEFAULT) -> FeatureGates:
+    """The gates of a release after applying settings such as `GangScheduling=true,kube:AllBeta=false`.
 
     Later settings win over earlier ones, single gates over `AllAlpha` and `AllBeta`. Raises ConfigError.
     """
@@ -32,9 +25,8 @@ def parse_feature_gates(values: Iterable[str]) -> FeatureGates:
         for setting in filter(None, (part.strip() for part in value.split(","))):
             name, on = parse_setting(setting)
             settings[name] = on
-    gates = FeatureGates(_changes(settings))
-    errors = [error for name in _DEPENDENCIES if (error := _missing_dependencies(name, gates))]
-    if errors:
+    gates = FeatureGates(_changes(settings, release), release)
+    if errors := list(_missing_dependencies(gates)):
         raise ConfigError("flags", aggregate(errors))
     return gates
 
@@ -50,29 +42,45 @@ def parse_setting(setting: str) -> tuple[str, bool]:
     return name, text in _TRUE
 
 
-def _changes(settings: dict[str, bool]) -> dict[str, bool]:
+def _changes(settings: dict[str, bool], release: Release) -> dict[str, bool]:
     """What the settings change, gate by gate."""
     changes: dict[str, bool] = {}
     for group, stage in GATE_GROUPS.items():
         if group in settings:
-            names = (name for name, gate in GATES.items() if gate.stage is stage and not gate.locked)
+            gates = release.gates.items()
+            names = (name for name, gate in gates if gate.stage is stage and not gate.locked)
             changes |= dict.fromkeys(names, settings[group])
     for name, on in settings.items():
         if name in GATE_GROUPS:
             continue
-        if name not in GATES:
-            raise ConfigError("flags", f"unrecognized feature gate: {name}")
-        gate = GATES[name]
+        gate = release.gates.get(name)
+        if gate is None:
+            raise ConfigError("flags", _unknown(name, on, release))
         if gate.locked and gate.default != on:
-            wanted, locked = str(on).lower(), str(gate.default).lower()
-            detail = f"cannot set feature gate {name} to {wanted}, feature is locked to {locked}"
-            raise ConfigError("flags", detail)
+            raise ConfigError("flags", f"{_setting(name, on)}, feature is locked to {_text(gate.default)}")
         changes[name] = on
     return changes
 
 
-def _missing_dependencies(name: str, gates: FeatureGates) -> str:
-    missing = [needed for needed in _DEPENDENCIES[name] if not gates[needed]]
-    if not gates[name] or not missing:
-        return ""
-    return f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
+def _unknown(name: str, on: bool, release: Release) -> str:
+    """Why a gate cannot be set that the release does not have: it is too new, gone, or not known at all."""
+    history = histories().get(name)
+    if history is None or not history.exists_in(NEWEST.minor):
+        return f"unrecognized feature gate: {name}"
+    versions = f"emulated version {release.emulated}, min compatibility version {release.compatible}"
+    return f"{_setting(name, on)}, feature is PreAlpha at {versions}"
+
+
+def _setting(name: str, on: bool) -> str:
+    return f"cannot set feature gate {name} to {_text(on)}"
+
+
+def _text(on: bool) -> str:
+    return str(on).lower()
+
+
+def _missing_dependencies(gates: FeatureGates) -> Iterator[str]:
+    for name, gate in gates.release.gates.items():
+        missing = [needed for needed in gate.needs if not gates[needed]]
+        if missing and gates[name]:
+            yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.config.defaults import complete
-from stowplan.config.schema import KINDS, PLUGIN_ARGS
+from stowplan.config.schema import PLUGIN_ARGS, kinds
 from stowplan.config.types import GROUP, KIND, PluginConfig, Profile, SchedulerConfig
 from stowplan.config.validation import validate
 from stowplan.gocompat.jsontext import (
@@ -30,6 +30,7 @@ from stowplan.gocompat.jsontext import (
 from stowplan.gocompat.quoting import path_error, quote
 from stowplan.gocompat.types import DocumentError, StrictDocumentError, StructOf, decode_strictly
 from stowplan.gocompat.yamltext import yaml_to_json
+from stowplan.releases import DEFAULT, Release
 
 _V1 = "v1"
 _SCHEME = '"pkg/scheduler/apis/config/scheme/scheme.go:29"'
@@ -103,7 +104,7 @@ def load(text: str | bytes, gates: FeatureGates = DEFAULT_GATES, change: Change 
     """Load a KubeSchedulerConfiguration from YAML or JSON text. Raises ConfigError."""
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     try:
-        config = decode_document(data)
+        config = decode_document(data, gates.release)
     except DocumentError as error:
         raise ConfigError("decode", str(error)) from None
     return check(config, gates, change)
@@ -160,18 +161,18 @@ class TypeMeta:
         return TypeMeta(group, version, self.kind or default.kind)
 
 
-def decode_document(data: bytes) -> SchedulerConfig:
-    """Decode a KubeSchedulerConfiguration from YAML or JSON. Raises DocumentError."""
+def decode_document(data: bytes, release: Release = DEFAULT) -> SchedulerConfig:
+    """Decode a KubeSchedulerConfiguration of a release from YAML or JSON. Raises DocumentError."""
     tree, repeated_keys = _parse(data)
     meta = _type_meta(tree)
     if not meta.kind:
         raise DocumentError(f"Object 'Kind' is missing in '{_shown_text(data)}'")
     if not meta.version:
         raise DocumentError(f"Object 'apiVersion' is missing in '{_shown_text(data)}'")
-    value, problems = decode_strictly(tree, _schema_of(meta))
+    value, problems = decode_strictly(tree, _schema_of(meta, release))
     strict = [*repeated_keys, *problems]
     if isinstance(value, SchedulerConfig):
-        value, nested = _decode_plugin_args(value)
+        value, nested = _decode_plugin_args(value, release)
         strict += nested
     if strict:
         raise StrictDocumentError(strict)
@@ -228,14 +229,15 @@ def _parse_version(api_version: str, kind: str) -> TypeMeta:
     return TypeMeta(group, version, kind) if slash else TypeMeta("", api_version, kind)
 
 
-def _schema_of(meta: TypeMeta) -> StructOf:
-    if meta.group == GROUP and meta.version == _V1 and meta.kind in KINDS:
-        return KINDS[meta.kind]
+def _schema_of(meta: TypeMeta, release: Release) -> StructOf:
+    known = kinds(release)
+    if meta.group == GROUP and meta.version == _V1 and meta.kind in known:
+        return known[meta.kind]
     kind, version = quote(meta.kind), quote(meta.api_version)
     raise DocumentError(f"no kind {kind} is registered for version {version} in scheme {_SCHEME}")
 
 
-def _decode_plugin_args(config: SchedulerConfig) -> tuple[SchedulerConfig, list[str]]:
+def _decode_plugin_args(config: SchedulerConfig, release: Release) -> tuple[SchedulerConfig, list[str]]:
     """Decode the arguments of in-tree plugins; gives the configuration and their strictness problems."""
     strict: list[str] = []
     profiles: list[Profile] = []
@@ -244,7 +246,7 @@ def _decode_plugin_args(config: SchedulerConfig) -> tuple[SchedulerConfig, list[
         for j, entry in enumerate(profile.plugin_config):
             where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
             try:
-                args, problems = _decode_args(entry.name, entry.args)
+                args, problems = _decode_args(entry.name, entry.args, release)
             except DocumentError as error:
                 raise DocumentError(where + str(error)) from None
             if problems:
@@ -257,7 +259,7 @@ def _decode_plugin_args(config: SchedulerConfig) -> tuple[SchedulerConfig, list[
     return replace(config, profiles=tuple(profiles)), strict
 
 
-def _decode_args(plugin: str, tree: Tree) -> tuple[Any, tuple[str, ...]]:
+def _decode_args(plugin: str, tree: Tree, release: Release) -> tuple[Any, tuple[str, ...]]:
     """The arguments of one plugin: typed if it is in-tree and has any, otherwise plain data."""
     expected = TypeMeta(GROUP, _V1, f"{plugin}Args")
     if expected.kind not in PLUGIN_ARGS:
@@ -266,7 +268,7 @@ def _decode_args(plugin: str, tree: Tree) -> tuple[Any, tuple[str, ...]]:
         meta = _type_meta(tree).or_else(expected)
         if not meta.version:
             raise DocumentError(f"Object 'apiVersion' is missing in '{as_json(to_python(tree))}'")
-        value, problems = decode_strictly(ObjectNode() if tree is None else tree, _schema_of(meta))
+        value, problems = decode_strictly(ObjectNode() if tree is None else tree, _schema_of(meta, release))
     except DocumentError as error:
         raise DocumentError(f"decoding args for plugin {plugin}: {error}") from None
     if meta.kind != expected.kind:

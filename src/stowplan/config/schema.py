@@ -1,5 +1,8 @@
 """Every configuration object, field by field, with its Go types, which decoding and its messages follow."""
 
+from collections.abc import Container, Mapping
+from functools import cache
+
 from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
 from stowplan.api.pod import (
     NodeAffinity,
@@ -23,6 +26,7 @@ from stowplan.config.types import (
     Profile,
     SchedulerConfig,
 )
+from stowplan.framework.interface import MULTI_POINT
 from stowplan.gocompat.types import (
     Bool,
     Bytes,
@@ -44,6 +48,7 @@ from stowplan.plugins.noderesources.resource_allocation import (
     UtilizationShapePoint,
 )
 from stowplan.plugins.registry import ARGS_TYPES
+from stowplan.releases import Release
 
 _TEXT = String()
 _BOOL = Bool()
@@ -190,17 +195,25 @@ _PLUGIN_SET = _core(
         for name in ("enabled", "disabled")
     ),
 )
-_PROFILE = StructOf(
-    "v1",
-    Profile,
-    _optional("schedulerName", _TEXT),
-    _optional("percentageOfNodesToScore", _INT32),
-    _optional(
-        "plugins", _core(Plugins, *(Field(name, _PLUGIN_SET) for name in Plugins.__struct_encode_fields__))
-    ),
-    Field("pluginConfig", ListOf(_core(PluginConfig, _always("name", _TEXT), Field("args", RawExtension())))),
-    name="KubeSchedulerProfile",
-)
+
+
+def _profile(sections: Container[str]) -> StructOf:
+    """A profile whose plugin lists are those of some extension points, and `multiPoint`."""
+    lists = (name for name in Plugins.__struct_encode_fields__ if name == MULTI_POINT or name in sections)
+    return StructOf(
+        "v1",
+        Profile,
+        _optional("schedulerName", _TEXT),
+        _optional("percentageOfNodesToScore", _INT32),
+        _optional("plugins", _core(Plugins, *(Field(name, _PLUGIN_SET) for name in lists))),
+        Field(
+            "pluginConfig",
+            ListOf(_core(PluginConfig, _always("name", _TEXT), Field("args", RawExtension()))),
+        ),
+        name="KubeSchedulerProfile",
+    )
+
+
 _EXTENDER = _core(
     Extender,
     _always("urlPrefix", _TEXT),
@@ -246,23 +259,30 @@ _CLIENT_CONNECTION = StructOf(
     name="ClientConnectionConfiguration",
 )
 
-CONFIGURATION = StructOf(
-    "v1",
-    SchedulerConfig,
-    *_TYPE_META,
-    _optional("parallelism", _INT32),
-    _always("leaderElection", _LEADER_ELECTION),
-    _always("clientConnection", _CLIENT_CONNECTION),
-    _optional("enableProfiling", _BOOL, embedded=("DebuggingConfiguration",)),
-    _optional("enableContentionProfiling", _BOOL, embedded=("DebuggingConfiguration",)),
-    _optional("percentageOfNodesToScore", _INT32),
-    _optional("podInitialBackoffSeconds", _INT64),
-    _optional("podMaxBackoffSeconds", _INT64),
-    Field("profiles", ListOf(_PROFILE)),
-    Field("extenders", ListOf(_EXTENDER)),
-    Field("delayCacheUntilActive", _BOOL),
-    name=KIND,
-)
 
-KINDS: dict[str, StructOf] = {KIND: CONFIGURATION, **PLUGIN_ARGS}
-"""Everything that can be decoded, by its kind."""
+@cache
+def configuration(release: Release) -> StructOf:
+    """KubeSchedulerConfiguration as a release reads it."""
+    return StructOf(
+        "v1",
+        SchedulerConfig,
+        *_TYPE_META,
+        _optional("parallelism", _INT32),
+        _always("leaderElection", _LEADER_ELECTION),
+        _always("clientConnection", _CLIENT_CONNECTION),
+        _optional("enableProfiling", _BOOL, embedded=("DebuggingConfiguration",)),
+        _optional("enableContentionProfiling", _BOOL, embedded=("DebuggingConfiguration",)),
+        _optional("percentageOfNodesToScore", _INT32),
+        _optional("podInitialBackoffSeconds", _INT64),
+        _optional("podMaxBackoffSeconds", _INT64),
+        Field("profiles", ListOf(_profile(release.points))),
+        Field("extenders", ListOf(_EXTENDER)),
+        Field("delayCacheUntilActive", _BOOL),
+        name=KIND,
+    )
+
+
+@cache
+def kinds(release: Release) -> Mapping[str, StructOf]:
+    """Everything that can be decoded in a release, by its kind."""
+    return {KIND: configuration(release), **PLUGIN_ARGS}

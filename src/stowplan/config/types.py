@@ -54,7 +54,10 @@ class PluginSet(Struct, frozen=True):
 
 
 class Plugins(Struct, frozen=True):
-    """The plugin lists of a profile: one per extension point, and `multiPoint` for all points at once."""
+    """The plugin lists of a profile: one per extension point, and `multiPoint` for all points at once.
+
+    A list that is None is of an extension point that the release does not have.
+    """
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -71,11 +74,12 @@ class Plugins(Struct, frozen=True):
     multi_point: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet | None = None
 
     def at(self, section: str) -> PluginSet:
         """The list of a section: an extension point or `multiPoint`."""
-        plugin_set: PluginSet = getattr(self, ATTRIBUTES[section])
-        return plugin_set
+        plugin_set: PluginSet | None = getattr(self, ATTRIBUTES[section])
+        return PluginSet() if plugin_set is None else plugin_set
 
 
 ATTRIBUTES = {

@@ -7,13 +7,13 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from stowplan.api import status
-from stowplan.api.catalogue import CORE_EVENTS, EVENTS, Resource
+from stowplan.api.catalogue import Resource
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.meta import AnyObject, Object
 from stowplan.api.requests import EVERY_OBJECT, ORDINARY_DELETION, DeleteOptions, Json, PatchType, Selection
 from stowplan.api.writes import Binding
 from stowplan.client.interface import BOOKMARK, Body, Client, Listing, Unreadable, WatchEvent
-from stowplan.embedded.apiserver.conversion import from_core
+from stowplan.embedded.apiserver.conversion import from_served, stored_as
 from stowplan.embedded.store import Change, Store, Watcher, WatchStream
 from stowplan.embedded.store.watchcache import Sink
 from stowplan.embedded.store.writer import component
@@ -30,8 +30,8 @@ PAGE: Final = 500
 class InProcessClient(Client):
     """A `Client` of one store. Objects that are given out belong to the store and must not be changed.
 
-    `name` is the component that writes with it, as managed fields show it. Events of the core group are
-    stored in the form of events.k8s.io, as the API server does it.
+    `name` is the component that writes with it, as managed fields show it. A kind that is served in several
+    versions is read and written in the form it is stored in, whichever of them is named.
     """
 
     def __init__(self, store: Store, *, name: str = "stowplan", buffer: int = BUFFER) -> None:
@@ -40,7 +40,7 @@ class InProcessClient(Client):
         self._buffer = buffer
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Json:
-        return self._store.get(resource, namespace, name)
+        return self._store.get(stored_as(resource), namespace, name)
 
     async def list(
         self,
@@ -54,7 +54,7 @@ class InProcessClient(Client):
         oldest = _version(not_older_than)
         if oldest is not None and oldest > self._store.version:
             raise status.too_large_version(oldest, self._store.version)
-        found = self._store.list(resource, namespace, selection)
+        found = self._store.list(stored_as(resource), namespace, selection)
         items: list[T] = []
         unreadable: list[Unreadable] = []
         read = _reading(cls)
@@ -79,7 +79,7 @@ class InProcessClient(Client):
     ) -> "InProcessWatch[T]":
         def begin(sink: Sink) -> Watcher:
             return self._store.watch(
-                resource,
+                stored_as(resource),
                 sink,
                 namespace=namespace,
                 selection=selection,
@@ -91,13 +91,13 @@ class InProcessClient(Client):
         return InProcessWatch(begin, cls, self._buffer)
 
     async def create(self, resource: Resource, body: Body, *, namespace: str = "") -> Json:
-        if resource is CORE_EVENTS:
-            resource = EVENTS
-            body = from_core(dict(body)) if isinstance(body, Mapping) else body
-        return self._store.create(resource, body, namespace, by=self._by)
+        stored = stored_as(resource)
+        return self._store.create(stored, _written(resource, stored, body), namespace, by=self._by)
 
     async def update(self, resource: Resource, body: Body, *, subresource: str = "") -> Json:
-        return self._store.update(resource, body, subresource=subresource, by=self._by)
+        stored = stored_as(resource)
+        written = _written(resource, stored, body)
+        return self._store.update(stored, written, subresource=subresource, by=self._by)
 
     async def patch(
         self,
@@ -109,18 +109,26 @@ class InProcessClient(Client):
         *,
         subresource: str = "",
     ) -> Json:
-        if resource is CORE_EVENTS and isinstance(patch, dict):
-            resource, patch = EVENTS, from_core(patch)
-        return self._store.patch(resource, namespace, name, patch, kind, subresource=subresource, by=self._by)
+        stored = stored_as(resource)
+        if stored is not resource and isinstance(patch, dict):
+            patch = from_served(resource, patch)
+        return self._store.patch(stored, namespace, name, patch, kind, subresource=subresource, by=self._by)
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions = ORDINARY_DELETION
     ) -> None:
-        self._store.delete(resource, namespace, name, options, by=self._by)
+        self._store.delete(stored_as(resource), namespace, name, options, by=self._by)
 
     async def bind(self, binding: Binding) -> None:
         named = binding.metadata
         self._store.bind(named.namespace, named.name, binding, by=self._by)
+
+
+def _written(resource: Resource, stored: Resource, body: Body) -> Body:
+    """A body in the form that it is stored in."""
+    if stored is resource or not isinstance(body, Mapping):
+        return body
+    return from_served(resource, dict(body))
 
 
 class InProcessWatch(Generic[T]):

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.devices import ResourceSlice
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.podinfo import PodInfo
@@ -49,8 +50,9 @@ _MERGE_KEYS: Final = {
 class Change(NamedTuple):
     """A change after which the pod is placed.
 
-    `patch` changes the pod; `action` changes the cluster: `{"delete": "ns/pod"}`, `{"addNode": "like-this"}`,
-    `{"uncordon": "node"}`. `node` is where the pod would go and `nodes` how many nodes would take it;
+    `patch` changes the pod, or the claim that `claim` names; `action` changes the cluster:
+    `{"delete": "ns/pod"}`, `{"addNode": "like-this"}`, `{"uncordon": "node"}`. `node` is where the pod would
+    go and `nodes` how many nodes would take it;
     `victims` are pods that preemption would remove.
     """
 
@@ -61,6 +63,7 @@ class Change(NamedTuple):
     patch: Mapping[str, Any] | None = None
     action: Mapping[str, str] | None = None
     victims: tuple[str, ...] = ()
+    claim: str = ""
 
 
 class Changes:
@@ -109,6 +112,8 @@ class Changes:
     def _tried(self, remedy: Remedy, node: str) -> Change | None:
         if remedy.node_patch is not None:
             return self._with_node(remedy, node)
+        if remedy.claims:
+            return self._with_claims(remedy)
         placed = self._place(patched_pod(self._info.pod, remedy.patch))
         return None if placed is None else Change(remedy.kind, remedy.text, *placed, patch=remedy.patch)
 
@@ -123,6 +128,16 @@ class Changes:
         if placed is None:
             return None
         return Change(remedy.kind, f"{remedy.kind} {name}", *placed, action={remedy.kind: name})
+
+    def _with_claims(self, remedy: Remedy) -> Change | None:
+        with self._table.devices.claims.seen_as(remedy.claims):
+            placed = self._place(self._info.pod)
+        if placed is None:
+            return None
+        patch = remedy.patch if remedy.of_claim else None
+        return Change(
+            remedy.kind, remedy.text, *placed, patch=patch, action=remedy.action, claim=remedy.of_claim
+        )
 
     def _place(self, pod: Pod) -> tuple[str, int] | None:
         """Where a pod would go as things are, and how many nodes would take it; None: nowhere."""
@@ -162,7 +177,7 @@ class Changes:
         """One more node of a shape there is; shapes of near misses first, then the most frequent."""
         for node in shapes(self._table, [miss.row for miss in near_misses])[:SHAPES]:
             added = like(node, self._table)
-            with added_node(self._table, added):
+            with added_node(self._table, added), added_slices(self._table, node.name, added.name):
                 placed = self._place(self._info.pod)
             if placed is not None:
                 text = f"one more node like {node.name}"
@@ -264,6 +279,31 @@ def added_node(table: ClusterTable, node: Node) -> Iterator[None]:
         yield
     finally:
         table.remove_node(node.name)
+
+
+@contextmanager
+def added_slices(table: ClusterTable, node: str, added: str) -> Iterator[None]:
+    """The devices of a node once more, for an added one."""
+    slices = table.devices.slices
+    made = [_slice_for(view.slice, added) for view in slices.for_node(node) if _is_of(view.slice, node)]
+    for one in made:
+        slices.put(one)
+    try:
+        yield
+    finally:
+        for one in made:
+            slices.remove(one.name)
+
+
+def _is_of(slice: ResourceSlice, node: str) -> bool:
+    return slice.spec.node_name == node
+
+
+def _slice_for(slice: ResourceSlice, node: str) -> ResourceSlice:
+    """The same devices on another node, in a pool of their own."""
+    pool = replace(slice.spec.pool, name=f"{slice.spec.pool.name} on {node}")
+    metadata = replace(slice.metadata, name=f"{slice.name} on {node}", uid="")
+    return replace(slice, metadata=metadata, spec=replace(slice.spec, node_name=node, pool=pool))
 
 
 def shapes(table: ClusterTable, preferred: Sequence[int]) -> list[Node]:

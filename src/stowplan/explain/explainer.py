@@ -18,10 +18,13 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.changes import Change, Changes
 from stowplan.explain.facts import pod_facts
+from stowplan.explain.preemption import Preempting
 from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
 from stowplan.explain.state import Attempted, PodState, Waker, wakers
+from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.framework.decision import Candidate, Decision, decide
 from stowplan.framework.evaluation import Evaluation, rejectors_of
+from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
 from stowplan.framework.extension_points import post_filter_steps
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
@@ -30,25 +33,8 @@ from stowplan.framework.status import PluginError
 from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.scheduling_queue import rules_of
 
-PENDING: Final = "pending"
-PLACED: Final = "placed"
-FITS: Final = "fits"
-"""The pod is not on a node, but one would take it: it is new, or about to be scheduled."""
-GONE: Final = "gone"
-"""The pod is known only from what happened to it."""
-
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionFinding:
-    """What preemption would do for the pod now: the node and who would have to go, or why nothing."""
-
-    node: str
-    victims: tuple[str, ...]
-    message: str
-    candidates: int = 0
 
 
 @dataclass(slots=True)
@@ -65,7 +51,7 @@ class PodExplanation:
     near_misses: Sequence[NearMiss] = ()
     near_miss_count: int = 0
     changes: Sequence[Change] = ()
-    preemption: PreemptionFinding | None = None
+    preemption: Preempting | None = None
     decision: Decision | None = None
     now: PodState | None = None
     attempt: Attempted | None = None
@@ -97,7 +83,7 @@ class PodExplanation:
             "nearMisses": [_near_miss(miss) for miss in self.near_misses[:most]],
             "nearMissCount": self.near_miss_count,
             "changes": [_change(change) for change in self.changes],
-            "preemption": None if self.preemption is None else _preemption(self.preemption),
+            "preemption": None if self.preemption is None else self.preemption.document(),
             "wakes": [
                 {"resource": one.resource, "actions": list(one.actions), "plugin": one.plugin}
                 for one in wakes
@@ -150,7 +136,7 @@ class Explainer:
         try:
             evaluation = self._framework.evaluate(info, self._nominations)
         except PluginError as error:
-            return self._failed(info, str(error))
+            return self._failed(info, error)
         if evaluation.feasible_count:
             return self._fitting(evaluation)
         rejections = Rejections(evaluation)
@@ -213,7 +199,7 @@ class Explainer:
             try:
                 evaluation = self._framework.evaluate(self._table.info(unplaced(info.pod)), self._nominations)
             except PluginError as error:
-                return self._failed(info, str(error))
+                return self._failed(info, error)
             funnel = Rejections(evaluation).funnel
             row = self._table.row_of(node)
             fits = row is not None and evaluation.status(row).is_success
@@ -229,24 +215,35 @@ class Explainer:
             decision=decision,
         )
 
-    def _failed(self, info: PodInfo, message: str) -> PodExplanation:
+    def _failed(self, info: PodInfo, error: PluginError) -> PodExplanation:
+        message = str(error)
+        plugin = self._framework.plugins.get(error.plugin)
+        more = plugin.failure(info, error.nodes) if isinstance(plugin, FailurePlugin) else ""
+        if more:
+            message += f" ({more})"
         node = self._table.name_of(info.row) if info.row >= 0 else ""
         state = PLACED if node else PENDING
         return PodExplanation(info.key, state, self._source, self._table.node_count, message, node)
 
-    def _preemption(self, info: PodInfo) -> Generator[None, None, PreemptionFinding | None]:
+    def _preemption(self, info: PodInfo) -> Generator[None, None, Preempting | None]:
         """What preemption would do now with the pod as it is."""
         plugins = self._framework.at(Point.POST_FILTER)
         if not plugins:
             return None
+        nodes = self._table.node_count
+        searching = [plugin for plugin in plugins if isinstance(plugin, PreemptionSearchPlugin)]
+        for plugin in searching:
+            plugin.keeps_search = True
         try:
             evaluation = self._framework.evaluate(info, self._nominations)
             found = yield from post_filter_steps(plugins, evaluation.cycle, info)
+            others = [one for plugin in searching for one in plugin.not_candidates()]
         except PluginError as error:
-            return PreemptionFinding("", (), str(error))
-        victims = tuple(victim.key for victim in found.victims)
-        node = found.nominated_node or ""
-        return PreemptionFinding(node, victims, found.status.message, len(found.candidates))
+            return Preempting("", (), 0, str(error), nodes)
+        finally:
+            for plugin in searching:
+                plugin.keeps_search = False
+        return Preempting.of(found, nodes, others)
 
 
 def _preferring(evaluation: Evaluation, row: int | None) -> Callable[[int], int]:
@@ -294,7 +291,7 @@ def _funnel_line(line: FunnelLine) -> dict[str, Any]:
 
 
 def _near_miss(miss: NearMiss) -> dict[str, Any]:
-    return {
+    shown: dict[str, Any] = {
         "node": miss.node,
         "plugin": miss.plugin,
         "reason": miss.reason,
@@ -302,6 +299,9 @@ def _near_miss(miss: NearMiss) -> dict[str, Any]:
         "detail": miss.detail,
         "size": round(miss.size, 4),
     }
+    if miss.devices:
+        shown["devices"] = list(miss.devices)
+    return shown
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -313,20 +313,13 @@ def _change(change: Change) -> dict[str, Any]:
     }
     if change.patch is not None:
         shown["patch"] = change.patch
+    if change.claim:
+        shown["claim"] = change.claim
     if change.action is not None:
         shown["action"] = change.action
     if change.victims:
         shown["victims"] = list(change.victims)
     return shown
-
-
-def _preemption(found: PreemptionFinding) -> dict[str, Any]:
-    return {
-        "node": found.node or None,
-        "victims": list(found.victims),
-        "candidates": found.candidates,
-        "message": found.message,
-    }
 
 
 def _scores(candidate: Candidate) -> dict[str, Any]:

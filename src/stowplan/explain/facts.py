@@ -8,6 +8,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.cluster.volumepools import class_of
 from stowplan.framework.simulation import Nominations
+from stowplan.plugins.dynamicresources.shortfall import claim_text
 from stowplan.plugins.volumebinding.claims import claim_name
 from stowplan.plugins.volumebinding.shortfall import place_of
 
@@ -59,7 +60,7 @@ def _claims(info: PodInfo, table: ClusterTable) -> Iterator[dict[str, Any]]:
                 state = f"binding {found.volume_binding_mode or 'Immediate'}"
             yield {"claim": name, "text": f"not bound, asks for {asked} of class {of_class!r} ({state})"}
     for one in info.pod.spec.resource_claims:
-        yield {"claim": one.name, "text": "a ResourceClaim"}
+        yield {"claim": one.name, "text": claim_text(info.pod, one, table.devices.claims)}
 
 
 def preempted(pod: Pod) -> PodCondition | None:

@@ -4,8 +4,8 @@ The scheduler stops at the first filter that rejects a node. To see how far a no
 filter has to be asked. Those that answer for all nodes at once were asked already, the others are asked now.
 """
 
-from collections.abc import Generator, Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,8 @@ class FunnelLine(NamedTuple):
 class NearMiss(NamedTuple):
     """A node that only one plugin rejects. `missing` says briefly what it lacks, `detail` precisely.
 
-    `size` is how much is missing: 0 is nearly nothing, 1 all there is.
+    `size` is how much is missing: 0 is nearly nothing, 1 all there is. `devices` are the devices of the node
+    with what is against each.
     """
 
     node: str
@@ -47,6 +48,7 @@ class NearMiss(NamedTuple):
     missing: str
     detail: str
     size: float
+    devices: tuple[Mapping[str, Any], ...] = ()
 
 
 class Rejections:

@@ -7,23 +7,23 @@ from a running scheduler.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from stowplan.explain.explainer import FITS, GONE, PENDING
 from stowplan.explain.layout import (
     PLAIN,
     WIDTH,
     Palette,
     cleaned,
     hanging,
+    indented,
     joined,
     middle,
     moment,
     plural,
     span,
+    table,
 )
-from stowplan.explain.text import indented, table
+from stowplan.explain.preemption import names, was_done, would_do
+from stowplan.explain.states import FITS, GONE, PENDING
 from stowplan.explain.wakes import sentence
-from stowplan.framework.interface import PREEMPTION_PREFIX
-from stowplan.plugins.legacy.names import old_points
 
 NEAREST: Final = 3
 """How many near misses are shown unless all are asked for."""
@@ -53,6 +53,7 @@ def render(found: Document, *, all_nodes: bool = False, palette: Palette = PLAIN
         lines += _pending(found, all_nodes, palette)
     elif found["state"] != GONE:
         lines += _chosen(found, palette)
+    lines += _why_evicted(found, palette)
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
@@ -130,37 +131,39 @@ def _notes(found: Document) -> list[str]:
         lines += hanging("", f"nominated to {node}{_leaving(found)}")
     gone = found.get("evictions")
     if gone and gone["victims"] and not (node and found["state"] != "placed"):
-        lines += hanging("", f"evicted {_names(gone['victims'], 4)} for it{_among(gone)}")
+        lines += hanging("", f"evicted {names(gone['victims'], 4)}{_from(gone)} for it")
     if found["state"] == PENDING:
         for one in found.get("claims") or ():
             lines += hanging(f"claim {one['claim']}: ", one["text"])
     evicted = found.get("evicted")
-    if evicted:
+    if evicted and found["state"] != GONE:
         lines += hanging("", _evicted(evicted))
     return lines
 
 
 def _leaving(found: Document) -> str:
     victims = (found.get("evictions") or {}).get("victims")
-    return f", waits for {_names(victims, 4)} to leave (evicted for it)" if victims else ""
+    return f", waits for {names(victims, 4)} to leave (evicted for it)" if victims else ""
 
 
 def _evicted(evicted: Document) -> str:
-    by = f" for {_names(evicted['by'], 3)}" if evicted.get("by") else ""
+    by = f" for {names(evicted['by'], 3)}" if evicted.get("by") else ""
     why = f": {evicted['message']}" if evicted.get("message") else ""
-    return f"evicted{by}{why}{_among(evicted)}"
+    return f"evicted{by}{why}"
 
 
-def _among(made: Document) -> str:
-    """Why these pods and no others, as far as is known."""
-    count = made.get("candidates") or 0
-    if not count:
-        return ""
-    which = "the only node where that helps" if count == 1 else f"the cheapest of {count} candidate nodes"
-    return (
-        f" ({made.get('node')} was {which}: fewest violated budgets, lowest priorities, fewest pods, "
-        "latest start; more important pods of the node were spared)"
-    )
+def _from(made: Document) -> str:
+    return f" from {middle(made['node'], NAME)}" if made.get("node") else ""
+
+
+def _why_evicted(found: Document, palette: Palette) -> list[str]:
+    """Why the victims were these, where a running scheduler remembers."""
+    for about in ("evictions", "evicted"):
+        done = (found.get(about) or {}).get("preemption")
+        if done:
+            lines = was_done(done, palette)
+            return lines if found["state"] == GONE else ["", *lines]
+    return []
 
 
 # A pod that waits
@@ -180,7 +183,8 @@ def _pending(found: Document, all_nodes: bool, palette: Palette) -> list[str]:
         lines += _changes(found["changes"], palette)
     elif found["funnel"]:
         lines += ["", "No single change was found that would place it."]
-    lines += _preemption(found)
+    if found.get("preemption"):
+        lines += ["", *would_do(found["preemption"], palette)]
     if found["wakes"]:
         lines += ["", *joined(sentence(found["wakes"], found["funnel"]), "Wakes it: ")]
     return lines
@@ -232,29 +236,9 @@ def _changes(changes: Sequence[Document], palette: Palette) -> list[str]:
 
 def _outcome(change: Document) -> str:
     if change.get("victims"):
-        return f"{middle(change['node'], NAME)}; {_names(change['victims'], 2)} would go"
+        return f"{middle(change['node'], NAME)}; {names(change['victims'], 2)} would go"
     node = middle(change["node"], NAME)
     return node if change["nodes"] == 1 else f"{node}, {plural(change['nodes'], 'node')} fit"
-
-
-def _names(names: Sequence[str], most: int) -> str:
-    shown = [middle(name, NAME) for name in names[:most]]
-    more = len(names) - len(shown)
-    if more:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
-
-
-def _preemption(found: Document) -> list[str]:
-    tried = found.get("preemption")
-    if not tried:
-        return []
-    if tried["node"]:
-        made = f"{tried['node']}: {_names(tried['victims'], 4)} would go"
-        return ["", *hanging("Preemption would make room on ", f"{made}{_among(tried)}.")]
-    said = tried["message"].partition(PREEMPTION_PREFIX)[2].removesuffix(".")
-    why = said.partition(": ")[2] if said.startswith("0/") else said
-    return ["", *hanging("Preemption does not help: ", why)] if why else []
 
 
 # A pod that is placed, or could be
@@ -294,7 +278,11 @@ def _scores(found: Document) -> list[str]:
 
 
 def _points(points: int, weight: int, old_scale: bool) -> str:
-    return f"{points} ({old_points(points // weight):g})" if old_scale else str(points)
+    if not old_scale:
+        return str(points)
+    from stowplan.plugins.legacy.names import old_points
+
+    return f"{points} ({old_points(points // weight):g})"
 
 
 def _why(found: Document) -> str:

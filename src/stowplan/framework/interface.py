@@ -42,9 +42,11 @@ from stowplan.clock import Clock
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
+from stowplan.framework.explanation import Choice
 from stowplan.framework.status import Status
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
+from stowplan.releases import Behaviour, Release
 
 if TYPE_CHECKING:
     from stowplan.framework.cycle_state import Cycle
@@ -71,6 +73,7 @@ class Point(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
     def type_name(self) -> str:
@@ -131,6 +134,24 @@ class Services(Protocol):
     def count_volume_error(self, operation: str) -> None:
         """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
         ...
+
+    @property
+    def device_metrics(self) -> "DeviceMetrics":
+        """Where dynamic resource allocation is counted."""
+        ...
+
+
+class DeviceMetrics:
+    """What is counted about devices; this one counts nothing."""
+
+    def claim_created(self, created: bool) -> None:
+        """A ResourceClaim was created, or could not be."""
+
+    def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""
+
+    def allocated(self, profile: str, driver: str, status: str) -> None:
+        """A device with binding conditions was waited for, with that outcome."""
 
 
 Codes = npt.NDArray[np.int64]
@@ -209,7 +230,8 @@ class PostFilterResult(NamedTuple):
     `victims` are the pods to evict. A plugin with nothing to say about either returns its status alone.
     `candidates` are the nodes there were to choose from and `ties` those as good as the chosen one, itself
     among them. `writes` are what the plugin wants written: a running scheduler calls each and awaits it, and
-    who only wants to know what would happen does not. A status that comes back from one is an error.
+    who only wants to know what would happen does not. A status that comes back from one is an error. `choice`
+    tells why this candidate was chosen and no other.
     """
 
     status: Status
@@ -218,6 +240,7 @@ class PostFilterResult(NamedTuple):
     candidates: Mapping[str, Victims] = _NO_CANDIDATES
     ties: tuple[str, ...] = ()
     writes: tuple[Callable[[], Awaitable[Status | None]], ...] = ()
+    choice: Choice | None = None
 
 
 PREEMPTION_PREFIX = "preemption: "
@@ -246,6 +269,16 @@ class Handle:
     gates: FeatureGates
     rng: Random = field(default_factory=lambda: Random(0))
     services: Services | None = None
+
+    @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """The choices of the release where rules differ. A plugin picks its variant when it is made."""
+        return self.gates.release.behaviour
 
     @property
     def scheduler(self) -> Services:
@@ -277,6 +310,8 @@ class Plugin:
     idle_for_plain_pods: ClassVar[bool] = False
     """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
     claims and extended resources."""
+    scores_only_if_filtering: ClassVar[bool] = False
+    """`score` gives all nodes the same to pods that `pre_filter` skips."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

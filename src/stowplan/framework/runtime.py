@@ -91,7 +91,10 @@ class Framework:
         self.probe = probe
         self._reuse = reuse
         self._serial = next(_serials)
-        handle = Handle(table, gates or FeatureGates(), rng or Random(0), services)
+        gates = FeatureGates(release=table.release) if gates is None else gates
+        if gates.release.name != table.release.name:
+            raise ValueError(f"the table is of {table.release}, the feature gates are of {gates.release}")
+        handle = Handle(table, gates, rng or Random(0), services)
         self.plugins: dict[str, Plugin] = registry.instantiate(profile, handle)
         self._traits = {name: Traits(plugin) for name, plugin in self.plugins.items()}
         self._trusted = registry.own

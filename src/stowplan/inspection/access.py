@@ -27,6 +27,13 @@ class Viewer:
         """Those of the namespaces whose pods may be shown."""
         return frozenset([namespace for namespace in set(namespaces) if await self.may_see(namespace)])
 
+    async def hidden(self, namespaces: Iterable[str]) -> frozenset[str]:
+        """Those of the namespaces whose pods must not be shown."""
+        if await self._may("pods", ""):
+            return frozenset()
+        some = set(namespaces)
+        return frozenset(some - await self.visible(some))
+
     async def require_nodes(self) -> None:
         """Raises ApiError 403."""
         if not await self.may_see_nodes():

@@ -1,8 +1,10 @@
 """What the API says about a scheduler: plain data, made when somebody asks."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from functools import partial
+from heapq import nsmallest
 from itertools import islice
 from random import Random
 from typing import Any, Final
@@ -11,32 +13,32 @@ import numpy as np
 
 from stowplan import __version__
 from stowplan.api.meta import timestamp
-from stowplan.api.node import Node
 from stowplan.api.pod import Pod
-from stowplan.clock import as_date
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.explain.explainer import Explainer, PodExplanation
 from stowplan.explain.pending import NEAREST, Cause, causes
+from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
 from stowplan.inspection.evictions import SOURCE, eviction_facts, explain_gone
-from stowplan.queue.queued_pod import QueuedPod
+from stowplan.inspection.history import EVERY, History, percentiles
+from stowplan.inspection.nodes import (
+    Templates,
+    no_nodes,
+    node_document,
+    node_rows,
+    nodes_document,
+    turned_away,
+)
+from stowplan.inspection.queues import LANES, Oldest, decision_line, lane_pods
+from stowplan.inspection.turns import in_turns
 from stowplan.scheduler import Scheduler
-from stowplan.scheduler.decisions import LastDecision
 
-LANES: Final = ("active", "backoff", "unschedulable", "gated", "permit", "binding")
 MOST_PODS: Final = 500
 """How many pods a lane or a search shows at most."""
-TURNED_AWAY: Final = 50
-"""How many pods that a node did not take are shown."""
-TEMPLATES: Final = 5
-"""Of how many templates it is shown how often a node could take them."""
-
-_GROUPING: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-_MOST_KEYS: Final = 24
-_MOST_VALUES: Final = 200
-"""Label keys with more values than this do not group nodes in any useful way."""
+FORGET_AFTER: Final = 24
+"""After how many samples without any explanation what is kept for them is let go."""
 
 
 class Inspection:
@@ -54,8 +56,31 @@ class Inspection:
         self._cluster = cluster
         self._release = release
         self._leads = leads
+        self.history = History(scheduler, self.lanes)
+        self._namespaces: tuple[tuple[int, int, int], set[str]] | None = None
+        self._idle = 0
+        """How many samples were taken since the last explanation."""
+        self._templates = Templates()
         self._twins: dict[str, tuple[Framework, Framework]] = {}
         """Frameworks for explanations by profile, each with the one whose twin it is."""
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Keep the history for as long as the block takes, and let go of what nobody asks for any more."""
+        task = asyncio.get_running_loop().create_task(self._follow(), name="inspection")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            self.history.sample()
+            self._idle += 1
+            if self._idle == FORGET_AFTER:
+                self.forget()
+            await asyncio.sleep(EVERY)
 
     @property
     def scheduler(self) -> Scheduler | None:
@@ -109,145 +134,71 @@ class Inspection:
     def nodes(self) -> dict[str, Any]:
         """All nodes by column, in an order that stays as long as no node comes or goes."""
         table = self.table
-        if table is None:
-            return _no_nodes()
-        rows = node_rows(table)
-        nodes = [node for row in rows if (node := table.nodes[row]) is not None]
-        lines = {name: line for line, name in enumerate(table.resources.names) if name is not None}
-        shown = {name: line for name, line in lines.items() if table.allocatable[line, rows].any()}
-        keys = grouping_keys(nodes)
-        return {
-            "names": [node.name for node in nodes],
-            "keys": keys,
-            "labels": {key: _indexed([node.metadata.labels.get(key, "") for node in nodes]) for key in keys},
-            "resources": [*shown, "pods"],
-            "allocatable": {
-                **{name: table.allocatable[line, rows].tolist() for name, line in shown.items()},
-                "pods": table.allowed_pods[rows].tolist(),
-            },
-            "requested": self.requested(table, rows, shown),
-            "unschedulable": [int(node.spec.unschedulable) for node in nodes],
-            "ready": [int(_is_ready(node)) for node in nodes],
-        }
+        return no_nodes() if table is None else nodes_document(table)
 
-    @staticmethod
-    def requested(table: ClusterTable, rows: Sequence[int], lines: Mapping[str, int]) -> dict[str, list[int]]:
-        found = {name: table.requested[line, rows].tolist() for name, line in lines.items()}
-        return {**found, "pods": table.pod_count[rows].tolist()}
-
-    def node(self, name: str, visible: Collection[str]) -> dict[str, Any] | None:
+    async def node(self, name: str, visible: Collection[str]) -> dict[str, Any] | None:
         """One node; pods only of visible namespaces."""
-        table, scheduler = self.table, self.scheduler
-        row = None if table is None else table.row_of(name)
-        if table is None or scheduler is None or row is None:
+        scheduler = self.scheduler
+        if scheduler is None:
             return None
-        node = table.nodes[row]
-        if node is None:
+        table = scheduler.context.cache.table
+        row = table.row_of(name)
+        node = None if row is None else table.nodes[row]
+        if row is None or node is None:
             return None
-        on_it = list(table.pods_on[row].values())
         return {
-            "name": name,
-            "labels": node.metadata.labels,
-            "taints": [
-                {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.spec.taints
-            ],
-            "unschedulable": node.spec.unschedulable,
-            "conditions": [
-                {"type": one.type, "status": one.status, "reason": one.reason}
-                for one in node.status.conditions
-            ],
-            "resources": {
-                resource: {
-                    "allocatable": table.allocatable.item(line, row),
-                    "requested": table.requested.item(line, row),
-                }
-                for line, resource in enumerate(table.resources.names)
-                if resource is not None and table.allocatable.item(line, row)
-            }
-            | {"pods": {"allocatable": table.allowed_pods.item(row), "requested": len(on_it)}},
-            "pods": [_pod_on_node(info) for info in on_it if info.namespace in visible],
-            "hiddenPods": sum(info.namespace not in visible for info in on_it),
-            "couldTake": self._could_take(table, row, visible),
-            "turnedAway": self._turned_away(scheduler, name, visible),
+            **node_document(table, row, node, visible),
+            "couldTake": await self._templates.could_take(scheduler, name, visible),
+            "turnedAway": await turned_away(scheduler, name, visible, partial(self._evaluated, scheduler)),
         }
 
-    def _could_take(self, table: ClusterTable, row: int, visible: Collection[str]) -> list[dict[str, Any]]:
-        """How many more pods of those that have most siblings the free part of a node covers."""
-        makers: Counter[tuple[str, str]] = Counter()
-        examples: dict[tuple[str, str], PodInfo] = {}
-        for info in table.pods.values():
-            if info.namespace in visible:
-                owners = info.pod.metadata.owner_references
-                maker = (info.namespace, owners[0].name if owners else info.key)
-                makers[maker] += 1
-                examples.setdefault(maker, info)
-        found = []
-        for maker, count in makers.most_common(TEMPLATES):
-            info = examples[maker]
-            more = table.allowed_pods.item(row) - table.pod_count.item(row)
-            for line, amount in table.taken_by(info.template):
-                if amount:
-                    left = table.allocatable.item(line, row) - table.requested.item(line, row)
-                    more = min(more, left // amount)
-            found.append({"like": info.key, "pods": count, "more": max(int(more), 0)})
-        return found
-
-    def _turned_away(self, scheduler: Scheduler, name: str, visible: Collection[str]) -> list[dict[str, Any]]:
-        """Pods that found no node lately and why this one did not take them, newest first."""
-        found = []
-        for made in scheduler.context.decisions.latest():
-            if made.outcome != "unschedulable" or made.key.partition("/")[0] not in visible:
-                continue
-            why = self._verdict(scheduler, made.key, name)
-            if why:
-                found.append({"pod": made.key, "time": timestamp(made.time), **why})
-            if len(found) == TURNED_AWAY:
-                break
-        return found
-
-    def _verdict(self, scheduler: Scheduler, key: str, node: str) -> dict[str, str] | None:
-        pod, table = scheduler.pod(key), scheduler.context.cache.table
-        row = table.row_of(node)
-        if pod is None or pod.spec.node_name or row is None:
-            return None
-        status = self.framework_of(scheduler, pod).evaluate(table.info(pod)).status(row)
-        return None if status.is_success else {"plugin": status.plugin, "reason": status.message}
+    def _evaluated(self, scheduler: Scheduler, info: PodInfo) -> Evaluation:
+        return self.framework_of(scheduler, info.pod).evaluate(info)
 
     # Pods
 
     def namespaces(self) -> set[str]:
-        """The namespaces that have pods the scheduler knows."""
+        """The namespaces that have pods the scheduler knows; found anew after a second at the latest."""
         scheduler = self.scheduler
         if scheduler is None:
             return set()
-        return {key.partition("/")[0] for key in scheduler.informers.pods.objects}
+        pods = scheduler.informers.pods.objects
+        state = (id(pods), len(pods), int(scheduler.context.clock.monotonic()))
+        if self._namespaces is None or self._namespaces[0] != state:
+            self._namespaces = (state, {key.partition("/")[0] for key in pods})
+        return self._namespaces[1]
 
-    def pods(
+    def named_namespaces(self) -> set[str]:
+        """The namespaces of all pods that documents can name: of those that exist or were evicted."""
+        scheduler = self.scheduler
+        return set() if scheduler is None else self.namespaces() | scheduler.context.decisions.namespaces()
+
+    async def pods(
         self, visible: Collection[str], search: str = "", state: str = "", limit: int = MOST_PODS
     ) -> dict[str, Any]:
-        """Pods whose name, node or labels contain a text, waiting ones first."""
+        """Pods whose name, node, labels or cause contain a text, waiting ones first."""
         scheduler = self.scheduler
         if scheduler is None:
             return {"items": [], "total": 0}
-        found = [pod for pod in self._matching(scheduler, visible, search) if _has_state(pod, state)]
-        found.sort(key=lambda pod: (bool(pod.spec.node_name), pod.key))
-        return {
-            "items": [self._line(scheduler, pod) for pod in found[: min(limit, MOST_PODS)]],
-            "total": len(found),
-        }
+        wanted = search.lower()
+        found = [
+            pod
+            async for pods in in_turns(list(scheduler.informers.pods.objects.values()))
+            for pod in pods
+            if pod.namespace in visible
+            and _has_state(pod, state)
+            and (not wanted or _mentions(pod, wanted) or wanted in self._cause(scheduler, pod).lower())
+        ]
+        shown = nsmallest(min(limit, MOST_PODS), found, key=lambda pod: (bool(pod.spec.node_name), pod.key))
+        return {"items": [self._line(scheduler, pod) for pod in shown], "total": len(found)}
 
     @staticmethod
-    def _matching(scheduler: Scheduler, visible: Collection[str], search: str) -> Iterator[Pod]:
-        wanted = search.lower()
-        for key, pod in scheduler.informers.pods.objects.items():
-            if pod.namespace not in visible:
-                continue
-            labels = (f"{name}={value}" for name, value in pod.metadata.labels.items())
-            if not wanted or any(wanted in text.lower() for text in (key, pod.spec.node_name, *labels)):
-                yield pod
+    def _cause(scheduler: Scheduler, pod: Pod) -> str:
+        """What was last said about a pod that has no node."""
+        made = None if pod.spec.node_name else scheduler.context.decisions.by_key(pod.key)
+        return "" if made is None else made.message
 
     def _line(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any]:
-        made = scheduler.context.decisions.by_key(pod.key)
         place = scheduler.context.queue.place_of(pod.key)
         return {
             "pod": pod.key,
@@ -255,7 +206,7 @@ class Inspection:
             "node": pod.spec.node_name or None,
             "created": pod.metadata.creation_timestamp,
             "priority": pod.spec.priority or 0,
-            "cause": made.message if made is not None and not pod.spec.node_name else "",
+            "cause": self._cause(scheduler, pod),
         }
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
@@ -267,7 +218,7 @@ class Inspection:
         if pod is None:
             gone = explain_gone(scheduler, f"{namespace}/{name}")
             return None if gone is None else gone.document()
-        found = await self._explain(scheduler, pod)
+        found = await self._explain(scheduler, self._info(scheduler, pod))
         found.facts |= eviction_facts(scheduler, pod)
         known = scheduler.explain(pod.key)
         if known is not None:
@@ -279,9 +230,11 @@ class Inspection:
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
 
-    async def _explain(self, scheduler: Scheduler, pod: Pod, nearest: int | None = None) -> PodExplanation:
+    async def _explain(
+        self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
+    ) -> PodExplanation:
         context = scheduler.context
-        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod), nearest=nearest)
+        steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
         while True:
             await context.freeze.free()
             try:
@@ -309,24 +262,30 @@ class Inspection:
             column[:] = 0
             legend.append({"plugin": outright.plugin, "reason": outright.message, "nodes": table.node_count})
         else:
-            for status, rows in evaluation.rejections().items():
+            rejections = sorted(evaluation.rejections().items(), key=lambda one: -len(one[1]))
+            for status, rows in rejections:
                 column[rows] = len(legend)
                 legend.append({"plugin": status.plugin, "reason": status.message, "nodes": len(rows)})
         return {"legend": legend, "nodes": column[node_rows(table)].tolist(), "node": None}
 
     async def pending(self, visible: Collection[str]) -> dict[str, Any]:
-        """All waiting pods by cause. Each template is explained once, with a pause after each."""
+        """All pods that wait now, by cause. Each template is explained once, with a pause after each.
+
+        Meanwhile pods may be placed and others come: those of the beginning are told of.
+        """
         scheduler = self.scheduler
         if scheduler is None:
             return {"pods": 0, "causes": []}
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
+        table = scheduler.context.cache.table
+        infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
         explained: dict[Any, PodExplanation] = {}
         for pod in waiting:
-            info = self._info(scheduler, pod)
+            info = infos[pod.metadata.uid]
             if not pod.spec.scheduling_gates and info.template not in explained:
-                explained[info.template] = await self._explain(scheduler, pod, NEAREST)
+                explained[info.template] = await self._explain(scheduler, info, NEAREST)
         found: list[Cause] = causes(
-            waiting, lambda pod: self._info(scheduler, pod), lambda info: explained[info.template]
+            waiting, lambda pod: infos[pod.metadata.uid], lambda info: explained[info.template]
         )
         return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
 
@@ -342,65 +301,42 @@ class Inspection:
         binding = len(context.cache.assumed) - len(context.waiting)
         return {**counts, "permit": len(context.waiting), "binding": max(binding, 0)}
 
-    def queue(self, visible: Collection[str]) -> dict[str, Any]:
-        """The lanes, each with its oldest pods."""
+    def queue(self, visible: Collection[str], *, whole: bool = True) -> dict[str, Any]:
+        """The lanes, each with its oldest pods; totals and rates are for those who may see the `whole`."""
         scheduler = self.scheduler
-        lanes: dict[str, list[dict[str, Any]]] = {name: [] for name in LANES}
-        if scheduler is not None:
-            for queued in scheduler.context.queue:
-                place = scheduler.context.queue.place_of(queued.key)
-                if place is not None and queued.pod.namespace in visible:
-                    lanes[place].append(self._queued(scheduler, queued))
-            for waiting in scheduler.context.waiting:
-                if waiting.pod.namespace in visible:
-                    cause = f"waits for {', '.join(waiting.pending_plugins)}"
-                    lanes["permit"].append({"pod": waiting.pod.key, "node": waiting.node, "cause": cause})
-            held = {waiting.pod.uid for waiting in scheduler.context.waiting}
-            for uid, node in scheduler.context.cache.assumed.items():
-                info = scheduler.context.cache.table.pods.get(uid)
-                if info is not None and uid not in held and info.namespace in visible:
-                    lanes["binding"].append({"pod": info.key, "node": node, "cause": ""})
-        totals = self.lanes()
-        return {
-            "lanes": [
+        pods = dict.fromkeys(LANES, Oldest([], 0)) if scheduler is None else lane_pods(scheduler, visible)
+        totals, rates = self.lanes(), self.history.rates()
+        lanes = []
+        for name, found in pods.items():
+            incoming, outgoing = rates.get(name, (None, None)) if whole else (None, None)
+            lanes.append(
                 {
                     "name": name,
-                    "total": totals[name],
-                    "pods": sorted(pods, key=lambda one: one.get("since") or "")[:MOST_PODS],
+                    "total": totals[name] if whole else found.total,
+                    "in": incoming,
+                    "out": outgoing,
+                    "pods": found.pods,
                 }
-                for name, pods in lanes.items()
-            ]
-        }
+            )
+        return {"lanes": lanes}
 
-    @staticmethod
-    def _queued(scheduler: Scheduler, queued: QueuedPod) -> dict[str, Any]:
-        queue, clock = scheduler.context.queue, scheduler.context.clock
-        made = scheduler.context.decisions.get(queued.uid)
-        until = queue.next_try(queued.key)
-        gate = "" if queued.gate is None else queued.gate.message
-        return {
-            "pod": queued.key,
-            "since": timestamp(as_date(clock, queued.timestamp)),
-            "until": None if until is None else timestamp(as_date(clock, until)),
-            "attempts": queued.attempts,
-            "priority": queued.pod.priority,
-            "cause": gate or ("" if made is None else made.message),
-        }
-
-    def decisions(self, visible: Collection[str], limit: int = 100) -> dict[str, Any]:
-        """The latest decisions, newest first, and what they add up to."""
+    def decisions(self, visible: Collection[str], limit: int = 100, *, whole: bool = True) -> dict[str, Any]:
+        """The latest decisions, newest first, and for those who may see the `whole` what they add up to."""
         scheduler = self.scheduler
         if scheduler is None:
-            return {"items": [], "rate": 0.0, "latency": None}
+            return {"items": [], "rate": 0.0, "latency": None, "history": None, "plugins": []}
         latest = [
             made
             for made in islice(scheduler.context.decisions.latest(), MOST_PODS * 4)
             if made.key.partition("/")[0] in visible
         ]
+        p50, p99 = percentiles([made.seconds for made in latest if made.seconds is not None])
         return {
             "items": [decision_line(made) for made in latest[: min(limit, MOST_PODS)]],
-            "rate": self._rate(scheduler),
-            "latency": _latency([made.seconds for made in latest if made.seconds is not None]),
+            "rate": self._rate(scheduler) if whole else None,
+            "latency": None if p50 is None else {"p50": p50, "p99": p99},
+            "history": self.history.document() if whole else None,
+            "plugins": self.history.plugins() if whole else [],
         }
 
     # Explaining on the live table
@@ -413,6 +349,7 @@ class Inspection:
 
         So whatever is asked here changes nothing about the decisions of the scheduler.
         """
+        self._idle = 0
         profiles = scheduler.context.profiles
         name = pod.spec.scheduler_name if pod.spec.scheduler_name in profiles else next(iter(profiles))
         original = profiles[name].framework
@@ -439,78 +376,14 @@ class Inspection:
         return {row: pods for row, pods in by_row if row is not None}
 
 
-def node_rows(table: ClusterTable) -> list[int]:
-    """The rows that have a node, in the order of everything that is told by column."""
-    return [row for row in range(table.rows_in_use) if table.nodes[row] is not None]
-
-
-def grouping_keys(nodes: Sequence[Node]) -> list[str]:
-    """The label keys that nodes can be grouped by, those first that people look for."""
-    values: dict[str, set[str]] = {}
-    for node in nodes:
-        for key, value in node.metadata.labels.items():
-            values.setdefault(key, set()).add(value)
-    most = min(_MOST_VALUES, max(len(nodes) // 2, 1))
-    useful = [key for key, found in values.items() if key in _GROUPING or 1 < len(found) <= most]
-    return sorted(useful, key=lambda key: (key not in _GROUPING, key))[:_MOST_KEYS]
-
-
-def decision_line(made: LastDecision) -> dict[str, Any]:
-    """A decision as one line of a list."""
-    decision = None if made.record is None else made.record.decision()
-    points = decision.best[0].total if decision is not None and decision.best else None
-    return {
-        "time": timestamp(made.time),
-        "pod": made.key,
-        "node": None if decision is None else decision.node,
-        "outcome": made.outcome,
-        "message": made.message,
-        "attempt": made.attempts,
-        "points": points,
-        "margin": None if decision is None else decision.margin,
-        "ties": 0 if decision is None else decision.ties,
-        "seconds": made.seconds,
-        "victims": [] if made.preempting is None else list(made.preempting.victims),
-    }
-
-
-def _no_nodes() -> dict[str, Any]:
-    return {
-        "names": [],
-        "keys": [],
-        "labels": {},
-        "resources": [],
-        "allocatable": {},
-        "requested": {},
-        "unschedulable": [],
-        "ready": [],
-    }
-
-
-def _indexed(values: Sequence[str]) -> dict[str, Any]:
-    """A column of few different values: the values, and for every row which one it has."""
-    distinct = sorted(set(values))
-    place = {value: index for index, value in enumerate(distinct)}
-    return {"values": distinct, "index": [place[value] for value in values]}
-
-
-def _is_ready(node: Node) -> bool:
-    return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
+def _mentions(pod: Pod, wanted: str) -> bool:
+    """Whether a text in lower case, as names are, is in the name, the node or a label of a pod."""
+    return (
+        wanted in pod.key
+        or wanted in pod.spec.node_name
+        or any(wanted in f"{name}={value}".lower() for name, value in pod.metadata.labels.items())
+    )
 
 
 def _has_state(pod: Pod, state: str) -> bool:
     return not state or (state == "placed") == bool(pod.spec.node_name)
-
-
-def _pod_on_node(info: PodInfo) -> dict[str, Any]:
-    return {"pod": info.key, "priority": info.priority, "requests": info.template.accounted.amounts()}
-
-
-def _latency(seconds: Sequence[float]) -> dict[str, float] | None:
-    if not seconds:
-        return None
-    ordered = sorted(seconds)
-    return {
-        "p50": round(ordered[len(ordered) // 2], 6),
-        "p99": round(ordered[min(len(ordered) * 99 // 100, len(ordered) - 1)], 6),
-    }

@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from stowplan.api.pod import Pod
-from stowplan.explain.explainer import GONE, PodExplanation
+from stowplan.explain.explainer import PodExplanation
 from stowplan.explain.facts import preempted
+from stowplan.explain.states import GONE
 from stowplan.scheduler import Scheduler
 
 SOURCE: Final = "the running scheduler"
@@ -30,7 +31,7 @@ def explain_gone(scheduler: Scheduler, key: str) -> PodExplanation | None:
     if suffered is None:
         return None
     document = suffered.document()
-    message = f"evicted from {suffered.node} for {suffered.preemptor}, {document['time']}"
+    message = f"evicted from {suffered.done.node} for {suffered.preemptor}, {document['time']}"
     found = PodExplanation(key, GONE, SOURCE, scheduler.context.cache.table.node_count, message)
     found.facts["evicted"] = {**document, "message": ""}
     return found

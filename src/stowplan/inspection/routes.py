@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.status import ApiError
 from stowplan.inspection.access import Viewer
 from stowplan.inspection.documents import MOST_PODS, Inspection
+from stowplan.inspection.redaction import redacted
 
 PREFIX: Final = "/stowplan/v1"
 STATES: Final = ("", "placed", "waiting")
@@ -43,7 +44,8 @@ class Routes:
     async def answer(self, path: str, query: Query, viewer: Viewer) -> Answer:
         """What to say to a GET of a path. Errors are Kubernetes Status objects."""
         try:
-            return Answer(200, await self._find(path, query, viewer))
+            document = await self._find(path, query, viewer)
+            return Answer(200, redacted(document, await viewer.hidden(self.inspection.named_namespaces())))
         except ApiError as error:
             return Answer(error.code, error.status())
 
@@ -79,7 +81,7 @@ class Routes:
     async def _node(self, viewer: Viewer, name: str) -> Any:
         await viewer.require_nodes()
         visible = await viewer.visible(self.inspection.namespaces())
-        return _found(self.inspection.node(name, visible), "nodes", name)
+        return _found(await self.inspection.node(name, visible), "nodes", name)
 
     async def _pods(self, viewer: Viewer, query: Query) -> Any:
         namespaces = self.inspection.namespaces()
@@ -88,17 +90,18 @@ class Routes:
         state = query.get("state", "")
         if state not in STATES:
             raise ApiError(400, "BadRequest", f"state: expected placed or waiting, got {state!r}")
-        return self.inspection.pods(visible, query.get("search", ""), state, _limit(query))
+        return await self.inspection.pods(visible, query.get("search", ""), state, _limit(query))
 
     async def _pending(self, viewer: Viewer, query: Query) -> Any:
         return await self.inspection.pending(await viewer.visible(self.inspection.namespaces()))
 
     async def _queue(self, viewer: Viewer, query: Query) -> Any:
-        return self.inspection.queue(await viewer.visible(self.inspection.namespaces()))
+        visible = await viewer.visible(self.inspection.namespaces())
+        return self.inspection.queue(visible, whole=await viewer.may_see_nodes())
 
     async def _decisions(self, viewer: Viewer, query: Query) -> Any:
         visible = await viewer.visible(self.inspection.namespaces())
-        return self.inspection.decisions(visible, _limit(query, 100))
+        return self.inspection.decisions(visible, _limit(query, 100), whole=await viewer.may_see_nodes())
 
     async def _effective_config(self, viewer: Viewer, query: Query) -> Any:
         await viewer.require_nodes()

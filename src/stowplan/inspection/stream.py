@@ -8,7 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.inspection.access import Viewer
-from stowplan.inspection.documents import Inspection, decision_line, node_rows
+from stowplan.inspection.documents import Inspection
+from stowplan.inspection.nodes import node_rows, requested
+from stowplan.inspection.queues import decision_line
+from stowplan.inspection.redaction import redacted
 from stowplan.scheduler.decisions import LastDecision
 
 EVERY: Final = 0.25
@@ -70,22 +73,22 @@ class Stream:
         rows = node_rows(table)
         names = [table.name_of(row) for row in rows]
         lines = {name: line for line, name in enumerate(table.resources.names) if name is not None}
-        requested = self._inspection.requested(table, rows, lines)
-        before, self._requested = self._requested, requested
+        now = requested(table, rows, lines)
+        before, self._requested = self._requested, now
         if names != self._names:
             self._names = names
             return [event("nodes", {"reload": True})] if before else []
         changed = sorted(
             {
                 place
-                for name, column in requested.items()
+                for name, column in now.items()
                 for place, (one, other) in enumerate(zip(column, before.get(name, column), strict=False))
                 if one != other
             }
         )
         if not changed:
             return []
-        values = {name: [column[place] for place in changed] for name, column in requested.items()}
+        values = {name: [column[place] for place in changed] for name, column in now.items()}
         return [event("nodes", {"index": changed, "requested": values})]
 
     async def _decisions(self) -> list[bytes]:
@@ -98,4 +101,11 @@ class Stream:
         fresh = [*takewhile(lambda made: made is not newest, scheduler.context.decisions.latest())]
         visible = await self._viewer.visible({made.key.partition("/")[0] for made in fresh[:MOST_DECISIONS]})
         shown = [made for made in fresh[:MOST_DECISIONS] if made.key.partition("/")[0] in visible]
-        return [event("decisions", {"items": [decision_line(made) for made in shown]})] if shown else []
+        hidden = await self._viewer.hidden({key.partition("/")[0] for made in shown for key in _named(made)})
+        items = redacted([decision_line(made) for made in shown], hidden)
+        return [event("decisions", {"items": items})] if shown else []
+
+
+def _named(made: LastDecision) -> tuple[str, ...]:
+    """The pods that a line about a decision names beside its own."""
+    return () if made.preempting is None else made.preempting.victims

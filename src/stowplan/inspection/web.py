@@ -6,9 +6,10 @@ cookie once, so that the address that stays in the browser's history is worth no
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from aiohttp import web
 from stowplan.inspection.access import EVERYTHING, MayRead, Viewer
 from stowplan.inspection.routes import PREFIX, Routes
 from stowplan.inspection.stream import Stream
+from stowplan.report.page import FOLDER
 
 PAGE: Final = "/stowplan/"
 STREAM: Final = f"{PREFIX}/stream"
@@ -86,14 +88,19 @@ async def _stream(routes: Routes, request: web.BaseRequest, viewer: Viewer) -> w
 
 def _file(name: str) -> web.Response:
     """A file of the page; every place of the page that is no file is the page itself."""
-    folder = files(__package__).joinpath("page")
     suffix = name[name.rfind(".") :] if "." in name else ""
-    if suffix not in _TYPES or "/" in name or not folder.joinpath(name).is_file():
-        if suffix in _TYPES:
-            return _json(404, _status(404, "NotFound", "no such file"))
+    if suffix not in _TYPES:
         name, suffix = "index.html", ".html"
-    body = folder.joinpath(name).read_bytes()
-    return web.Response(body=body, headers={**_HEADERS, "Content-Type": _TYPES[suffix]})
+    found = None if "/" in name else next((one for one in _folders(name) if one.is_file()), None)
+    if found is None:
+        return _json(404, _status(404, "NotFound", "no such file"))
+    return web.Response(body=found.read_bytes(), headers={**_HEADERS, "Content-Type": _TYPES[suffix]})
+
+
+def _folders(name: str) -> Iterator[Traversable]:
+    """Where a file may be: of the page alone, or shared with reports."""
+    for folder in (files(__package__).joinpath("page"), FOLDER):
+        yield folder.joinpath(name)
 
 
 class Extension:

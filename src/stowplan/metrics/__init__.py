@@ -14,6 +14,7 @@ from stowplan.metrics.scheduling import (
     PRIORITIZING_EXTENDER,
     UNSCHEDULABLE_RESULT,
     SchedulerMetrics,
+    Totals,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "ProcessMetrics",
     "RequestMetrics",
     "SchedulerMetrics",
+    "Totals",
 ]

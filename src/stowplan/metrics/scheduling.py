@@ -1,18 +1,20 @@
 """The metrics of a scheduler: its queue, scheduling and binding cycles, preemption and plugins."""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import Answer, ClusterEvent
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.status import Status
-from stowplan.metrics.buffers import BoundPods, BufferedHistogram, CallCounter, Evaluations
+from stowplan.metrics.buffers import SCHEDULED, BoundPods, BufferedHistogram, CallCounter, Evaluations
 from stowplan.metrics.catalogue import MetricDescription
 from stowplan.metrics.exposition import exposition
-from stowplan.metrics.families import UNLABELLED, Families
+from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.legacy import LegacyMetrics
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, QueueInstrument
 from stowplan.queue.queued_pod import QueuedPod
@@ -33,8 +35,26 @@ PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
 _QUEUES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
 _CACHED: Final = ("nodes", "pods", "assumed_pods")
 
+POD: Final = "pod"
+"""The type of an entity in the queue that is a single pod."""
+
 SUCCESS: Final = "success"
 FAILURE: Final = "failure"
+
+
+class Totals(NamedTuple):
+    """What has been counted since the start or the last reset, for those who look at the running scheduler.
+
+    `incoming` is by part of the queue; unlike in the metric gated pods are apart. `plugins` has the seconds
+    by plugin and extension point in the cycles in which every plugin is timed.
+    """
+
+    bound: int
+    unschedulable: int
+    errors: int
+    permit_waits: int
+    incoming: Mapping[str, int]
+    plugins: Mapping[tuple[str, str], float]
 
 
 class QueueMetrics(QueueInstrument):
@@ -47,6 +67,9 @@ class QueueMetrics(QueueInstrument):
         self._timer = timer
         self._random = rng.random
         self._incoming = families.counter("queue_incoming_pods_total")
+        self._entities = families.counter("queue_incoming_entities_total")
+        families.before_collect(self._count_entities)
+        self._gated = 0
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
         self._hints = families.histogram("queueing_hint_execution_duration_seconds")
@@ -62,6 +85,13 @@ class QueueMetrics(QueueInstrument):
 
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         self._incoming[queue, event] += 1
+        if queued.gating_plugin:
+            self._gated += 1
+
+    def _count_entities(self) -> None:
+        """Every pod is an entity of its own in the queue."""
+        for (queue, event), count in self._incoming.items():
+            self._entities[queue, event, POD] = count
 
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         self._rejected[plugin, profile] += change
@@ -112,7 +142,7 @@ class SchedulerMetrics(QueueMetrics):
         self.registry.register(families)
         self._families = families
         self.batches = BatchMetrics(families)
-        self.devices = DeviceMetrics(families)
+        self.devices = DeviceCounts(families)
         self.volumes = VolumeMetrics(families)
         self.async_calls = AsyncCallMetrics(families)
         self.pod_groups = PodGroupMetrics(families)
@@ -148,6 +178,18 @@ class SchedulerMetrics(QueueMetrics):
     def watch_queue(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Read pending pods from a callback: `active`, `backoff`, `unschedulable` and `gated`."""
         self._families.read_gauge("pending_pods").read_from(counts)
+        entities = self._families.read_gauge("queued_entities")
+        entities.read_series_from(lambda: {(queue, POD): count for queue, count in counts().items()})
+
+    def watch_informers(self, versions: Callable[[], Mapping[Labels, str]]) -> None:
+        """Read resource versions of informers from a callback, by group, version and resource."""
+
+        def series(number: Callable[[str], int]) -> Mapping[Labels, int]:
+            return {(_INFORMERS, *labels): number(seen) for labels, seen in versions().items()}
+
+        stores = self._families.read_gauge("informer_store_resource_version")
+        stores.read_series_from(lambda: series(_low_digits))
+        self._families.read_gauge("informer_queued_items").read_series_from(lambda: series(lambda seen: 0))
 
     def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
         """Read the cache size from a callback: `nodes`, `pods` and `assumed_pods`."""
@@ -228,6 +270,29 @@ class SchedulerMetrics(QueueMetrics):
         """The families that are enabled."""
         return self._families.shown if self._legacy is None else self._families.shown + self._legacy.shown
 
+    def totals(self) -> Totals:
+        """The sums that are shown to people."""
+        self._families.flush()
+        results: Counter[str] = Counter()
+        for (result, *_), count in self._attempts.items():
+            results[result] += int(count)
+        incoming: Counter[str] = Counter(dict.fromkeys(_QUEUES, 0))
+        for (queue, _), count in self._incoming.items():
+            incoming[queue] += int(count)
+        incoming[GATED] = self._gated
+        incoming[UNSCHEDULABLE] = max(incoming[UNSCHEDULABLE] - self._gated, 0)
+        plugins: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for (plugin, point, _), taken in self._plugins.items():
+            plugins[plugin, point] += taken.total
+        return Totals(
+            bound=results[SCHEDULED],
+            unschedulable=results[UNSCHEDULABLE_RESULT],
+            errors=results[ERROR],
+            permit_waits=sum(sum(waits.counts) for waits in self._permit_waits.values()),
+            incoming=incoming,
+            plugins=plugins,
+        )
+
     def text(self) -> bytes:
         """All metrics in the text format."""
         return exposition([self.registry])
@@ -237,6 +302,14 @@ class SchedulerMetrics(QueueMetrics):
         if self._legacy is not None:
             self._legacy.reset()
         self._families.reset()
+        self._gated = 0
+
+
+_INFORMERS: Final = "kube-scheduler"
+
+
+def _low_digits(resource_version: str) -> int:
+    return int(resource_version[-15:]) if resource_version.isdecimal() else 0
 
 
 # Metrics of optional features
@@ -248,6 +321,8 @@ class BatchMetrics:
     def __init__(self, families: Families) -> None:
         self._attempts = families.counter("batch_attempts_total")
         self._flushes = families.counter("batch_cache_flushed_total")
+        self._rescored = families.counter("batch_rescore_attempts_total")
+        self._rescore_seconds = families.histogram("batch_rescore_duration_seconds")
         self._asked = families.histogram("get_node_hint_duration_seconds")
         self._stored = families.histogram("store_schedule_results_duration_seconds")
 
@@ -259,6 +334,11 @@ class BatchMetrics:
         """The batch was flushed because of `pod_failed`, `expired`, ..."""
         self._flushes[profile, reason] += 1
 
+    def rescored(self, profile: str, seconds: float) -> None:
+        """The last node of a batch was scored again (since 1.37)."""
+        self._rescored[profile,] += 1
+        self._rescore_seconds[profile,].observe(seconds)
+
     def asked(self, hinted: bool, profile: str, seconds: float) -> None:
         """A node hint was looked up."""
         self._asked["hint" if hinted else "no_hint", profile].observe(seconds)
@@ -268,17 +348,23 @@ class BatchMetrics:
         self._stored[profile,].observe(seconds)
 
 
-class DeviceMetrics:
+_OWNED_BY_POD: Final = ("false", "", "Pod")
+"""Labels of a claim since 1.37: no admin access, group and kind of its owner."""
+
+
+class DeviceCounts(DeviceMetrics):
     """Dynamic resource allocation."""
 
     def __init__(self, families: Families) -> None:
         self._created = families.counter("resourceclaim_creates_total")
+        by_owner = len(families.labels("resourceclaim_creates_total")) > 1
+        self._owner: tuple[str, ...] = _OWNED_BY_POD if by_owner else ()
         self._allocations = families.counter("dra_bindingconditions_allocations_total")
         self._waits = families.histogram("dra_bindingconditions_wait_duration_seconds")
 
     def claim_created(self, created: bool) -> None:
         """The creation of a ResourceClaim succeeded or failed."""
-        self._created[SUCCESS if created else FAILURE,] += 1
+        self._created[SUCCESS if created else FAILURE, *self._owner] += 1
 
     def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
         """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""

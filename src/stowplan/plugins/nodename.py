@@ -12,6 +12,7 @@ from stowplan.framework import (
     NodeRows,
     Plugin,
     PodInfo,
+    PreFilterResult,
     Reads,
     Shortfall,
     Status,
@@ -26,12 +27,18 @@ class NodeName(Plugin):
 
     reads = Reads.NODE
     signs_node_name = True
+    constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name
 
     def events(self) -> Sequence[EventRegistration]:
         return (EventRegistration(NODE_ADD),)
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> PreFilterResult | None:
+        """Since 1.37 only the named node is looked at."""
+        name = pod.spec.node_name
+        return PreFilterResult(frozenset({name})) if name else None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         wanted = pod.spec.node_name

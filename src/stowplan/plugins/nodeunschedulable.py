@@ -22,6 +22,7 @@ from stowplan.framework import (
     Resource,
     Shortfall,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
 )
@@ -36,6 +37,7 @@ class NodeUnschedulable(Plugin):
 
     reads = Reads.NODE
     signs_template = True
+    constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:
         return self._tolerated(pod.pod)
@@ -46,7 +48,7 @@ class NodeUnschedulable(Plugin):
 
     def events(self) -> Sequence[EventRegistration]:
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
-        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+        pods = ClusterEvent(pod_resources(self.handle.behaviour).of_target, Action.UPDATE_POD_TOLERATION)
         return (
             EventRegistration(nodes, self._after_node_change, by_template=True),
             EventRegistration(pods, self._after_toleration, by_template=True),
@@ -58,6 +60,10 @@ class NodeUnschedulable(Plugin):
 
     def _after_toleration(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
         return queue_if(pod.uid == new.metadata.uid and self._tolerated(new))
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """A PreFilter plugin since 1.37, with nothing to prepare."""
+        return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         if self.sign(pod):

@@ -1,11 +1,13 @@
-"""All plugins on one page: names, classes, arguments, extension points, weights, place in the defaults.
+"""The plugins of the tree: the class of each name, and what a release says of it.
 
-Configurations are read, completed and checked by what stands here, and profiles are built from it. A plugin's
-arguments are the `args_type` of its class and stand beside it.
+Configurations are read, completed and checked by what stands here, and profiles are built from it. Extension
+points, order, weights and gates differ between releases and are data of the release; a plugin's arguments are
+the `args_type` of its class and stand beside it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.framework import FeatureGates, Plugin, Point
@@ -54,16 +56,16 @@ from stowplan.plugins.tainttoleration import TaintToleration
 from stowplan.plugins.volumebinding import VolumeBinding
 from stowplan.plugins.volumerestrictions import VolumeRestrictions
 from stowplan.plugins.volumezone import VolumeZone
+from stowplan.releases import DEFAULT, Release
 
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """A plugin of the tree.
+    """A plugin of the tree in one release: what the release says of it, and its class.
 
-    `points` are those of kube-scheduler's plugin of that name. `weight` is its weight in the default profile,
-    0 where none is written (which counts as 1 in a score). `plugin` is None for one that a configuration can
-    name but that is not built yet. `gate` is the feature gate that puts it into the default profile; None: it
-    is always there, unless it is only `on_request`, when a configuration names it.
+    `points` are those of kube-scheduler's plugin of that name in the release; a class may have methods for
+    others, which are not called then. `weight`, `gate` and `on_request`: see `ReleasePlugin`. `plugin` is
+    None for one that a configuration can name but that is not built yet.
     """
 
     name: str
@@ -78,69 +80,63 @@ class PluginEntry:
         return None if self.plugin is None else self.plugin.args_type
 
 
-def _entry(
-    plugin: type[Plugin] | str,
-    points: str,
-    *,
-    weight: int = 0,
-    gate: str | None = None,
-    on_request: bool = False,
-) -> PluginEntry:
-    at = frozenset(Point(point) for point in points.split())
-    if isinstance(plugin, str):
-        return PluginEntry(plugin, at, weight, None, gate, on_request)
-    return PluginEntry(plugin.name, at, weight, plugin, gate, on_request)
-
-
-_ENTRIES = (
-    _entry(SchedulingGates, "preEnqueue"),
-    _entry(PrioritySort, "queueSort"),
-    _entry(NodeUnschedulable, "filter"),
-    _entry(NodeName, "filter"),
-    _entry(TaintToleration, "filter preScore score", weight=3),
-    _entry(NodeAffinity, "preFilter filter preScore score", weight=2),
-    _entry(NodePorts, "preFilter filter"),
-    _entry(NodeResourcesFit, "preFilter filter preScore score placementScore", weight=1),
-    _entry(VolumeRestrictions, "preFilter filter"),
-    _entry(NodeVolumeLimits, "preFilter filter"),
-    _entry(VolumeBinding, "preFilter filter preScore score reserve preBind"),
-    _entry(VolumeZone, "preFilter filter"),
-    _entry(PodTopologySpread, "preFilter filter preScore score", weight=2),
-    _entry(InterPodAffinity, "preFilter filter preScore score", weight=2),
-    _entry(
-        DynamicResources,
-        "preEnqueue preFilter filter postFilter score reserve preBind",
-        weight=2,
-        gate="DynamicResourceAllocation",
-    ),
-    _entry(DefaultPreemption, "preEnqueue postFilter"),
-    _entry(NodeResourcesBalancedAllocation, "preScore score", weight=1),
-    _entry(ImageLocality, "score", weight=1),
-    _entry(DefaultBinder, "bind"),
-    _entry(NodeDeclaredFeatures, "preFilter filter", gate="NodeDeclaredFeatures"),
-    _entry("GangScheduling", "preEnqueue permit", gate="GangScheduling"),
-    _entry("TopologyPlacementGenerator", "placementGenerate", gate="TopologyAwareWorkloadScheduling"),
-    _entry("PodGroupPodsCount", "placementScore", weight=1, gate="TopologyAwareWorkloadScheduling"),
-    _entry(MaxEBSVolumeCount, "preFilter filter", on_request=True),
-    _entry(MaxGCEPDVolumeCount, "preFilter filter", on_request=True),
-    _entry(MaxAzureDiskVolumeCount, "preFilter filter", on_request=True),
-)
-
-CATALOG: Mapping[str, PluginEntry] = {entry.name: entry for entry in _ENTRIES}
-"""Every in-tree plugin by name, in the order of the default profile, which is the order plugins run in."""
-
 IN_TREE: dict[str, type[Plugin]] = {
-    entry.name: entry.plugin for entry in _ENTRIES if entry.plugin is not None
+    cls.name: cls
+    for cls in (
+        SchedulingGates,
+        PrioritySort,
+        NodeUnschedulable,
+        NodeName,
+        TaintToleration,
+        NodeAffinity,
+        NodePorts,
+        NodeResourcesFit,
+        VolumeRestrictions,
+        NodeVolumeLimits,
+        VolumeBinding,
+        VolumeZone,
+        PodTopologySpread,
+        InterPodAffinity,
+        DynamicResources,
+        DefaultPreemption,
+        NodeResourcesBalancedAllocation,
+        ImageLocality,
+        DefaultBinder,
+        NodeDeclaredFeatures,
+        MaxEBSVolumeCount,
+        MaxGCEPDVolumeCount,
+        MaxAzureDiskVolumeCount,
+    )
 }
-"""The class of every in-tree plugin that is built."""
-
-IN_TREE_POINTS: Mapping[str, frozenset[Point]] = {entry.name: entry.points for entry in _ENTRIES}
-"""The extension points of every in-tree plugin."""
+"""The class of every in-tree plugin that is built, in any release."""
 
 ARGS_TYPES: Mapping[str, type[PluginArgs]] = {
-    entry.name: args_type for entry in _ENTRIES if (args_type := entry.args_type) is not None
+    name: cls.args_type for name, cls in IN_TREE.items() if cls.args_type is not None
 }
 """The type of the arguments of every in-tree plugin that has any."""
+
+
+@cache
+def catalog(release: Release = DEFAULT) -> Mapping[str, PluginEntry]:
+    """The in-tree plugins of a release by name, in the order of the default profile: the one they run in."""
+    return {
+        one.name: PluginEntry(
+            one.name,
+            frozenset(Point(point) for point in one.points),
+            one.weight,
+            IN_TREE.get(one.name),
+            one.gate,
+            one.on_request,
+        )
+        for one in release.plugins
+    }
+
+
+@cache
+def in_tree_points(release: Release = DEFAULT) -> Mapping[str, frozenset[Point]]:
+    """The extension points of every in-tree plugin of a release."""
+    return {name: entry.points for name, entry in catalog(release).items()}
+
 
 REMOVED = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 """Plugins of earlier releases: a configuration that names one is refused."""
@@ -173,7 +169,7 @@ def default_plugins(gates: FeatureGates = DEFAULT_GATES) -> tuple[PluginUse, ...
     """The plugins of the default profile, to be used at every point they implement."""
     return tuple(
         PluginUse(entry.name, entry.weight)
-        for entry in _ENTRIES
+        for entry in catalog(gates.release).values()
         if not entry.on_request and (entry.gate is None or gates[entry.gate])
     )
 

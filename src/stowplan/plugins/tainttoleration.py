@@ -29,6 +29,7 @@ from stowplan.framework import (
     Scores,
     Shortfall,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
 )
@@ -92,6 +93,7 @@ class TaintToleration(Plugin):
 
     reads = Reads.NODE
     signs_template = True
+    constant_pre_filter = True
     constant_pre_score = True
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -99,7 +101,7 @@ class TaintToleration(Plugin):
 
     def events(self) -> Sequence[EventRegistration]:
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
-        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+        pods = ClusterEvent(pod_resources(self.handle.behaviour).of_target, Action.UPDATE_POD_TOLERATION)
         return (
             EventRegistration(nodes, self._after_node_change, by_template=True),
             EventRegistration(pods, self._after_toleration, by_template=True),
@@ -114,6 +116,10 @@ class TaintToleration(Plugin):
     @staticmethod
     def _after_toleration(pod: PodInfo, old: Pod, new: Pod) -> Hint:
         return queue_if(pod.uid == new.metadata.uid)
+
+    def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
+        """A PreFilter plugin since 1.37, with nothing to prepare."""
+        return None
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
         table = nodes.table

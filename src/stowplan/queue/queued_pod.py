@@ -12,6 +12,7 @@ class QueuedPod:
     __slots__ = (
         "attempts",
         "backoff_until",
+        "claims",
         "consecutive_errors",
         "first_attempt",
         "flushed",
@@ -62,6 +63,8 @@ class QueuedPod:
         """Its place among the pods that wait for an event (unschedulable.py)."""
         self.ticket = -1
         """Its number there, -1 while it is not there."""
+        self.claims: tuple[str, ...] = ()
+        """The ResourceClaims by which it is found there."""
 
     def __repr__(self) -> str:
         return f"QueuedPod({self.key!r}, attempts={self.attempts})"

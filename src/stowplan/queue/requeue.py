@@ -142,7 +142,8 @@ class Waker:
         """The pods of a group that an event may help.
 
         If possible, hints are asked once for all of them. The pod that the event is about is a special case
-        to many hints, so with it in the group each is asked for.
+        to many hints, so with it in the group each is asked for. Where only the users of one ResourceClaim
+        are concerned, nobody else is asked for.
         """
         itself = {obj.key for obj in (old, new) if isinstance(obj, Pod)} & group.pods.keys()
         shared = None
@@ -150,7 +151,9 @@ class Waker:
             shared = self._worth(group.representative, event, old, new)
             if shared is Strategy.SKIP:
                 return
-        for queued in list(group.pods.values()):
+        claim = None if shared is not None or itself else self._only_claim(group, event, old, new)
+        concerned = list(group.pods.values()) if claim is None else group.users_of(claim)
+        for queued in concerned:
             strategy = shared or self._worth(queued, event, old, new)
             if strategy is not Strategy.SKIP:
                 yield queued, strategy
@@ -166,6 +169,19 @@ class Waker:
             if plugin in group.rejectors
             for entry in entries
         )
+
+    def _only_claim(self, group: Group, event: ClusterEvent, old: Any, new: Any) -> str | None:
+        """The claim whose users alone an event may help, as all hints to ask say; None: any pod."""
+        if event.is_wildcard:
+            return None
+        matching = self._profiles[group.profile].hints.matching(event)
+        found = {
+            None if entry.only_claim is None else entry.only_claim(old, new)
+            for plugin, entries in matching.items()
+            if plugin in group.rejectors
+            for entry in entries
+        }
+        return found.pop() if len(found) == 1 else None
 
     def _worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         rules = self._profiles.get(queued.profile)

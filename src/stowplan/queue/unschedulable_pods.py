@@ -19,13 +19,31 @@ GroupKey = tuple[str, PodTemplate, frozenset[str], frozenset[str], str]
 class Group:
     """Pods alike in all that hints look at. Never empty."""
 
-    __slots__ = ("gating_plugin", "key", "pods", "profile", "rejectors")
+    __slots__ = ("_users", "gating_plugin", "key", "pods", "profile", "rejectors")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
         self.profile, _, unschedulable, pending, self.gating_plugin = key
         self.rejectors = unschedulable | pending
         self.pods: dict[str, QueuedPod] = {}
+        self._users: dict[str, dict[str, QueuedPod]] = {}
+
+    def add(self, queued: QueuedPod) -> None:
+        self.pods[queued.key] = queued
+        for claim in queued.claims:
+            self._users.setdefault(claim, {})[queued.key] = queued
+
+    def remove(self, queued: QueuedPod) -> None:
+        del self.pods[queued.key]
+        for claim in queued.claims:
+            users = self._users[claim]
+            del users[queued.key]
+            if not users:
+                del self._users[claim]
+
+    def users_of(self, claim: str) -> list[QueuedPod]:
+        """The pods that refer to a ResourceClaim."""
+        return list(self._users.get(claim, {}).values())
 
     @property
     def representative(self) -> QueuedPod:
@@ -67,7 +85,8 @@ class UnschedulablePods:
         is_new = self.remove(queued.key) is None
         self.pods[queued.key] = queued
         group = self._group(queued)
-        group.pods[queued.key] = queued
+        queued.claims = tuple(queued.pod.pod.resource_claim_keys) if queued.pod.spec.resource_claims else ()
+        group.add(queued)
         queued.group = group
         self.gated += queued.gated
         queued.ticket = next(self._numbers)
@@ -88,7 +107,7 @@ class UnschedulablePods:
         queued.group = None
         queued.ticket = -1
         self.gated -= group.gating_plugin != ""
-        del group.pods[key]
+        group.remove(queued)
         if not group.pods:
             self._forget(group)
         self._sweep()

@@ -5,21 +5,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.api.quantity import value_of
 from stowplan.config import ConfigError, LoadedConfig
+from stowplan.config.emulation import Emulation, read_emulation
 from stowplan.config.types import LeaderElection, SchedulerConfig
 from stowplan.framework.registry import plugin_files
 from stowplan.gocompat.quoting import quote
 from stowplan.logs import LogSettings, Routing
 from stowplan.logs.settings import JSON
 from stowplan.metrics.options import MetricsOptions
+from stowplan.releases import NEWEST
 from stowplan.run.clients import ClientSettings, client_settings
 from stowplan.run.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.values import ModuleLevel, NamedPair
-from stowplan.run.gates import ProcessGates, emulation_problems, gates_without_effect
-from stowplan.run.version import MINOR, VERSION
+from stowplan.run.gates import enabled_alpha_gates, gates_without_effect
+from stowplan.run.version import version_of
 from stowplan.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,
@@ -55,7 +58,7 @@ class Options:
     """
 
     loaded: LoadedConfig
-    gates: ProcessGates
+    gates: FeatureGates
     started: SchedulerConfig
     client: ClientSettings
     longest_wait: float
@@ -93,18 +96,23 @@ class Options:
         return self.started.enable_profiling
 
 
-def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Options:
+def emulation(parsed: Parsed) -> Emulation:
+    """The versions of --emulated-version and --min-compatibility-version. Raises ConfigError."""
+    return read_emulation(parsed.texts("emulated-version"), parsed.texts("min-compatibility-version"))
+
+
+def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Options:
     """Validate flags and file. Raises ConfigError."""
     metrics = metrics_options(parsed)
     problems = [
-        *emulation_problems(parsed.texts("emulated-version"), parsed.texts("min-compatibility-version")),
-        *serving_problems(parsed, uid_headers=gates.on("RemoteRequestHeaderUID")),
-        *metrics.problems(MINOR[1]),
+        *emulation(parsed).problems(),
+        *serving_problems(parsed, uid_headers=gates["RemoteRequestHeaderUID"]),
+        *metrics.problems(gates.release.minor.minor),
         *legacy_problems(parsed),
     ]
     if problems:
         raise ConfigError("flags", aggregate(problems))
-    configured = configuration(parsed, gates.scheduling)
+    configured = configuration(parsed, gates)
     config = configured.loaded.config
     version = parsed.text("version")
     return Options(
@@ -128,7 +136,7 @@ def options_from(parsed: Parsed, gates: ProcessGates, logs: LogSettings) -> Opti
         plugins=parsed.texts("plugin"),
         page=parsed.on("page"),
         annotate_results=parsed.on("annotate-results"),
-        version=version if version.startswith("v") else VERSION,
+        version=version if version.startswith("v") else version_of(gates.release),
         flag_values=parsed.shown(),
         warnings=tuple(_warnings(parsed, gates)),
         parsed=parsed,
@@ -148,7 +156,7 @@ def reload(options: Options, policy: str | None = None) -> Options:
     """
     if not options.watched_files and options.config_map is None:
         raise ConfigError("read", "there is no file to read again: the process was started without --config")
-    found = configuration(options.parsed, options.gates.scheduling, policy)
+    found = configuration(options.parsed, options.gates, policy)
     return dataclasses.replace(options, loaded=found.loaded, files=found.files, config_map=found.config_map)
 
 
@@ -158,12 +166,15 @@ def waiting_for_restart(options: Options) -> list[str]:
     return [name for name, field in _READ_AT_START.items() if getattr(now, field) != getattr(then, field)]
 
 
-def _warnings(parsed: Parsed, gates: ProcessGates) -> Iterator[str]:
+def _warnings(parsed: Parsed, gates: FeatureGates) -> Iterator[str]:
     """Flags and gates without effect, and unusual values."""
     for flag in parsed.ignored:
         yield f"--{flag.name} has no effect: {flag.ignored}"
-    if gates.scheduling["CoordinatedLeaderElection"]:
+    if gates["CoordinatedLeaderElection"]:
         yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
+    if gates.release.emulated < NEWEST.minor and (alpha := enabled_alpha_gates(gates)):
+        what = "component has alpha features enabled in emulated version, this is unsupported"
+        yield f"{what}: features=[{' '.join(alpha)}]"
     for name in gates_without_effect(parsed.value("feature-gates")):
         yield f"--feature-gates: {name} has no effect: it is not a gate of the scheduler"
     content_type = "kube-api-content-type"
@@ -280,10 +291,10 @@ def log_settings(parsed: Parsed) -> LogSettings:
     )
 
 
-def log_problems(settings: LogSettings, gates: ProcessGates) -> Iterator[str]:
+def log_problems(settings: LogSettings, gates: FeatureGates) -> Iterator[str]:
     """Validation errors of the log flags."""
-    yield from settings.problems(alpha=gates.on("LoggingAlphaOptions"))
-    if settings.format == JSON and not gates.on("LoggingBetaOptions"):
+    yield from settings.problems(alpha=gates["LoggingAlphaOptions"])
+    if settings.format == JSON and not gates["LoggingBetaOptions"]:
         yield "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature"
 
 

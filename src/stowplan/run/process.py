@@ -116,7 +116,7 @@ class Process:
             environ,
             self.metrics.requests,
             self.logger,
-            streams=self.options.gates.on("WatchListClient"),
+            streams=self.options.gates["WatchListClient"],
         )
         self.metrics.watch_servers(self._clients.reachable)
         self._stop = asyncio.Event()

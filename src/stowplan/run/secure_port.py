@@ -12,7 +12,6 @@ from stowplan.inspection import PREFIX, Inspection, Routes, Viewer
 from stowplan.inspection.web import PAGE, respond
 from stowplan.metrics import HealthMetrics, PodResources
 from stowplan.run.clients import Clients
-from stowplan.run.version import KUBERNETES, MINOR
 from stowplan.scheduler import Scheduler
 from stowplan.serving import Pages, SecureServer
 from stowplan.serving.filters import USER
@@ -44,8 +43,14 @@ class SecurePort:
             for client in (knowing, allowing):
                 if client is not None:
                     await stack.enter_async_context(client)
+            inspection = Inspection(
+                self._scheduler,
+                cluster="kubernetes",
+                release=process.options.gates.release.version,
+                leads=lambda: process.is_leading,
+            )
             server = SecureServer(
-                {**self._pages(), **self._inspection_pages(lambda: server)},
+                {**self._pages(), **self._inspection_pages(inspection, lambda: server)},
                 options.serving,
                 options.authentication,
                 options.authorization,
@@ -55,20 +60,14 @@ class SecurePort:
                 logger=process.logger,
                 observer=process.metrics.access,
             )
-            async with server:
+            async with server, inspection.following():
                 yield
             process.logger.info(0, "[graceful-termination] secure server has stopped listening")
         process.logger.info(0, "[graceful-termination] secure server is exiting")
 
-    def _inspection_pages(self, server: Callable[[], SecureServer]) -> Pages:
+    def _inspection_pages(self, inspection: Inspection, server: Callable[[], SecureServer]) -> Pages:
         """The API /stowplan/v1, and the page if it is wanted. Viewers see what they may read."""
         process = self._process
-        inspection = Inspection(
-            self._scheduler,
-            cluster="kubernetes",
-            release=KUBERNETES,
-            leads=lambda: process.is_leading,
-        )
         routes = Routes(inspection, lambda: dump(process.resolved.built.config))
 
         async def page(request: web.Request) -> web.StreamResponse:
@@ -91,10 +90,9 @@ class SecurePort:
             synced=lambda: process.is_synced,
         )
         gates = options.loaded.gates
-        minor = ".".join(map(str, MINOR))
         return all_pages(
             Sources(
-                component=Component("kube-scheduler", self._started, KUBERNETES, minor),
+                component=Component.of(self._started, gates.release),
                 clock=process.clock,
                 logger=process.logger,
                 metrics=process.metrics,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.fielderrors import aggregate
 from stowplan.client.http import Server
 from stowplan.clock import Clock
@@ -14,12 +15,12 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
 from stowplan.gocompat.quoting import path_error, quote
 from stowplan.logs import Logger, LogSettings, ProcessLogger
-from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.run.clients import find_server
 from stowplan.run.configuration import policy_at_start
 from stowplan.run.flags.parser import Parsed
-from stowplan.run.gates import ProcessGates, read_gates
-from stowplan.run.options import Options, log_problems, log_settings, options_from, with_policy
+from stowplan.run.gates import read_gates
+from stowplan.run.options import Options, emulation, log_problems, log_settings, options_from, with_policy
 from stowplan.run.version import version_answer
 
 # Profiles
@@ -45,10 +46,10 @@ def resolve_config(options: Options) -> ResolvedConfig:
         registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, options.plugins)])
     except ProfileError as error:
         raise ConfigError("build", str(error)) from None
-    built = build(options.loaded, {**IN_TREE_POINTS, **registry.offered})
+    built = build(options.loaded, registry.offered)
     for profile in built.profiles:
         try:
-            Framework(profile, ClusterTable(), registry, gates)
+            Framework(profile, ClusterTable(gates.release), registry, gates)
         except ProfileError as error:
             where = f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}"
             raise ConfigError("build", f"{where}: {error}") from None
@@ -98,7 +99,7 @@ def start(
 ) -> int:
     """Check everything, then run (or only write the configuration). Gives the exit code."""
     try:
-        gates = read_gates(parsed.value("feature-gates"))
+        gates = read_gates(parsed.value("feature-gates"), emulation(parsed).release)
     except ConfigError as error:
         with open_logger(LogSettings()) as logger:
             return log_failure(logger, error)
@@ -125,7 +126,7 @@ def log_failure(logger: Logger, error: ConfigError) -> int:
     return 1
 
 
-def _logged_options(parsed: Parsed, gates: ProcessGates, logs: LogSettings, logger: Logger) -> Options:
+def _logged_options(parsed: Parsed, gates: FeatureGates, logs: LogSettings, logger: Logger) -> Options:
     """The options. Flags are logged at level 1, warnings always."""
     if logger.enabled(1):
         for name, value in parsed.shown().items():

@@ -30,7 +30,7 @@ class Cache:
     ) -> None:
         self.table = table
         self._report = report
-        self._sampler = NodeSampler(table) if sampler is None else sampler
+        self.sampler = NodeSampler(table) if sampler is None else sampler
         self._assumed: dict[str, str] = {}
         self.skipped = 0
 
@@ -112,12 +112,12 @@ class Cache:
         except QuantityError as error:
             self.skip(f"node {node.name}: {error}")
         if self.table.row_of(node.name) is not None:
-            self._sampler.put(node)
+            self.sampler.put(node)
 
     def remove_node(self, node: Node) -> None:
         if self.table.row_of(node.name) is not None:
             self.table.remove_node(node.name)
-        self._sampler.remove(node)
+        self.sampler.remove(node)
 
     def put(self, obj: Object) -> None:
         """Any other object is there, or changed."""

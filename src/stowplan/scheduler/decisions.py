@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -10,30 +9,13 @@ from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
 from stowplan.clock import as_date
-from stowplan.explain import Attempted, Explanation, PodState, wakers
+from stowplan.explain.preemption import Preempting
+from stowplan.explain.state import Attempted, Explanation, PodState, wakers
 from stowplan.framework.decision import Record
 from stowplan.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.scheduler.context import Context
-
-
-@dataclass(slots=True)
-class Preempting:
-    """What was tried to make room: the node and the pods that have to go, or why nothing was done."""
-
-    node: str
-    victims: tuple[str, ...]
-    candidates: int
-    message: str
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "node": self.node or None,
-            "victims": list(self.victims),
-            "candidates": self.candidates,
-            "message": self.message,
-        }
 
 
 class LastDecision(msgspec.Struct):
@@ -56,21 +38,20 @@ class LastDecision(msgspec.Struct):
 
 
 class Eviction(NamedTuple):
-    """That pods were evicted from a node for another one, which was found to be the best of candidates."""
+    """That pods were evicted for another one, and why these."""
 
     preemptor: str
-    node: str
-    victims: tuple[str, ...]
-    candidates: int
+    done: Preempting
     time: float
 
     def document(self) -> dict[str, Any]:
         return {
             "by": [self.preemptor],
-            "node": self.node,
-            "victims": list(self.victims),
-            "candidates": self.candidates,
+            "node": self.done.node,
+            "victims": list(self.done.victims),
+            "candidates": self.done.candidates,
             "time": timestamp(self.time),
+            "preemption": self.done.document(),
         }
 
 
@@ -104,7 +85,7 @@ class LastDecisions:
             self._keep(made, made.preempting)
 
     def _keep(self, made: LastDecision, done: Preempting) -> None:
-        eviction = Eviction(made.key, done.node, done.victims, done.candidates, made.time)
+        eviction = Eviction(made.key, done, made.time)
         for key in (made.uid, *done.victims):
             self._evictions[key] = eviction
             self._evictions.move_to_end(key)
@@ -119,9 +100,16 @@ class LastDecisions:
         """Who was evicted last for a pod."""
         return self._evictions.get(uid)
 
+    def namespaces(self) -> set[str]:
+        """The namespaces of pods that decisions are about, or that were evicted."""
+        keys = [made.key for made in self._by_uid.values()]
+        for eviction in self._evictions.values():
+            keys += (eviction.preemptor, *eviction.done.victims)
+        return {key.partition("/")[0] for key in keys}
+
     def latest(self) -> Iterator[LastDecision]:
-        """Newest first."""
-        return iter(list(reversed(self._by_uid.values())))
+        """Newest first. To be read before anything else happens to the scheduler."""
+        return reversed(self._by_uid.values())
 
     def get(self, uid: str) -> LastDecision | None:
         return self._by_uid.get(uid)

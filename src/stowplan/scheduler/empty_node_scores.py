@@ -34,7 +34,7 @@ def differences(evaluation: Evaluation, rows: Rows, fresh: Mapping[str, Node]) -
     """
     table = evaluation.cycle.table
     names = [table.name_of(row) for row in rows.tolist()]
-    empty = ClusterTable()
+    empty = ClusterTable(table.release)
     for name in names:
         node = fresh.get(name)
         if node is not None:

@@ -75,8 +75,7 @@ class NodeSampler:
     def narrow(self, evaluation: Evaluation, percentage: int) -> None:
         """Leave out the nodes that a search that stops at enough of them would not have come to."""
         order = self._rows()
-        asked = evaluation.pod_class.filters.asked_for
-        searched = order if asked is None else order[asked[order]]
+        searched = self.searched(evaluation)
         if not len(searched):
             return
         searched = np.roll(searched, -(self.next_start % len(searched)))
@@ -90,6 +89,11 @@ class NodeSampler:
             evaluation.leave_out(rest[feasible[looked_at:]])
             evaluation.unexamined = len(rest)
         self.next_start = (self.next_start + looked_at) % len(order)
+
+    def searched(self, evaluation: Evaluation) -> Rows:
+        """The rows that a search for nodes goes through, in its order, from wherever it begins."""
+        order, asked = self._rows(), evaluation.pod_class.filters.asked_for
+        return order if asked is None else order[asked[order]]
 
     def _rows(self) -> Rows:
         """The rows of all nodes in the order of a search."""

@@ -11,9 +11,10 @@ from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
 from stowplan.clock import Clock
 from stowplan.cluster.table import ClusterTable
-from stowplan.explain import Explanation
+from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
@@ -32,6 +33,7 @@ from stowplan.scheduler.informers import Informers, kinds_to_watch, needed_objec
 from stowplan.scheduler.metrics_probe import ProfileProbe
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption
+from stowplan.scheduler.random_sources import RandomSources
 from stowplan.scheduler.result_annotations import ResultAnnotations
 from stowplan.scheduler.scheduling_cycle import NodeFinder, SchedulingCycle
 from stowplan.scheduler.settings import Settings
@@ -77,8 +79,9 @@ class Scheduler:
         gates = settings.gates
         logger = Logger() if logger is None else logger
         timer = clock.monotonic if timer is None else timer
-        table = ClusterTable()
-        metrics = SchedulerMetrics(timer, gates, Random(rng.getrandbits(64)), legacy=settings.legacy_metrics)
+        table = ClusterTable(gates.release)
+        chances = RandomSources.of(rng, len(settings.config.profiles))
+        metrics = SchedulerMetrics(timer, gates, chances.metrics, legacy=settings.legacy_metrics)
         self._woken = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
@@ -90,11 +93,11 @@ class Scheduler:
                 table,
                 settings.registry,
                 gates,
-                rng=Random(rng.getrandbits(64)),
+                rng=plugins_rng,
                 services=self._services,
                 probe=ProfileProbe(metrics, profile.scheduler_name, timer),
             )
-            for profile in settings.config.profiles
+            for profile, plugins_rng in zip(settings.config.profiles, chances.frameworks, strict=True)
         ]
         config = settings.config.config
         sampler = NodeSampler(table, logger)
@@ -102,7 +105,7 @@ class Scheduler:
             client=client,
             clock=clock,
             timer=timer,
-            rng=Random(rng.getrandbits(64)),
+            rng=chances.context,
             cache=Cache(table, logger.error, sampler),
             queue=queue_for(
                 frameworks,
@@ -121,7 +124,7 @@ class Scheduler:
             recorder=EventRecorder(
                 client if events is None else events,
                 clock,
-                Random(rng.getrandbits(64)),
+                chances.recorder,
                 settings.hostname,
                 logger.error,
             ),
@@ -149,17 +152,18 @@ class Scheduler:
                 taint_rules=gates["DRADeviceTaintRules"],
             ),
             clock=clock,
-            rng=Random(rng.getrandbits(64)),
+            rng=chances.informers,
             report=lambda text: logger.error("Failed to watch", err=text),
             inform=lambda text: logger.info(0, text),
         )
+        metrics.watch_informers(self.informers.resource_versions)
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
         failures = FailureHandler(context)
         self._binding = BindingCycle(context, failures, announcing=gates["NominatedNodeNameForExpectation"])
         self._cycle = SchedulingCycle(
             context,
-            NodeFinder(sampler, extenders, Random(rng.getrandbits(64)), logger, timer),
+            NodeFinder(sampler, extenders, chances.node_finder, logger, timer),
             Preemption(context, self._binding.pre_binding, asynchronous=gates["SchedulerAsyncPreemption"]),
             failures,
             self._binding,
@@ -373,3 +377,7 @@ class _Services:
 
     def count_volume_error(self, operation: str) -> None:
         self._scheduler.context.metrics.volumes.failed(operation)
+
+    @property
+    def device_metrics(self) -> DeviceMetrics:
+        return self._scheduler.context.metrics.devices

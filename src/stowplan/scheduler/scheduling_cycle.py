@@ -15,6 +15,7 @@ from stowplan.api.node import Node
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntColumn
 from stowplan.cluster.podinfo import PodInfo
+from stowplan.explain.preemption import Preempting
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.extenders.rounds import ExtenderScores, filter_round, prioritize_round
 from stowplan.framework.cycle_state import Cycle
@@ -37,7 +38,7 @@ from stowplan.scheduler.binding_cycle import Assignment, BindingCycle
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context, Profile, describe
 from stowplan.scheduler.cycle_log import SLOW, log_preemption, log_result, log_slow_cycle
-from stowplan.scheduler.decisions import LastDecision, Preempting
+from stowplan.scheduler.decisions import LastDecision
 from stowplan.scheduler.failure_handler import UNHANDLED, Failure, FailureHandler, failed_on_node
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import Preemption, post_filter_with_extenders
@@ -344,7 +345,7 @@ class SchedulingCycle:
             return Failure(message, True, rejectors)
         found = await self._run_post_filters(profile, evaluation.cycle, queued.pod)
         message = fit_error(evaluation, found.status.message)
-        self._record(queued, decision, "unschedulable", message, _preempting(found))
+        self._record(queued, decision, "unschedulable", message, _preempting(found, decision.nodes))
         if found.status.is_success and found.nominated_node:
             await self._preemption.prepare(queued.pod.pod, found.nominated_node, found.victims)
         return Failure(message, True, rejectors, found.nominated_node)
@@ -510,12 +511,5 @@ def _nodes(evaluation: Evaluation, rows: Sequence[int]) -> list[Node]:
     return [node for node in (nodes[row] for row in rows) if node is not None]
 
 
-def _preempting(result: PostFilterResult) -> Preempting | None:
-    if not result.nominated_node and not result.status.message:
-        return None
-    return Preempting(
-        result.nominated_node or "",
-        tuple(pod.key for pod in result.victims),
-        len(result.candidates),
-        result.status.message,
-    )
+def _preempting(result: PostFilterResult, nodes: int) -> Preempting | None:
+    return Preempting.of(result, nodes) if result.nominated_node or result.status.message else None

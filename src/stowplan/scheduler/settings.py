@@ -8,8 +8,9 @@ from stowplan.config import LoadedConfig, default_config
 from stowplan.config.build import BuiltConfig, build
 from stowplan.framework.interface import Plugin
 from stowplan.framework.registry import Registry
-from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.queue.scheduling_queue import LONGEST_WAIT
+from stowplan.releases import Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class Settings:
     legacy_metrics: bool = False
     annotate_results: bool = False
 
+    @property
+    def release(self) -> Release:
+        """The release of Kubernetes that the scheduler is."""
+        return self.gates.release
+
     @classmethod
     def of(
         cls,
@@ -49,7 +55,7 @@ class Settings:
         """
         loaded = default_config() if loaded is None else loaded
         registry = in_tree_registry().with_plugins(plugins)
-        built = build(loaded, {**IN_TREE_POINTS, **registry.offered})
+        built = build(loaded, registry.offered)
         return cls(
             built,
             loaded.gates,

@@ -4,6 +4,17 @@ Reading needs get and list only. `Snapshot` is the objects, `Engine` the table a
 """
 
 from stowplan.snapshot.engine import Engine
-from stowplan.snapshot.sources import Snapshot, SnapshotError, read_cluster, read_files
+from stowplan.snapshot.files import Snapshot, SnapshotError, read_snapshot, write_snapshot
+from stowplan.snapshot.redaction import Redactor
+from stowplan.snapshot.sources import read_cluster, read_files
 
-__all__ = ["Engine", "Snapshot", "SnapshotError", "read_cluster", "read_files"]
+__all__ = [
+    "Engine",
+    "Redactor",
+    "Snapshot",
+    "SnapshotError",
+    "read_cluster",
+    "read_files",
+    "read_snapshot",
+    "write_snapshot",
+]

@@ -10,7 +10,7 @@ from stowplan.explain.explainer import Explainer
 from stowplan.framework.runtime import Framework
 from stowplan.framework.simulation import Nominations
 from stowplan.scheduler.settings import Settings
-from stowplan.snapshot.sources import Snapshot
+from stowplan.snapshot.files import Snapshot
 
 
 class Engine:
@@ -18,7 +18,7 @@ class Engine:
 
     def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
         self.snapshot = snapshot
-        self.table = ClusterTable()
+        self.table = ClusterTable(settings.release)
         self.pods: dict[str, Pod] = {
             obj.key: obj for obj in snapshot.objects if isinstance(obj, Pod) and not obj.is_finished
         }

@@ -1,8 +1,8 @@
 """Where a snapshot comes from: the lists of an API server, or what `kubectl get -o yaml` wrote to files."""
 
 import sys
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,10 +10,10 @@ import msgspec
 import yaml
 
 from stowplan.api.decode import DecodeError, convert_any
-from stowplan.api.meta import Object
 from stowplan.api.status import ApiError
 from stowplan.client import Reader
-from stowplan.scheduler.informers import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
+from stowplan.scheduler.watched import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
+from stowplan.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
 
 KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
 """Everything that decisions depend on."""
@@ -27,19 +27,6 @@ Progress = Callable[[str, int], None]
 
 def _silent(resource: str, count: int) -> None:
     """Nobody wants to know."""
-
-
-class SnapshotError(ValueError):
-    """A snapshot that cannot be read; the message is one line that names the place and what was expected."""
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """The objects of a cluster. `source` says where they come from, `notes` what is missing and why."""
-
-    objects: list[Object]
-    source: str
-    notes: list[str] = field(default_factory=list)
 
 
 async def read_cluster(client: Reader, source: str, progress: Progress = _silent) -> Snapshot:
@@ -63,12 +50,18 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
 
 
 def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:
-    """Read files, directories of files, or standard input (`-`). Raises SnapshotError."""
+    """Read files, directories, tar archives, or standard input (`-`). Raises SnapshotError."""
     files = [file for path in paths for file in _files(path)]
     names = ", ".join(map(str, paths))
     found = Snapshot([], names)
     skipped: dict[str, int] = {}
     for file in files:
+        if is_snapshot(file):
+            kept = read_snapshot(file)
+            found.objects += kept.objects
+            found.notes += kept.notes
+            progress(str(file), len(kept.objects))
+            continue
         for place, document in documents(file):
             try:
                 obj = convert_any(document)
@@ -93,15 +86,35 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def documents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a file, lists taken apart, each with its place."""
-    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    """The objects of a file or of the files of a tar archive, lists taken apart, each with its place."""
+    for name, text in _texts(path):
+        try:
+            parsed = [msgspec.json.decode(text)] if text.lstrip().startswith("{") else _parse_yaml(text)
+        except (yaml.YAMLError, msgspec.DecodeError) as error:
+            raise SnapshotError(f"{name}: not YAML or JSON: {' '.join(str(error).split())}") from None
+        for number, document in enumerate(parsed, start=1):
+            if document is not None:
+                yield from _objects(f"{name}: document {number}" if len(parsed) > 1 else name, document)
+
+
+def _texts(path: Path) -> Iterator[tuple[str, str]]:
+    if str(path) == "-":
+        yield "-", sys.stdin.read()
+    elif tarfile.is_tarfile(path):
+        with tarfile.open(path) as archive:
+            for member in sorted(archive.getmembers(), key=lambda one: one.name):
+                file = archive.extractfile(member) if member.name.endswith(_SUFFIXES) else None
+                if file is not None:
+                    yield f"{path}: {member.name}", _text(f"{path}: {member.name}", file.read())
+    else:
+        yield str(path), _text(str(path), path.read_bytes())
+
+
+def _text(place: str, data: bytes) -> str:
     try:
-        parsed = [msgspec.json.decode(text)] if text.lstrip().startswith("{") else _parse_yaml(text)
-    except (yaml.YAMLError, msgspec.DecodeError) as error:
-        raise SnapshotError(f"{path}: not YAML or JSON: {' '.join(str(error).split())}") from None
-    for number, document in enumerate(parsed, start=1):
-        if document is not None:
-            yield from _objects(f"{path}: document {number}" if len(parsed) > 1 else str(path), document)
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SnapshotError(f"{place}: byte {error.start}: expected UTF-8") from None
 
 
 def _objects(place: str, document: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -21,7 +21,7 @@ from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.registry import Registry, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code
-from stowplan.plugins.registry import IN_TREE_POINTS, in_tree_registry
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.testing.binding import Binder, RecordedEvent, TestClock, TestServices
 from stowplan.testing.builders import NodeBuilder, PodBuilder
 
@@ -177,7 +177,7 @@ def profiles_of(config: Config, registry: Registry) -> Sequence[ProfileSpec]:
     if isinstance(config, ProfileSpec):
         return (config,)
     loaded = loaded_config(config, list(registry.added))
-    return build(loaded, {**IN_TREE_POINTS, **registry.offered}).profiles
+    return build(loaded, registry.offered).profiles
 
 
 def loaded_config(config: str | Path | Mapping[str, Any] | None, added: list[str]) -> LoadedConfig:

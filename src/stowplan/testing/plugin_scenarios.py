@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable
@@ -26,8 +27,8 @@ from stowplan.framework.interface import (
 from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.registry import Registry, checked, load_plugin
 from stowplan.framework.runtime import Framework
-from stowplan.plugins.registry import IN_TREE_POINTS, default_plugins, in_tree_registry
-from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.plugins.registry import default_plugins, in_tree_points, in_tree_registry
+from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.builders import HOSTNAME, NodeBuilder, PodBuilder, builder_text
 from stowplan.testing.clusters import AnyNode, AnyPlugin, AnyPod, Config, profiles_of
@@ -58,7 +59,7 @@ def subject_of(plugin: AnyPlugin, args: Any, config: Config) -> Subject:
     registry = in_tree_registry()
     if registry.get(cls.name) is not cls:
         registry = registry.with_plugins([cls])
-    implements = {**IN_TREE_POINTS, **registry.offered}
+    implements = {**in_tree_points(), **registry.offered}
     if config is None:
         others = [use for use in default_plugins() if use.name != cls.name]
         usual = [use for use in default_plugins() if use.name == cls.name]
@@ -146,12 +147,12 @@ class Change:
             case Pod() as pod, None:
                 table.remove_pod(pod.metadata.uid)
 
-    def events(self) -> list[ClusterEvent]:
+    def events(self, gates: FeatureGates = DEFAULT_GATES) -> list[ClusterEvent]:
         match self.old, self.new:
             case Node() as old, Node() as new:
-                return node_events(old, new)
+                return UpdateEvents(gates).of_node(old, new)
             case Pod() as old, Pod() as new:
-                return pod_events(old, new)
+                return UpdateEvents(gates).of_pod(old, new, is_target=self.own)
             case None, Node():
                 return [NODE_ADD]
             case Node(), None:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from stowplan.embedded.admission import ClusterAdmission, publish_server
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.auth.tokens import SigningKey
 from stowplan.embedded.client import InProcessClient
-from stowplan.embedded.controllers.actors import STORED_ONLY
+from stowplan.embedded.controllers.actors import RULES_OF_TAINTS, STORED_ONLY
 from stowplan.embedded.controllers.manager import ControllerSettings, controller_manager
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
 from stowplan.embedded.controllers.provisioner import ProvisionerSettings, default_storage_class
@@ -26,7 +26,6 @@ from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import Extension
 from stowplan.logs import Logger
-from stowplan.run.version import KUBERNETES as RELEASE
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import LoadReport, load_cluster
 from stowplan.up.manifests import Manifest
@@ -81,24 +80,27 @@ class LocalCluster:
         self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
+        release = plan.settings.release
+        has_rules = plan.settings.gates["DRADeviceTaintRules"]
         self.server = ApiServer(
             self.store,
             plan.listening,
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
-            stored_only=STORED_ONLY,
+            stored_only=STORED_ONLY if has_rules else STORED_ONLY | RULES_OF_TAINTS,
             usage=plan.usage,
+            release=release,
         )
         self.routes = Routes(
-            Inspection(lambda: self.scheduler, cluster="stowplan up", release=RELEASE),
+            Inspection(lambda: self.scheduler, cluster="stowplan up", release=release.version),
             lambda: dump(self.schedulers[0].settings.config.config),
         )
         self.server.handler.extension = Extension(self.routes)
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
             plan.shapes,
-            plan.kubelets,
+            replace(plan.kubelets, version=f"v{release.version}"),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,
@@ -109,6 +111,7 @@ class LocalCluster:
                 provisioner=ProvisionerSettings(installed_only=True),
                 lifecycle=plan.lifecycle,
                 usage=plan.usage,
+                device_taint_rules=has_rules,
                 accounts=AccountSettings(self._root_ca, self.server.issuer.sign_for_secret),
             ),
             clock=self.clock,
@@ -151,6 +154,7 @@ class LocalCluster:
             await stack.enter_async_context(self._controllers.running())
             for scheduler in self.schedulers:
                 await stack.enter_async_context(scheduler.running())
+            await stack.enter_async_context(self.routes.inspection.following())
             yield self
 
     def _root_ca(self) -> str:

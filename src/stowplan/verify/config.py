@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.config import BuiltConfig, ConfigError, build, load
 from stowplan.config.dump import dump
 from stowplan.config.types import Extender
 from stowplan.framework.interface import Point
 from stowplan.framework.profile import ProfileSpec
-from stowplan.verify.recording import Line, read_lines
+from stowplan.releases import Release
+from stowplan.verify.recording import Line, gates_of, read_lines
 from stowplan.verify.report import Difference, Report
 
-FAMILY = "config"
 VERDICT = "verdict"
 
 
@@ -30,37 +31,37 @@ def replay_line(line: Line, report: Report) -> None:
     case = line.case()
     with line.case_errors():
         where = f"{case['name']} ({case['tag']})"
-        expected, actual = case["result"], outcome(case["document"])
-        _compare(report, VERDICT, where, _verdict(expected), _verdict(actual))
+        expected, actual = case["result"], outcome(case["document"], gates_of(case, line.release))
+        _compare(report, line.family, VERDICT, where, _verdict(expected), _verdict(actual))
         if expected["ok"] and actual["ok"]:
             for part in ("config", "plugins", "extenders"):
-                _compare(report, part, where, expected[part], actual[part])
+                _compare(report, line.family, part, where, expected[part], actual[part])
 
 
-def outcome(document: str) -> dict[str, Any]:
+def outcome(document: str, gates: FeatureGates = DEFAULT_GATES) -> dict[str, Any]:
     """What comes of a document, in the form in which it is recorded."""
     try:
-        built = build(load(document))
+        built = build(load(document, gates))
     except ConfigError as error:
         return {"ok": False, "stage": error.stage, "error": error.message}
-    return {"ok": True, **_described(built)}
+    return {"ok": True, **_described(built, gates.release)}
 
 
-def _described(built: BuiltConfig) -> dict[str, Any]:
+def _described(built: BuiltConfig, release: Release) -> dict[str, Any]:
     return {
         "config": dump(built.config),
-        "plugins": {profile.scheduler_name: _plugins(profile) for profile in built.profiles},
+        "plugins": {profile.scheduler_name: _plugins(profile, release) for profile in built.profiles},
         "extenders": [_extender(extender) for extender in built.extenders],
     }
 
 
-def _plugins(profile: ProfileSpec) -> dict[str, list[Any]]:
+def _plugins(profile: ProfileSpec, release: Release) -> dict[str, list[Any]]:
     return {
         point.value: [
             {"name": use.name, "weight": use.weight} if point.is_weighted else use.name
             for use in profile.plugins[point]
         ]
-        for point in Point
+        for point in map(Point, release.points)
     }
 
 
@@ -79,5 +80,5 @@ def _verdict(result: dict[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in ("ok", "stage", "error") if name in result}
 
 
-def _compare(report: Report, subject: str, where: str, expected: Any, actual: Any) -> None:
-    report.add(FAMILY, subject, expected == actual, Difference(where, expected, actual))
+def _compare(report: Report, family: str, subject: str, where: str, expected: Any, actual: Any) -> None:
+    report.add(family, subject, expected == actual, Difference(where, expected, actual))

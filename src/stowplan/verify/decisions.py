@@ -13,6 +13,7 @@ import msgspec
 from stowplan.api.decode import DecodeError
 from stowplan.config import ConfigError
 from stowplan.framework.status import ProfileError
+from stowplan.releases import UnknownReleaseError
 from stowplan.verify.recording import Line
 from stowplan.verify.replay import (
     Attempt,
@@ -37,7 +38,7 @@ def replay_line(line: Line, report: Report) -> None:
         replay(line.family, decode_scenario(line.data), report)
     except (ConfigError, ProfileError) as error:
         raise line.error(f"config: {error}") from None
-    except (DecodeError, ScenarioError) as error:
+    except (DecodeError, ScenarioError, UnknownReleaseError) as error:
         raise line.error(error) from None
 
 

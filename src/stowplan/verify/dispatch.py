@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from stowplan.verify import config, decisions, expressions, hints, primitives
-from stowplan.verify.recording import Line, read_lines
+from stowplan.verify.recording import ABSENT, Line, read_lines
 from stowplan.verify.report import Report
 
 Replayer = Callable[[Line, Report], None]
@@ -21,10 +19,7 @@ def replay(path: Path, report: Report, after_line: Callable[[], None] = lambda: 
 
 def replayer_of(line: Line) -> Replayer:
     """What replays a line. Raises RecordingError."""
-    try:
-        head = _heads.decode(line.data)
-    except msgspec.MsgspecError as error:
-        raise line.error(error) from None
+    head = line.head
     if head.kind is not None:
         if head.kind not in _BY_KIND:
             raise line.error(
@@ -32,7 +27,7 @@ def replayer_of(line: Line) -> Replayer:
             )
         return _BY_KIND[head.kind]
     for field, replayer in _BY_FIELD.items():
-        if getattr(head, field) is not _ABSENT:
+        if getattr(head, field) is not ABSENT:
             return replayer
     raise line.error(f"expected a field `kind` or one of {', '.join(_BY_FIELD)}")
 
@@ -56,15 +51,3 @@ _BY_FIELD: dict[str, Replayer] = {
     "expected": decisions.replay_line,
 }
 """For lines without a `kind`: the first of these fields that is there decides."""
-
-_ABSENT = msgspec.Raw()
-
-
-class _Head(msgspec.Struct):
-    kind: str | None = None
-    batches: msgspec.Raw = _ABSENT
-    expression: msgspec.Raw = _ABSENT
-    expected: msgspec.Raw = _ABSENT
-
-
-_heads = msgspec.json.Decoder(_Head)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.decode import convert, convert_any
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -19,15 +20,23 @@ from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import worth_requeuing
 from stowplan.scheduler.event_handlers import EventHandlers
-from stowplan.verify.recording import Line, read_lines
+from stowplan.verify.recording import Line, gates_of, read_lines
 from stowplan.verify.report import Difference, Report
 
-Case = Mapping[str, Any]
 
+class Case(dict[str, Any]):
+    """A recorded case and the feature gates, with their release, that it was recorded under."""
+
+    def __init__(self, fields: Mapping[str, Any], gates: FeatureGates) -> None:
+        super().__init__(fields)
+        self.gates = gates
+
+
+_GROUPS: Final = ("PodGroup", "CompositePodGroup")
 _OURS: Final = "default-scheduler"
 
 
@@ -41,7 +50,7 @@ def replay_line(line: Line, report: Report) -> None:
     """Replay the case of a line into a report. Raises RecordingError."""
     case = line.case()
     with line.case_errors():
-        _KINDS[case["kind"]](case, line.family, report)
+        _KINDS[case["kind"]](Case(case, gates_of(case, line.release)), line.family, report)
 
 
 # Hints
@@ -50,11 +59,11 @@ def replay_line(line: Line, report: Report) -> None:
 class _Setting:
     """The profile of a case, on a table with the objects that plugins look up."""
 
-    def __init__(self, profile: ProfileSpec, objects: Iterable[Object] = ()) -> None:
-        self.table = ClusterTable()
+    def __init__(self, profile: ProfileSpec, gates: FeatureGates, objects: Iterable[Object] = ()) -> None:
+        self.table = ClusterTable(gates.release)
         load(self.table, objects)
-        plugins = Framework(profile, self.table, in_tree_registry()).plugins
-        self.hints: HintMap = build_hint_map(plugins.values())
+        plugins = Framework(profile, self.table, in_tree_registry(), gates).plugins
+        self.hints: HintMap = build_hint_map(plugins.values(), gates)
         self._built = plugins.keys()
 
     def is_built(self, plugin: str) -> bool:
@@ -63,26 +72,23 @@ class _Setting:
 
 def _setting(case: Case) -> _Setting:
     config = case.get("config")
-    profile = _default_profile() if config is None else _profile(msgspec.json.encode(config))
+    gates = case.gates
     if config is None and not case.get("objects"):
-        return _default_setting()
+        return _default_setting(gates)
+    profile = _profile(b"" if config is None else msgspec.json.encode(config), gates)
     found = [convert_any(obj) for obj in case.get("objects", ())]
-    return _Setting(profile, [obj for obj in found if obj is not None])
+    return _Setting(profile, gates, [obj for obj in found if obj is not None])
 
 
-@lru_cache(maxsize=1)
-def _default_setting() -> _Setting:
-    return _Setting(_default_profile())
-
-
-@lru_cache(maxsize=1)
-def _default_profile() -> ProfileSpec:
-    return build(default_config()).profiles[0]
+@lru_cache(maxsize=4)
+def _default_setting(gates: FeatureGates) -> _Setting:
+    return _Setting(_profile(b"", gates), gates)
 
 
 @lru_cache(maxsize=16)
-def _profile(config: bytes) -> ProfileSpec:
-    return build(load_config(config)).profiles[0]
+def _profile(config: bytes, gates: FeatureGates) -> ProfileSpec:
+    """The profile of a configuration; without one, the default profile."""
+    return build(load_config(config, gates) if config else default_config(gates)).profiles[0]
 
 
 def _replay_hint(case: Case, family: str, report: Report) -> None:
@@ -132,12 +138,16 @@ def _replay_requeue(case: Case, family: str, report: Report) -> None:
 
 
 def _replay_pod_events(case: Case, family: str, report: Report) -> None:
-    events = pod_events(convert(case["old"], Pod), convert(case["new"], Pod))
-    _compare(report, family, case["kind"], case, case["events"], [_described(event) for event in events])
+    old, new = convert(case["old"], Pod), convert(case["new"], Pod)
+    found = UpdateEvents(case.gates)
+    for field, is_target in (("events", False), ("eventsAsTarget", True)):
+        if field in case:
+            events = found.of_pod(old, new, is_target=is_target)
+            _compare(report, family, case["kind"], case, case[field], [_described(event) for event in events])
 
 
 def _replay_node_events(case: Case, family: str, report: Report) -> None:
-    events = node_events(convert(case["old"], Node), convert(case["new"], Node))
+    events = UpdateEvents(case.gates).of_node(convert(case["old"], Node), convert(case["new"], Node))
     _compare(report, family, case["kind"], case, case["events"], [_described(event) for event in events])
 
 
@@ -153,9 +163,12 @@ def _described(event: ClusterEvent) -> dict[str, str]:
 
 
 def _replay_handler(case: Case, family: str, report: Report) -> None:
+    if any((case.get(side) or {}).get("kind") in _GROUPS for side in ("old", "new")):
+        report.not_built(family, f"{case['kind']} of groups")
+        return
     assumed = {pod.metadata.uid: pod for pod in (convert(each, Pod) for each in case.get("assumed", ()))}
     queue = _RecordingQueue()
-    handlers = EventHandlers(_AssumedPods(assumed), queue, (_OURS,), WaitingPods())
+    handlers = EventHandlers(_AssumedPods(assumed), queue, (_OURS,), WaitingPods(), gates=case.gates)
     _handle(handlers, case["op"], _object(case, "old"), _object(case, "new"))
     _compare(report, family, case["kind"], case, case["calls"], queue.calls)
 

@@ -2,23 +2,47 @@
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
+from stowplan.api.feature_gates import FeatureGates
+from stowplan.releases import RELEASES, Release, UnknownReleaseError, release
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _ENDINGS = (".gz", ".jsonl")
+
+
+ABSENT = msgspec.Raw()
+"""A field that a line does not have."""
 
 
 class RecordingError(ValueError):
     """A recording that cannot be read or understood; the message names the file and the line."""
 
 
-@dataclass(frozen=True, slots=True)
+class Head(msgspec.Struct, rename="camel"):
+    """The fields that say what kind of fact a line holds, and which release it is of."""
+
+    kind: str | None = None
+    kubernetes_version: str | None = None
+    batches: msgspec.Raw = ABSENT
+    expression: msgspec.Raw = ABSENT
+    expected: msgspec.Raw = ABSENT
+
+
+_heads = msgspec.json.Decoder(Head)
+
+FIRST_RELEASE = RELEASES["1.36"]
+"""The release of recordings that do not name theirs."""
+
+
+@dataclass(frozen=True)
 class Line:
     """One line of a recording."""
 
@@ -26,10 +50,29 @@ class Line:
     number: int
     data: bytes
 
-    @property
+    @cached_property
+    def head(self) -> Head:
+        """The first that is read of a line. Raises RecordingError."""
+        try:
+            return _heads.decode(self.data)
+        except msgspec.MsgspecError as error:
+            raise self.error(error) from None
+
+    @cached_property
+    def release(self) -> Release:
+        """The release that the line was recorded from. Raises RecordingError."""
+        version = self.head.kubernetes_version
+        try:
+            return FIRST_RELEASE if version is None else release(version)
+        except UnknownReleaseError as error:
+            raise self.error(f"kubernetesVersion: {error}") from None
+
+    @cached_property
     def family(self) -> str:
-        """What the facts of this recording are reported under: the name of the file without its endings."""
-        return family_of(self.path)
+        """What the facts of this recording are reported under: the name of the file without its endings, with
+        the release if it is not the first."""
+        name = family_of(self.path)
+        return name if self.release is FIRST_RELEASE else f"{name} ({self.release.name})"
 
     def case(self) -> dict[str, Any]:
         """The line as plain data."""
@@ -54,6 +97,12 @@ class Line:
     def error(self, message: object) -> RecordingError:
         """What is wrong with this line."""
         return RecordingError(f"{self.path}: line {self.number}: {' '.join(str(message).split())}")
+
+
+def gates_of(case: Mapping[str, Any], of: Release) -> FeatureGates:
+    """The feature gates of a case: its field `gates` has `NAME` (on) and `NAME=false`."""
+    given = [setting.partition("=") for setting in case.get("gates") or ()]
+    return FeatureGates({name: value != "false" for name, _, value in given}, of)
 
 
 def family_of(path: Path) -> str:

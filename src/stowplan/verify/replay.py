@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from random import Random
 from typing import Any
@@ -37,14 +37,21 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, NotBuiltError, PluginError
 from stowplan.logs import Logger
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import Release
+from stowplan.releases import release as release_of
 from stowplan.scheduler.node_sampler import NodeSampler
 from stowplan.scheduler.preemption import post_filter_with_extenders
 from stowplan.scheduler.scheduling_cycle import NodeFinder, ScheduleResult
 from stowplan.testing.extenders import rule_extenders
 from stowplan.verify.devices import ClaimFacts, ReplayServices, reserve_and_pre_bind
+from stowplan.verify.recording import FIRST_RELEASE
 
-GATES = FeatureGates({"OpportunisticBatching": False})
-"""Recordings were made with every pod evaluated on its own."""
+
+@cache
+def recorded_gates(release: Release) -> FeatureGates:
+    """The gates of recordings: they were made with every pod evaluated on its own."""
+    return FeatureGates({"OpportunisticBatching": False}, release)
+
 
 _START = datetime(2025, 6, 1, tzinfo=UTC)
 """When the pod of the first attempt starts to run; each later attempt is a second later."""
@@ -136,6 +143,7 @@ class Scenario(_Recorded, kw_only=True):
     pods: list[msgspec.Raw]
     expected: list[Attempt]
     prebind: bool = False
+    kubernetes_version: str | None = None
 
     def cluster(self) -> list[Object]:
         """The objects that exist at the start. Raises DecodeError."""
@@ -145,6 +153,12 @@ class Scenario(_Recorded, kw_only=True):
     def pending(self) -> list[Pod]:
         """The pods to place, in order. Raises DecodeError."""
         return [_pod(f"pods[{index}]", raw) for index, raw in enumerate(self.pods)]
+
+    @property
+    def release(self) -> Release:
+        """The release it was recorded from. Raises UnknownReleaseError."""
+        version = self.kubernetes_version
+        return FIRST_RELEASE if version is None else release_of(version)
 
     @property
     def has_extenders(self) -> bool:
@@ -201,15 +215,19 @@ class Replayed:
 class Replay:
     """One scenario: the table, a framework per profile, the pending pods and their nominated nodes."""
 
-    def __init__(self, scenario: Scenario, registry: Registry | None = None) -> None:
-        self._table = table.ClusterTable()
+    def __init__(
+        self, scenario: Scenario, registry: Registry | None = None, release: Release | None = None
+    ) -> None:
+        """`release` replays a scenario as another release than the one it was recorded from."""
+        gates = recorded_gates(release or scenario.release)
+        self._table = table.ClusterTable(gates.release)
         table.load(self._table, scenario.cluster())
         registry = registry or in_tree_registry()
-        built = _built(bytes(scenario.config))
+        built = _built(bytes(scenario.config), gates)
         self._services = ReplayServices(self._table) if scenario.prebind else None
         self._in_detail = not any(attempt.claims is not None for attempt in scenario.expected)
         self._frameworks = {
-            profile.scheduler_name: Framework(profile, self._table, registry, GATES, services=self._services)
+            profile.scheduler_name: Framework(profile, self._table, registry, gates, services=self._services)
             for profile in built.profiles
         }
         self._extenders = rule_extenders(built)
@@ -451,9 +469,9 @@ class Replay:
 
 
 @lru_cache(maxsize=64)
-def _built(config: bytes) -> BuiltConfig:
+def _built(config: bytes, gates: FeatureGates) -> BuiltConfig:
     """A configuration document, ready for use; without one, the default. Raises ConfigError."""
-    return build(default_config(GATES) if config == b"null" else load(config, GATES))
+    return build(default_config(gates) if config == b"null" else load(config, gates))
 
 
 def _pre_filter(evaluation: Evaluation, order: Sequence[str]) -> PreFilter:

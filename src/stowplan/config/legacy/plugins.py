@@ -12,7 +12,7 @@ from stowplan.framework.interface import MULTI_POINT, Point, points_of
 from stowplan.gocompat.jsontext import ObjectNode, Tree, to_python
 from stowplan.gocompat.quoting import quote
 from stowplan.plugins.legacy.names import PREDICATES, PRIORITIES, Use
-from stowplan.plugins.registry import IN_TREE_POINTS, LEGACY
+from stowplan.plugins.registry import LEGACY, in_tree_points
 
 LEAST_ALLOCATED: Final = "NodeResourcesLeastAllocated"
 _COMPANIONS: Final = {
@@ -97,7 +97,7 @@ def _points(plugin: str, point: Point) -> tuple[Point, ...]:
     companion = _COMPANIONS.get(point)
     if companion is None:
         return (point,)
-    implemented = points_of(LEGACY[plugin]) if plugin in LEGACY else IN_TREE_POINTS.get(plugin, ())
+    implemented = points_of(LEGACY[plugin]) if plugin in LEGACY else in_tree_points().get(plugin, ())
     return (companion, point) if companion in implemented else (point,)
 
 

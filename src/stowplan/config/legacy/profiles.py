@@ -21,7 +21,7 @@ from stowplan.plugins.legacy.names import (
     OldName,
     Use,
 )
-from stowplan.plugins.registry import CATALOG, LEGACY
+from stowplan.plugins.registry import LEGACY, catalog
 
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 LATEST_POLICY_RELEASE: Final = "1.18"
@@ -274,7 +274,7 @@ def _ignores_resources(extender: Mapping[str, Any]) -> bool:
 
 def is_stowplan_only(plugin: str) -> bool:
     """Whether a plugin is one that kube-scheduler does not have any more."""
-    return plugin in LEGACY or (plugin in CATALOG and CATALOG[plugin].on_request)
+    return plugin in LEGACY or (plugin in catalog() and catalog()[plugin].on_request)
 
 
 def name_notes(entry: OldName, meaning: Meaning) -> list[str]:

@@ -6,16 +6,22 @@ from typing import Final
 from stowplan.api import status
 from stowplan.api.catalogue import (
     CERTIFICATE_SIGNING_REQUESTS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    DEVICE_TAINT_RULES,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     Resource,
 )
 from stowplan.api.requests import Json
+from stowplan.embedded.admission import adminaccess
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
-from stowplan.embedded.admission.defaults import DEFAULTS
+from stowplan.embedded.admission.defaults import DATED, DEFAULTS
 from stowplan.embedded.admission.plugins import (
     CHECK_CREATED,
     CHECK_UPDATED,
@@ -25,20 +31,25 @@ from stowplan.embedded.admission.plugins import (
 )
 from stowplan.embedded.admission.plugins.resourcequota import charge_quotas
 from stowplan.embedded.admission.refusals import forbidden
-from stowplan.embedded.admission.roles import RoleGuard
 from stowplan.embedded.admission.serviceips import ServiceAllocator
 from stowplan.embedded.admission.strategy import (
     PREPARE_CREATED,
     PREPARE_POD_PART,
     PREPARE_STATUS,
     PREPARE_UPDATED,
+    date_changed_effect,
     set_requestor,
 )
 from stowplan.embedded.admission.validation import check_created, check_loaded, check_status, check_updated
+from stowplan.embedded.auth.escalation import check_escalation
+from stowplan.embedded.auth.rbac import AccessRules
+from stowplan.embedded.auth.users import MASTERS, User
+from stowplan.embedded.store import Store
 from stowplan.embedded.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
+_ROLES: Final = frozenset((CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES))
 _KUBELETS: Final = "system:kubelet"
 Commit = Callable[[], None]
 
@@ -55,11 +66,14 @@ class ClusterAdmission:
         self._quotas = "ResourceQuota" not in disabled
         self._roles = RoleGuard()
 
-    def set_defaults(self, resource: Resource, obj: Json) -> None:
+    def set_defaults(self, resource: Resource, obj: Json, stamp: str) -> None:
         """Fill in what does not depend on other objects; whoever writes owns these fields too."""
         set_defaults = DEFAULTS.get(resource)
         if set_defaults is not None:
             set_defaults(obj)
+        date = DATED.get(resource)
+        if date is not None:
+            date(obj, stamp)
 
     def admit_create(self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext) -> Commit | None:
         _check_namespace(lookup, resource, obj)
@@ -77,6 +91,7 @@ class ClusterAdmission:
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(resource, obj["metadata"]["name"], why)
         check_created(resource, obj, custom)
+        adminaccess.check_requested(lookup, resource, obj)
         if resource == SERVICES:
             self._services.allocate(lookup, obj, None)
         for plugin in self._check_created.get(resource, ()):
@@ -96,6 +111,7 @@ class ClusterAdmission:
             if prepare_status is not None:
                 prepare_status(old, new)
             check_status(resource, old, new, custom)
+            adminaccess.check_granted(lookup, resource, old, new)
             return None
         if subresource in ("finalize", APPROVAL):
             return None
@@ -106,6 +122,8 @@ class ClusterAdmission:
         prepare = PREPARE_UPDATED.get(resource)
         if prepare is not None:
             prepare(old, new)
+        if resource == DEVICE_TAINT_RULES:
+            date_changed_effect(old, new, lookup.stamp())
         if resource == SERVICES:
             self._services.keep(old, new)
         self._roles.check(lookup, resource, old, new, by)
@@ -169,3 +187,25 @@ def _check_namespace(lookup: Lookup, resource: Resource, obj: Json) -> None:
     }
     error.details["causes"] = [cause]
     raise error
+
+
+class RoleGuard:
+    """Checks that writers of roles and bindings hand on no rights but their own.
+
+    Knows the roles of one store, from the first time that somebody who is no administrator writes one.
+    """
+
+    def __init__(self) -> None:
+        self._access: AccessRules | None = None
+
+    def check(
+        self, lookup: Lookup, resource: Resource, old: Json | None, new: Json, by: WriteContext
+    ) -> None:
+        """Raises `ApiError` 403."""
+        if resource not in _ROLES or MASTERS in by.user.groups or not isinstance(lookup, Store):
+            return
+        if self._access is None:
+            self._access = AccessRules(lookup)
+        user = User(by.user.name, by.user.groups)
+        name = "" if old is None else old["metadata"]["name"]
+        check_escalation(self._access, user, resource, new, old, name)

@@ -1,7 +1,7 @@
 """What upstream's registries set on an object of a kind, whoever writes it, before it is validated."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
@@ -173,6 +173,34 @@ def set_requestor(request: Json, by: WriteContext) -> None:
     spec["username"], spec["groups"] = by.user.name, [*by.user.groups]
 
 
+def date_changed_effect(old: Json, new: Json, stamp: str) -> None:
+    """The taint of a rule is as old as its effect, unless who changes the effect says otherwise."""
+    before, after = ((rule.get("spec") or {}).get("taint") or {} for rule in (old, new))
+    if before.get("effect") != after.get("effect") and before.get("timeAdded") == after.get("timeAdded"):
+        new["spec"] = {**new["spec"], "taint": {**after, "timeAdded": stamp}}
+
+
+_DEVICE_KEY: Final = ("driver", "pool", "device", "shareID")
+
+
+def drop_deallocated_devices(old: Json, new: Json) -> None:
+    """What drivers report of devices goes with their allocation."""
+    status = new.get("status")
+    if not isinstance(status, dict) or not status.get("devices"):
+        return
+    gone = _allocated(old) - _allocated(new)
+    if not gone:
+        return
+    kept = [one for one in status["devices"] if tuple(one.get(part) for part in _DEVICE_KEY) not in gone]
+    status = {field: value for field, value in status.items() if field != "devices"}
+    new["status"] = {**status, "devices": kept} if kept else status
+
+
+def _allocated(claim: Json) -> set[tuple[Any, ...]]:
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    return {tuple(one.get(part) for part in _DEVICE_KEY) for one in devices.get("results") or ()}
+
+
 PREPARE_CREATED: Final[Mapping[Resource, Callable[[Json], None]]] = {
     catalogue.PODS: set_qos_class,
     catalogue.SERVICES: normalize_cluster_ips,
@@ -190,4 +218,5 @@ PREPARE_UPDATED: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
 }
 PREPARE_STATUS: Final[Mapping[Resource, Callable[[Json, Json], None]]] = {
     catalogue.PODS: prepare_pod_status,
+    catalogue.RESOURCE_CLAIMS: drop_deallocated_devices,
 }

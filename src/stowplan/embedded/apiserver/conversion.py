@@ -2,7 +2,8 @@
 
 Events of the core group are the events of events.k8s.io under older field names. HorizontalPodAutoscalers of
 autoscaling/v1 know one metric, the CPU utilization; everything else that autoscaling/v2 has is kept in their
-annotations. Both are stored in the newer form only, so whoever writes in one form is read in both.
+annotations. Both are stored in the newer form only, so whoever writes in one form is read in both. So are the
+versions of resource.k8s.io (`deviceversions`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import FieldTerm, Json, Selection
 from stowplan.api.status import ApiError
+from stowplan.embedded.apiserver.deviceversions import OLDER_VERSIONS
 from stowplan.embedded.customresources.versions import ServedVersion
 from stowplan.embedded.schema import the_schema
 from stowplan.embedded.schema.goform import as_written
@@ -390,7 +392,20 @@ _CONVERTED: Final[Mapping[Resource, _Forms]] = {
     HORIZONTAL_POD_AUTOSCALERS_V1: _Forms(
         HORIZONTAL_POD_AUTOSCALERS, as_v1_autoscaler, from_v1_autoscaler, _unchanged
     ),
+    **{served: _Forms(*forms, _unchanged) for served, forms in OLDER_VERSIONS.items()},
 }
+
+
+def stored_as(resource: Resource) -> Resource:
+    """The resource that objects are stored as which are served as this one."""
+    forms = _CONVERTED.get(resource)
+    return resource if forms is None else forms.stored
+
+
+def from_served(resource: Resource, obj: Json) -> Json:
+    """What was written as one resource, in the form that it is stored in."""
+    forms = _CONVERTED.get(resource)
+    return obj if forms is None else forms.to_stored(obj)
 
 
 class Conversion:

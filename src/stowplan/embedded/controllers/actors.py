@@ -12,6 +12,14 @@ from stowplan.api.catalogue import Resource
 
 _DATA: Final = "data for pods and clients"
 _SCHEDULER: Final = "scheduler"
+_DEVICES: Final = {
+    "resourceclaims": "resource claim controller, scheduler, kubelets",
+    "resourceclaimtemplates": "resource claim controller",
+    "resourceslices": "scheduler, device taint eviction controller",
+    "deviceclasses": _SCHEDULER,
+    "devicetaintrules": "scheduler, device taint eviction controller",
+}
+"""The kinds of resource.k8s.io, in all versions."""
 ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.PODS: "scheduler, kubelets",
     catalogue.NODES: "scheduler, kubelets, node lifecycle controller",
@@ -53,16 +61,13 @@ ACTORS: Final[Mapping[Resource, str]] = {
     catalogue.ROLE_BINDINGS: "authorization",
     catalogue.CLUSTER_ROLES: "authorization",
     catalogue.CLUSTER_ROLE_BINDINGS: "authorization",
-    catalogue.RESOURCE_CLAIMS: "resource claim controller",
-    catalogue.RESOURCE_CLAIM_TEMPLATES: "resource claim controller",
+    **{resource: _DEVICES[resource.plural] for resource in catalogue.BUILT_IN if resource.plural in _DEVICES},
     catalogue.CUSTOM_RESOURCE_DEFINITIONS: "the API server",
 }
 STORED_ONLY: Final = frozenset(
     (
         catalogue.POD_GROUPS,
         catalogue.WORKLOADS,
-        catalogue.RESOURCE_SLICES,
-        catalogue.DEVICE_CLASSES,
         catalogue.VOLUME_ATTRIBUTES_CLASSES,
         catalogue.STORAGE_VERSION_MIGRATIONS,
         catalogue.INGRESSES,
@@ -82,3 +87,5 @@ STORED_ONLY: Final = frozenset(
         catalogue.PRIORITY_LEVEL_CONFIGURATIONS,
     )
 )
+RULES_OF_TAINTS: Final = frozenset(one for one in catalogue.BUILT_IN if one.plural == "devicetaintrules")
+"""DeviceTaintRules in all versions: nothing acts on them without their gate."""

@@ -11,6 +11,7 @@ from stowplan.embedded.controllers.controller import Context, Controller, Contro
 from stowplan.embedded.controllers.cronjob import CronJobController
 from stowplan.embedded.controllers.daemonset import DaemonSetController
 from stowplan.embedded.controllers.deployment import DeploymentController
+from stowplan.embedded.controllers.devicetainteviction import DeviceTaintEvictionController
 from stowplan.embedded.controllers.disruption import DisruptionController
 from stowplan.embedded.controllers.endpoints import EndpointsController, EndpointSliceMirroringController
 from stowplan.embedded.controllers.endpointslice import EndpointSliceController
@@ -47,12 +48,14 @@ class ControllerSettings:
     """What can be set about control loops; `provisioner` may be changed while they run.
 
     `usage`: what pods pretend to use; without it autoscalers ask the API server for metrics.
+    `device_taint_rules`: whether DeviceTaintRules evict pods, which their gate says.
     """
 
     provisioner: ProvisionerSettings = field(default_factory=ProvisionerSettings)
     lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
     accounts: AccountSettings = field(default_factory=AccountSettings)
     usage: PretendUsage | None = None
+    device_taint_rules: bool = True
 
 
 def all_controllers(context: Context, settings: ControllerSettings | None = None) -> list[Controller]:
@@ -73,6 +76,7 @@ def all_controllers(context: Context, settings: ControllerSettings | None = None
         HorizontalPodAutoscalerController(context, settings.usage),
         NodeLifecycleController(context, settings.lifecycle),
         TaintEvictionController(context),
+        DeviceTaintEvictionController(context, rules=settings.device_taint_rules),
         PodGCController(context),
         GarbageCollector(context),
         NamespaceController(context),

@@ -10,7 +10,10 @@ import yaml
 
 from stowplan.api.names import is_extended_resource, label_key_problems, label_value_problems
 from stowplan.api.quantity import QuantityError, quantity_of
+from stowplan.embedded.kubelets.deviceproblems import class_problems, device_problems
+from stowplan.embedded.kubelets.devices import ShapeDevices
 from stowplan.embedded.kubelets.pretend import PodBehaviour, Pretend, Span
+from stowplan.releases import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class KubeletSettings:
     adopt: bool = False
     as_found: bool = False
     pretend: Pretend = field(default_factory=Pretend)
-    version: str = "v1.36.4"
+    version: str = f"v{DEFAULT.version}"
 
     @property
     def pod_behaviour(self) -> PodBehaviour:
@@ -96,6 +99,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     region: str = ""
     images: tuple[ShapeImage, ...] = ()
     csi: tuple[ShapeDriver, ...] = ()
+    devices: tuple[ShapeDevices, ...] = ()
 
     @property
     def capacity(self) -> dict[str, str]:
@@ -147,6 +151,8 @@ def shapes_of(data: Any) -> list[Shape]:
         problem = next(iter(_problems(shape)), None)
         if problem is not None:
             raise ShapeError(f"nodes[{number}].{problem}")
+    for problem in class_problems(shape.devices for shape in shapes):
+        raise ShapeError(problem)
     named_nodes(shapes)
     return shapes
 
@@ -192,6 +198,7 @@ def _problems(shape: Shape) -> Iterable[str]:
     for number, driver in enumerate(shape.csi):
         if driver.limit is not None and driver.limit < 0:
             yield f"csi[{number}].limit: expected at least 0, got {driver.limit}"
+    yield from device_problems(shape.devices)
 
 
 def _amount_problems(shape: Shape) -> Iterable[str]:

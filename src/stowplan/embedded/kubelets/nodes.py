@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar, Final
 
-from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, Resource
+from stowplan.api.catalogue import CSI_NODES, LEASES, NODES, RESOURCE_SLICES, Resource
 from stowplan.api.meta import micro_timestamp, timestamp
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
-from stowplan.embedded.controllers.objects import annotations_of, condition_of, labels_of, name_of
+from stowplan.embedded.controllers.objects import annotations_of, condition_of, labels_of, name_of, uid_of
 from stowplan.embedded.kubelets.config import KubeletSettings, NamedNode, Shape
+from stowplan.embedded.kubelets.devices import slices_of
 from stowplan.embedded.kubelets.pretend import (
     CONDITIONS,
     FAIL,
@@ -395,6 +396,7 @@ class NodeController(Controller):
         if drivers is not None:
             await self._create_once(CSI_NODES, drivers)
         await self._create_once(LEASES, lease(node, self.settings.lease_seconds, now), LEASE_NAMESPACE)
+        await self._publish(node, state.node)
         await self.informer(NODES).reached(int(node["metadata"]["resourceVersion"]))
         state.registered = state.complete = True
         state.next_lease = self._lease_due(state)
@@ -416,6 +418,15 @@ class NodeController(Controller):
                 raise
         return await self.client.get(resource, namespace, body["metadata"]["name"])
 
+    async def _publish(self, node: Json, own: NamedNode) -> None:
+        """Have drivers publish a node's devices. Slices of an earlier node of that name are replaced."""
+        for slice in slices_of(node, own.shape.devices):
+            found = await self._create_once(RESOURCE_SLICES, slice)
+            owners = found["metadata"].get("ownerReferences") or ()
+            if not any(owner.get("uid") == uid_of(node) for owner in owners):
+                await self.delete(RESOURCE_SLICES, found)
+                await self._create_once(RESOURCE_SLICES, slice)
+
     async def _complete(self, node: Json, state: NodeState) -> None:
         """Give a node that somebody created what a kubelet says when it registers, where it is missing."""
         name = name_of(node)
@@ -431,6 +442,7 @@ class NodeController(Controller):
             self.note(
                 NODES, await self.client.patch(NODES, "", name, patch, PatchType.MERGE, subresource="status")
             )
+        await self._publish(node, own)
         state.complete = True
 
     async def _report(self, node: Json, state: NodeState) -> None:

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from random import Random
 from typing import ClassVar, Final, NamedTuple
 
-from stowplan.api.catalogue import NODES, PODS
+from stowplan.api.catalogue import NODES, PODS, RESOURCE_CLAIMS
 from stowplan.api.requests import DeleteOptions, Json, PatchType, Selection
 from stowplan.api.status import ApiError
 from stowplan.embedded.controllers.controller import Context, Controller
@@ -19,17 +19,25 @@ from stowplan.embedded.controllers.objects import (
     is_ready,
     key_of,
     name_of,
+    namespace_of,
     node_of,
     phase_of,
     spec_of,
     status_of,
     uid_of,
 )
+from stowplan.embedded.kubelets.claims import (
+    NotPreparedError,
+    has_claims,
+    prepared_claims,
+    reported_devices,
+)
 from stowplan.embedded.kubelets.config import KubeletSettings
 from stowplan.embedded.kubelets.nodes import pod_address
 from stowplan.embedded.kubelets.podstatus import (
     containers_of,
     crashed,
+    creating,
     ended,
     has_changed,
     made_ready,
@@ -42,6 +50,10 @@ from stowplan.embedded.kubelets.pretend import PodBehaviour, Problem, pod_behavi
 
 CRASHES_FORGOTTEN_AFTER: Final = 600.0
 """Seconds of running after which a container is restarted without delay again."""
+
+
+CLAIM_PERIOD: Final = 10.0
+"""Seconds after which claims that could not be prepared are tried again, whatever happens."""
 
 
 class Action(Enum):
@@ -226,12 +238,24 @@ class PodController(Controller):
         self._addresses = PodAddresses()
         self.pods = context.informers.of(PODS, BOUND)
         self.nodes = self.informer(NODES)
+        self.claims = self.informer(RESOURCE_CLAIMS)
+        self._waiting: dict[str, str] = {}
+        """Pods that wait for claims, each with what it waits for."""
         self.pods.add_handler(self._on_change)
+        self.claims.add_handler(self._on_claim)
 
     def wake(self, node: str) -> None:
         """A node is up again: look at all its pods."""
         for key in self.pods.on_node[node]:
             self.queue.add(key)
+
+    def _on_claim(self, old: Json | None, new: Json | None) -> None:
+        """A claim that is reserved for a pod may be the one it waits for."""
+        if new is not None and self._waiting:
+            for consumer in status_of(new).get("reservedFor") or ():
+                key = f"{namespace_of(new)}/{consumer.get('name', '')}"
+                if key in self._waiting:
+                    self.queue.add(key)
 
     def _on_change(self, old: Json | None, new: Json | None) -> None:
         if new is None:
@@ -272,6 +296,7 @@ class PodController(Controller):
     def _forget(self, key: str, node: str) -> None:
         self._memories.pop(key, None)
         self._problems.pop(key, None)
+        self._waiting.pop(key, None)
         self._addresses.release(node, key)
         self.queue.forget(key)
 
@@ -294,6 +319,8 @@ class PodController(Controller):
     async def _do(self, action: Action, pod: Json, memory: Memory) -> None:
         now = self.now()
         if action is Action.START:
+            if has_claims(pod) and not await self._prepare(pod):
+                return
             memory.begin_run(self.monotonic(), self.context.rng)
             await self._write(pod, self._started(pod, now, ready=memory.ready == 0))
         elif action is Action.READY:
@@ -308,6 +335,35 @@ class PodController(Controller):
             await self._write(pod, ended(pod, "Failed", now, 143))
         else:
             await self.delete(PODS, pod, DeleteOptions(grace_period_seconds=0))
+
+    async def _prepare(self, pod: Json) -> bool:
+        """Have drivers prepare the claims of a pod, and say so in them. Without them it cannot start."""
+        key = key_of(pod)
+        try:
+            claims = prepared_claims(pod, self.claims.get)
+        except NotPreparedError as problem:
+            await self._wait_for_claims(pod, str(problem))
+            return False
+        self._waiting.pop(key, None)
+        for claim in claims:
+            devices = reported_devices(claim, pod, self.stamp())
+            if devices is not None:
+                await self.change(
+                    RESOURCE_CLAIMS, claim, {"status": {"devices": devices}}, subresource="status"
+                )
+        return True
+
+    async def _wait_for_claims(self, pod: Json, problem: str) -> None:
+        """Try again when the claim has changed, or after a while; say once what is missing."""
+        key = key_of(pod)
+        if self._waiting.get(key) != problem:
+            note = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
+            await self.record_event(pod, "FailedPrepareDynamicResources", note, WARNING)
+            if not any(True for _ in statuses_of(pod)):
+                node = self.nodes.get(node_of(pod))
+                await self._write(pod, creating(pod, "" if node is None else host_of(node), self.now()))
+        self._waiting[key] = problem
+        self.queue.add_after(key, CLAIM_PERIOD)
 
     async def _end(self, pod: Json, memory: Memory, now: float) -> None:
         """The containers of a pod end by themselves: so does the pod, or they are restarted."""

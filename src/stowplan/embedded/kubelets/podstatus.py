@@ -41,6 +41,35 @@ def started(pod: Json, host: str, ip: str, now: float, *, ready: bool = True) ->
     }
 
 
+def creating(pod: Json, host: str, now: float) -> Json:
+    """The status of a pod whose containers cannot be created yet."""
+    stamp = timestamp(now)
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    status: Json = {
+        "phase": "Pending",
+        "startTime": status_of(pod).get("startTime") or stamp,
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "conditions": [
+            *_conditions(pod, {"PodReadyToStartContainers": "False", "Initialized": "True"}, "", stamp),
+            *_unready(pod, stamp),
+        ],
+        "containerStatuses": [
+            {
+                "name": one.get("name", ""),
+                "image": one.get("image", ""),
+                "imageID": "",
+                "lastState": {},
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "state": waiting,
+            }
+            for one in containers_of(pod)
+        ],
+    }
+    return {**status, "hostIP": host, "hostIPs": [{"ip": host}]} if host else status
+
+
 def made_ready(pod: Json, now: float) -> Json:
     """The status of a running pod that is ready from now on."""
     stamp = timestamp(now)

@@ -79,12 +79,15 @@ def the_schema() -> Schema:
 
 
 def _types(text: str) -> Iterator[TypeDef]:
-    package = ""
+    package, lines = "", dict[str, list[list[str]]]()
     for line in text.replace("\n  ", " ").splitlines():
         if line.startswith("["):
-            package = line.strip("[]")
+            package, _, like = line.strip("[]").partition(" = ")
+            lines[package] = [*lines[like]] if like else []
         elif line and not line.startswith("#"):
-            yield _type(package, line.split())
+            lines[package].append(line.split())
+    for package, types in lines.items():
+        yield from (_type(package, words) for words in types)
 
 
 def _type(package: str, words: list[str]) -> TypeDef:

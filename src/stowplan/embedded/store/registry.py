@@ -59,6 +59,10 @@ class Lookup(Protocol):
     def rewrite(self, resource: Resource, old: Json, new: Json) -> None:
         """Replace an object as the server itself does, without admission."""
 
+    def stamp(self) -> str:
+        """The current time as objects carry it."""
+        ...
+
     @property
     def definitions(self) -> "Definitions":
         """What is defined about custom resources."""
@@ -74,10 +78,10 @@ class Admission(Protocol):
     The object that is to be written belongs to the store alone and may be changed in place (but not if it
     is for a subresource); the old one must not be. `by` says who writes, and whether it is a dry run. What
     they give back, if anything, is to be called just before the object is written: it changes other objects,
-    such as the quotas that are charged.
+    such as the quotas that are charged. `stamp` is the time as objects carry it.
     """
 
-    def set_defaults(self, resource: Resource, obj: Json) -> None: ...
+    def set_defaults(self, resource: Resource, obj: Json, stamp: str) -> None: ...
 
     def admit_create(
         self, lookup: Lookup, resource: Resource, obj: Json, by: WriteContext

@@ -16,13 +16,13 @@ export async function cluster(place, { stream, open, query }) {
     map: null,
   };
   const canvas = el("canvas", { id: "tiles", tabindex: "0", role: "img", "aria-label": "Nodes of the cluster as tiles; the table below has the same numbers" });
-  const tip = el("div", { id: "tip", hidden: true });
+  const tip = el("div", { id: "tip", class: "tip", hidden: true });
   const legend = el("ul", { class: "legend" });
   const numbers = el("details", {}, el("summary", { class: "quiet" }, "The same as a table"));
   const heading = el("p", { class: "quiet", id: "heading" });
   const tiles = new Tiles(canvas, {
     onHover: (index, event) => hover(tip, nodes, state, index, event),
-    onOpen: (index) => { tiles.selected = index; tiles.draw(); open("node", nodes.names[index]); },
+    onOpen: (index) => open("node", nodes.names[index]),
   });
   const refresh = () => {
     heading.textContent = sentence(nodes, state);
@@ -42,7 +42,7 @@ export async function cluster(place, { stream, open, query }) {
       state.pod ? el("span", {}, "Who takes ", el("a", { href: `#/pod/${state.pod}` }, state.pod), "? ",
         el("button", { onclick: () => { location.hash = "#/cluster"; } }, "Show usage")) : null,
       el("span", { class: "grow" }), heading),
-    legend, el("div", { id: "tiles-frame" }, canvas), numbers, tip);
+    legend, el("div", { class: "tiles-frame" }, canvas), numbers, tip);
   if (state.pod) state.map = await get(`${podPath(state.pod)}/map`);
   refresh();
   const off = stream.on("nodes", async (change) => {
@@ -53,9 +53,15 @@ export async function cluster(place, { stream, open, query }) {
     }
     refresh();
   });
+  const select = () => {
+    tiles.selected = nodes.names.indexOf(decodeURI(location.hash).split("~node/")[1] ?? "");
+    tiles.draw();
+  };
+  window.addEventListener("hashchange", select);
+  select();
   const theme = window.matchMedia("(prefers-color-scheme: dark)");
   theme.addEventListener("change", refresh);
-  return () => { off(); theme.removeEventListener("change", refresh); };
+  return () => { off(); window.removeEventListener("hashchange", select); theme.removeEventListener("change", refresh); };
 }
 
 function groupsOf(nodes, key) {

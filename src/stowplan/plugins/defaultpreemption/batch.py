@@ -300,7 +300,7 @@ class BatchDryRun:
                 helps &= column.codes[rows] == 0
         found = rows[helps]
         candidates = Candidates(found, turns[helps], results.costs[:, found])
-        return BatchResult(self, rows, outcome == NO_LOWER_PODS, helps, candidates)
+        return BatchResult(self, rows, turns, outcome == NO_LOWER_PODS, helps, candidates)
 
     def victims(self, rows: Sequence[int]) -> list[list[PodInfo]]:
         """The victims on each of some candidates, the most important first."""
@@ -352,9 +352,9 @@ class BatchDryRun:
                 taken[line] += amount
         return taken
 
-    def first_rejections(self, rows: Rows) -> list[tuple[Status, int]]:
-        """Which filter rejects rows first with all potential victims gone, by number of rows."""
-        found: list[tuple[Status, int]] = []
+    def first_rejections(self, rows: Rows) -> list[tuple[Status, Rows]]:
+        """Which filter rejects rows first with all potential victims gone."""
+        found: list[tuple[Status, Rows]] = []
         passed: BoolColumn = np.ones(len(rows), dtype=np.bool_)
         for column in self._filters:
             codes = self._codes(column)
@@ -362,8 +362,9 @@ class BatchDryRun:
                 continue
             rejected = passed & (codes[rows] != 0)
             passed &= ~rejected
-            for code, count in zip(*np.unique(codes[rows[rejected]], return_counts=True), strict=True):
-                found.append((column.status(self._cycle, self._pod, int(code)), int(count)))
+            failed = rows[rejected]
+            for code in np.unique(codes[failed]).tolist():
+                found.append((column.status(self._cycle, self._pod, code), failed[codes[failed] == code]))
         return found
 
     def _codes(self, column: FilterColumn) -> Codes | None:
@@ -377,21 +378,24 @@ class BatchResult:
         self,
         batch: BatchDryRun,
         rows: Rows,
+        turns: IntArray,
         no_lower_pods: BoolColumn,
         helps: BoolColumn,
         candidates: Candidates,
     ) -> None:
         self._batch = batch
         self._rows = rows
+        self._turns = turns
         self._no_lower_pods = no_lower_pods
         self._helps = helps
         self.candidates = candidates
 
-    def failures(self) -> list[tuple[Status, int]]:
-        """Why preemption does not help, with the number of nodes it is true of."""
-        found = self._batch.first_rejections(self._rows[~self._helps & ~self._no_lower_pods])
-        count = int(np.count_nonzero(self._no_lower_pods))
-        return [*found, (unresolvable(REASON_NO_VICTIMS), count)] if count else found
+    def failures(self, last_turn: int | None = None) -> list[tuple[Status, Rows]]:
+        """Why preemption does not help, with the nodes it is true of; up to a turn if one is given."""
+        helps = self._helps if last_turn is None else self._helps | (self._turns > last_turn)
+        found = self._batch.first_rejections(self._rows[~helps & ~self._no_lower_pods])
+        without = self._rows[self._no_lower_pods & ~helps]
+        return [*found, (unresolvable(REASON_NO_VICTIMS), without)] if len(without) else found
 
 
 def batch_dry_run(

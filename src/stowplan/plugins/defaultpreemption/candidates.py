@@ -43,7 +43,7 @@ VIOLATIONS, HIGHEST_PRIORITY, SUM_OF_PRIORITIES, NUMBER_OF_VICTIMS, AGE = COSTS 
 How many violate a budget; the highest priority; the sum of priorities; how many victims there are; and how
 long ago the first of those with the highest priority started."""
 
-_LOWEST_PRIORITY = -(2**31)
+LOWEST_PRIORITY = -(2**31)
 """Priorities are counted from here in sums, so that one more victim never makes a sum smaller."""
 
 
@@ -200,7 +200,7 @@ def costs_of(violations: IntArray, bounds: IntArray, priorities: IntArray, start
     costs = np.empty((len(COSTS), len(counts)), dtype=np.int64)
     costs[VIOLATIONS] = violations
     costs[HIGHEST_PRIORITY] = highest
-    costs[SUM_OF_PRIORITIES] = np.add.reduceat(priorities - _LOWEST_PRIORITY, begins)
+    costs[SUM_OF_PRIORITIES] = np.add.reduceat(priorities - LOWEST_PRIORITY, begins)
     costs[NUMBER_OF_VICTIMS] = counts
     costs[AGE] = -np.minimum.reduceat(np.where(of_the_highest, starts, NOT_STARTED), begins)
     return costs
@@ -264,16 +264,27 @@ class VictimsByNode(Mapping[str, Victims]):
         return self._found
 
 
-def best_entries(candidates: Candidates) -> Rows:
-    """The best candidates, equal by all criteria: one of them is chosen at random.
+class Comparison(NamedTuple):
+    """The best candidates, equal by all criteria, and the others by the criterion that ruled them out."""
+
+    best: Rows
+    worse: list[tuple[int, Rows]]
+
+
+def compare(candidates: Candidates) -> Comparison:
+    """Compare candidates: one of the best is chosen at random.
 
     Fewest violated budgets; lowest highest priority; lowest sum of priorities; fewest victims; latest start
     of the victims with the highest priority.
     """
     entries = np.arange(len(candidates))
-    for line in candidates.costs:
+    worse: list[tuple[int, Rows]] = []
+    for criterion, line in enumerate(candidates.costs):
         if len(entries) <= 1:
             break
         values = line[entries]
-        entries = entries[values == values.min()]
-    return entries
+        lowest = values == values.min()
+        if not lowest.all():
+            worse.append((criterion, entries[~lowest]))
+            entries = entries[lowest]
+    return Comparison(entries, worse)

@@ -8,7 +8,7 @@ import numpy as np
 from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import IntArray
 from stowplan.framework import Code, PodInfo, Simulations, Status
-from stowplan.plugins.defaultpreemption.batch import BatchDryRun
+from stowplan.plugins.defaultpreemption.batch import BatchDryRun, BatchResult
 from stowplan.plugins.defaultpreemption.candidates import (
     Candidates,
     NodeVictims,
@@ -33,6 +33,9 @@ class DryRun:
         self._batch = batch
         self._parts: list[Candidates] = []
         self._victims_by_row: dict[int, list[PodInfo]] = {}
+        self._tried: list[BatchResult] = []
+        self._failed: list[tuple[int, int, Status]] = []
+        self._last_turn: int | None = None
         self._found = 0
         self._clean = 0
         self.reasons: Counter[str] = Counter()
@@ -57,6 +60,15 @@ class DryRun:
             known = known | dict(zip(others, self._batch.victims(others), strict=True))
         return [known[row] for row in rows]
 
+    def not_candidates(self) -> list[tuple[Status, Rows]]:
+        """Rows that turned out to be no candidates, by reason; while the table does not change."""
+        found = [failure for result in self._tried for failure in result.failures(self._last_turn)]
+        by_status: dict[Status, list[int]] = {}
+        for turn, row, status in self._failed:
+            if self._last_turn is None or turn <= self._last_turn:
+                by_status.setdefault(status, []).append(row)
+        return [*found, *((status, np.array(rows, dtype=np.intp)) for status, rows in by_status.items())]
+
     def _try(self, rows: Rows, turns: IntArray) -> Generator[None, None, None]:
         parts: list[Candidates] = []
         batch_result = None
@@ -65,6 +77,7 @@ class DryRun:
             if suits.any():
                 yield
                 batch_result = self._batch.run(rows[suits], turns[suits])
+                self._tried.append(batch_result)
                 parts.append(batch_result.candidates)
                 rows, turns = rows[~suits], turns[~suits]
         if len(rows):
@@ -72,8 +85,8 @@ class DryRun:
         if self._limit:
             self._keep(joined(parts))
         if batch_result is not None and not self._found:
-            for status, count in batch_result.failures():
-                self._note(status, count)
+            for status, failed in batch_result.failures():
+                self._note(status, len(failed))
 
     def _one_by_one(
         self, rows: Rows, turns: IntArray, others: Candidates
@@ -95,6 +108,7 @@ class DryRun:
                 self._victims_by_row[row] = outcome.victims
                 own_clean += not outcome.violations
             else:
+                self._failed.append((turn, row, outcome))
                 self._note(outcome, 1)
         return candidates_of(found)
 
@@ -106,7 +120,8 @@ class DryRun:
         found = self._found + np.arange(1, len(part) + 1)
         clean = self._clean + np.cumsum(part.violations == 0)
         enough = np.flatnonzero((clean > 0) & (found >= self._limit))
-        if len(enough) and enough[0] + 1 < len(part):
+        if len(enough):
+            self._last_turn = part.turns.item(enough[0])
             part = part.take(np.arange(enough[0] + 1))
         self._parts.append(part)
         self._found += len(part)

@@ -24,12 +24,13 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     PostFilterResult,
-    Resource,
+    RuledOut,
     Status,
     Steps,
     Victims,
     error,
     fit_error_text,
+    pod_resources,
     unresolvable,
     unschedulable,
 )
@@ -41,10 +42,12 @@ from stowplan.plugins.defaultpreemption.candidates import (
     NodeVictims,
     VictimsByNode,
     VictimsOf,
-    best_entries,
     candidates_of,
+    compare,
 )
+from stowplan.plugins.defaultpreemption.choice import choice_of
 from stowplan.plugins.defaultpreemption.dryrun import DryRun
+from stowplan.plugins.defaultpreemption.search import Search
 
 PREFIX = "preemption: "
 REASON_NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -101,6 +104,8 @@ class DefaultPreemption(Plugin):
         self._results = RowResultsCache(handle.table)
         self.under_way: dict[str, Pod | None] = {}
         self.one_by_one = False
+        self._keeps_search = False
+        self._search: Search | None = None
 
     def events(self) -> Sequence[EventRegistration]:
         """Pod deletions, so that preemptors kept out of the queue are checked again when a victim is gone.
@@ -109,7 +114,7 @@ class DefaultPreemption(Plugin):
         """
         if not self.handle.gates["SchedulerAsyncPreemption"]:
             return ()
-        deletion = ClusterEvent(Resource.POD, Action.DELETE)
+        deletion = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
         return (EventRegistration(deletion, self._after_pod_deletion, by_template=True),)
 
     @staticmethod
@@ -144,6 +149,7 @@ class DefaultPreemption(Plugin):
         evaluation = cycle.evaluation
         if evaluation is None:
             raise LookupError("expected the evaluation of an attempt that found no node")
+        self._search = None
         if self._groups_preempt and pod.spec.scheduling_group is not None:
             return PostFilterResult(_rejected(REASON_BY_GROUP))
         why_not = ineligibility(evaluation, pod)
@@ -151,6 +157,8 @@ class DefaultPreemption(Plugin):
             return PostFilterResult(_rejected(why_not))
         rows = evaluation.rows_rejected_with(Code.UNSCHEDULABLE)
         if not len(rows):
+            if self._keeps_search:
+                self._search = Search(evaluation, rows)
             return _not_helpful(cycle.table, {}, 0)
         return (yield from self._dry_run(evaluation, rows))
 
@@ -162,8 +170,10 @@ class DefaultPreemption(Plugin):
         with evaluation.simulations() as simulations:
             dry_run = DryRun(simulations, self.candidates_wanted(len(rows)), batch)
             candidates = yield from dry_run.run(np.concatenate((rows[start:], rows[:start])))
+        if self._keeps_search:
+            self._search = Search(evaluation, rows, dry_run, len(candidates))
         if len(candidates):
-            return self.chosen(table, candidates, dry_run.victims)
+            return self.chosen(table, candidates, dry_run.victims, evaluation.cycle.pod.priority)
         if dry_run.errors:
             return PostFilterResult(error(PREFIX + aggregate(dry_run.errors)))
         return _not_helpful(table, dry_run.reasons, dry_run.explained)
@@ -187,9 +197,12 @@ class DefaultPreemption(Plugin):
         by_row = {row: node.victims for _, row, node in found}
         return self.chosen(table, candidates_of(found), lambda rows: [by_row[row] for row in rows])
 
-    def chosen(self, table: ClusterTable, candidates: Candidates, victims_of: VictimsOf) -> PostFilterResult:
+    def chosen(
+        self, table: ClusterTable, candidates: Candidates, victims_of: VictimsOf, below: int | None = None
+    ) -> PostFilterResult:
         """The best candidate; one of the best at random if there are several."""
-        best = best_entries(candidates)
+        compared = compare(candidates)
+        best = compared.best
         if not len(best):
             return PostFilterResult(_rejected(REASON_NO_CANDIDATE))
         nth = self.handle.rng.randrange(len(best))
@@ -202,7 +215,21 @@ class DefaultPreemption(Plugin):
             tuple(info.pod for info in victims),
             VictimsByNode(table.nodes, candidates, victims_of),
             ties,
+            choice=choice_of(table, candidates, victims_of, compared, best.item(nth), below),
         )
+
+    def not_candidates(self) -> Sequence[RuledOut]:
+        """The nodes that the last search found to be no candidates, by reason."""
+        return () if self._search is None else self._search.not_candidates()
+
+    @property
+    def keeps_search(self) -> bool:
+        return self._keeps_search
+
+    @keeps_search.setter
+    def keeps_search(self, keeps: bool) -> None:
+        self._keeps_search = keeps
+        self._search = None
 
 
 def _rejected(reason: str) -> Status:

@@ -39,7 +39,7 @@ from stowplan.cluster.devices import (
 from stowplan.plugins.dynamicresources.capacity import consumed_capacity, fits
 from stowplan.plugins.dynamicresources.constraints import Constraint, constraint_of
 from stowplan.plugins.dynamicresources.features import Features
-from stowplan.plugins.dynamicresources.pools import Pool, PoolError, device_matches
+from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters, device_matches
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
 
 _PREVENTING: Final = ("NoSchedule", "NoExecute")
@@ -186,21 +186,11 @@ class Allocator:
         return found
 
     def available_counters(self, pool: Pool) -> dict[str, dict[str, Quantity]]:
-        """What is left of the counters of a pool; below zero where more was taken than there is."""
+        """As `available_counters`, looked at once."""
         found = self._available.get(pool.id)
         if found is not None:
             return found
-        found = {
-            name: {key: quantity_of(counter.value) for key, counter in counter_set.counters.items()}
-            for name, counter_set in pool.counter_sets.items()
-        }
-        for ref in (*pool.devices, *pool.elsewhere):
-            if ref.device.consumes_counters and self.allocated.is_allocated(ref.id):
-                for drawn in ref.device.consumes_counters:
-                    left = found.get(drawn.counter_set, {})
-                    for key, counter in drawn.counters.items():
-                        if key in left:
-                            left[key] = left[key].sub(quantity_of(counter.value))
+        found = available_counters(pool, self.allocated)
         self._available[pool.id] = found
         return found
 
@@ -496,7 +486,7 @@ class _Search:
         if counters and not self._draw_counters(ref):
             return None
         undo = _Undo(counters, 0, False)
-        if self._features.device_taints and not _tolerated(ref.taints, request.tolerations):
+        if self._features.device_taints and not tolerated(ref.taints, request.tolerations):
             self._undo(number, wanted, ref, undo)
             return None
         base, sub = (request.parent, request.name) if request.parent else (request.name, "")
@@ -570,12 +560,14 @@ class _Search:
 _ZERO: Final = quantity_of("0")
 
 
-def _tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
     """Whether every taint that keeps a device from being allocated is tolerated."""
-    return all(
-        taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
-        for taint in taints
-    )
+    return all(is_tolerated(taint, tolerations) for taint in taints)
+
+
+def is_tolerated(taint: DeviceTaint, tolerations: Sequence[DeviceToleration]) -> bool:
+    """Whether a taint does not keep a device from being allocated."""
+    return taint.effect not in _PREVENTING or any(_tolerates(one, taint) for one in tolerations)
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

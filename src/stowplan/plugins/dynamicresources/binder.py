@@ -1,7 +1,9 @@
 """Writes of claims: allocation and reservation before a pod is bound, and taking them back."""
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -10,6 +12,7 @@ from stowplan.api.catalogue import PODS, RESOURCE_CLAIMS
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.devices import (
     CLAIM_FINALIZER,
+    EXTENDED_RESOURCE_CLAIM,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
@@ -20,15 +23,24 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.cluster.devices import Claims
 from stowplan.framework import PodInfo, Services
-from stowplan.plugins.dynamicresources.conditions import has_conditions, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.conditions import (
+    BindingFailedError,
+    has_conditions,
+    has_timed_out,
+    is_ready,
+)
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.state import StateData, is_in_memory
+
+Answer = TypeVar("Answer")
 
 ATTEMPTS: Final = 5
 """How often a write is tried when the claim was changed meanwhile."""
 RETRY_INTERVAL: Final = 0.01
 POLL_INTERVAL: Final = 5.0
 """Seconds after which conditions are looked at again although no claim changed."""
+LONGEST_PAUSE: Final = 5.0
+"""Seconds between two tries of a request that has to be answered."""
 ASSUME_TIMEOUT: Final = 120.0
 """How long the informer may take to tell of a claim that was just created."""
 
@@ -37,13 +49,22 @@ class ClaimWriteError(Exception):
     """Why claims could not be written or devices did not become ready; the pod is scheduled again."""
 
 
+class BindingTimeoutError(ClaimWriteError):
+    """Devices did not become ready in the time they get."""
+
+
 class ClaimBinder:
-    """Writes claims, one after the other."""
+    """Writes claims, one after the other.
+
+    A write without an answer may have taken effect. Devices given by it must not be given to anybody else, so
+    the claim is read until it is known what became of it; only then the attempt goes on or fails.
+    """
 
     def __init__(self, claims: Claims, services: Services, features: Features, timeout: float) -> None:
         self._claims = claims
         self._services = services
         self._client = services.client
+        self._metrics = services.device_metrics
         self._features = features
         self._timeout = timeout
 
@@ -84,10 +105,30 @@ class ClaimBinder:
         try:
             answer = await self._client.create(RESOURCE_CLAIMS, _body(body), namespace=claim.namespace)
         except ApiError as cause:
+            made = await self._created(claim) if _is_uncertain(cause) else None
+            self._metrics.claim_created(made is not None)
+            if made is not None:
+                return made
             raise ClaimWriteError(
                 f"create claim for extended resources {claim.namespace}/: {cause}"
             ) from None
+        self._metrics.claim_created(True)
         return _claim(answer)
+
+    async def _created(self, wanted: ResourceClaim) -> ResourceClaim | None:
+        """The claim that a request without an answer made; it has a generated name."""
+        [owner] = wanted.metadata.owner_references
+        try:
+            listing = await _answered(
+                lambda: self._client.list(RESOURCE_CLAIMS, ResourceClaim, namespace=wanted.namespace)
+            )
+        except ApiError as cause:
+            raise ClaimWriteError(f"list claims after a write without an answer: {cause}") from None
+        for claim in () if listing is None else listing.items:
+            owned = any(one.uid == owner.uid for one in claim.metadata.owner_references)
+            if owned and claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
+                return claim
+        return None
 
     async def _reserve(
         self, state: StateData, index: int, claim: ResourceClaim, pod: PodInfo
@@ -143,8 +184,19 @@ class ClaimBinder:
             answer = await self._client.update(RESOURCE_CLAIMS, _body(claim), subresource=subresource)
             return _claim(answer)
         except ApiError as cause:
+            stored = await self._stored(claim) if _is_uncertain(cause) else None
+            if stored is not None and _has_effect(claim, stored):
+                return stored
             problem = _ConflictError if cause.is_conflict else ClaimWriteError
             raise problem(f"{what}: {cause}") from None
+
+    async def _stored(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """A claim as it is now; None if it is gone. Comes back when the API server has said so."""
+        try:
+            answer = await _answered(lambda: self._client.get(RESOURCE_CLAIMS, claim.namespace, claim.name))
+        except ApiError as cause:
+            raise ClaimWriteError(f"get claim {claim.key} after a write without an answer: {cause}") from None
+        return None if answer is None else _claim(answer)
 
     async def _see(self, claim: ResourceClaim, *, wait: bool) -> None:
         """See a claim as it was written, once the informer knows it at all."""
@@ -201,12 +253,32 @@ class ClaimBinder:
             action="Scheduling",
             note=f"waiting for binding conditions for device on node {node}",
         )
+        began, outcome = self._services.clock.monotonic(), "error"
         try:
             async with asyncio.timeout(self._timeout):
                 while not self._are_ready(state):
                     await self._changed(state)
+            outcome = "success"
         except TimeoutError:
-            raise ClaimWriteError("device binding timeout: context deadline exceeded") from None
+            outcome = "timeout"
+            raise BindingTimeoutError("device binding timeout: context deadline exceeded") from None
+        except BindingTimeoutError:
+            outcome = "timeout"
+            raise
+        except BindingFailedError:
+            outcome = "failure"
+            raise
+        finally:
+            self._count(state, pod, outcome, self._services.clock.monotonic() - began)
+
+    def _count(self, state: StateData, pod: PodInfo, outcome: str, seconds: float) -> None:
+        """Count how waiting for devices ended, by driver."""
+        profile = pod.spec.scheduler_name
+        for claim in state.claims:
+            for result in () if claim.allocation is None else claim.allocation.devices.results:
+                self._metrics.waited(profile, result.driver, outcome, seconds)
+                if result.binding_conditions:
+                    self._metrics.allocated(profile, result.driver, outcome)
 
     def _are_ready(self, state: StateData) -> bool:
         for index, claim in enumerate(state.claims):
@@ -218,7 +290,7 @@ class ClaimBinder:
             state.claims[index] = seen
             if not is_ready(seen):
                 if has_timed_out(seen, self._services.clock.now(), self._timeout):
-                    raise ClaimWriteError(f"device binding timeout: claim={seen.name}")
+                    raise BindingTimeoutError(f"device binding timeout: claim={seen.name}")
                 return False
         return True
 
@@ -237,38 +309,99 @@ class ClaimBinder:
         await self._client.update(RESOURCE_CLAIMS, body, subresource="status")
 
     async def unreserve(self, claim: ResourceClaim, pod_uid: str) -> None:
-        """Take one pod off the reservations, whatever the latest version of the claim is."""
+        """Take one pod off the reservations, whatever the latest version of the claim is.
+
+        It is tried until the API server has answered: a reservation for a pod that is not placed would keep
+        the devices from others.
+        """
         patch = {
             "metadata": {"uid": claim.metadata.uid},
             "status": {"reservedFor": [{"$patch": "delete", "uid": pod_uid}]},
         }
-        await self._client.patch(
-            RESOURCE_CLAIMS, claim.namespace, claim.name, patch, PatchType.STRATEGIC, subresource="status"
+        answer = await _answered(
+            lambda: self._client.patch(
+                RESOURCE_CLAIMS, claim.namespace, claim.name, patch, PatchType.STRATEGIC, subresource="status"
+            )
         )
+        if answer is not None:
+            self._claims.assume(_claim(answer))
 
-    async def delete(self, claim: ResourceClaim) -> None:
-        """Delete a claim that the scheduler made: first its finalizer. Raises ApiError, ClaimWriteError."""
+    async def delete(self, claim: ResourceClaim, *, patiently: bool = False) -> None:
+        """Delete a claim that the scheduler made: first its finalizer. Raises ApiError, ClaimWriteError.
+
+        `patiently`: it is tried until the API server has answered, as the claim keeps devices from others.
+        """
+        tried = _answered if patiently else _tried
         for attempt in range(1, ATTEMPTS + 1):
             if attempt > 1:
                 await asyncio.sleep(RETRY_INTERVAL)
-                claim = await self._read(claim)
+                stored = await self._stored(claim)
+                if stored is None:
+                    return
+                claim = stored
             left = tuple(one for one in claim.metadata.finalizers if one != CLAIM_FINALIZER)
+            body = _body(replace(claim, metadata=replace(claim.metadata, finalizers=left)))
             try:
-                await self._put(
-                    replace(claim, metadata=replace(claim.metadata, finalizers=left)),
-                    f"update resourceclaim {claim.key}",
-                )
+                if await tried(partial(self._client.update, RESOURCE_CLAIMS, body)) is None:
+                    return
                 break
-            except _ConflictError as cause:
-                if attempt == ATTEMPTS:
-                    raise ClaimWriteError(str(cause)) from None
-        await self._client.delete(
-            RESOURCE_CLAIMS, claim.namespace, claim.name, DeleteOptions(uid=claim.metadata.uid)
-        )
+            except ApiError as cause:
+                if not cause.is_conflict or attempt == ATTEMPTS:
+                    raise ClaimWriteError(f"update resourceclaim {claim.key}: {cause}") from None
+        options = DeleteOptions(uid=claim.metadata.uid)
+        await tried(lambda: self._client.delete(RESOURCE_CLAIMS, claim.namespace, claim.name, options))
 
 
 class _ConflictError(Exception):
     """The claim was changed meanwhile."""
+
+
+def _is_uncertain(cause: ApiError) -> bool:
+    """Whether a write that failed may have taken effect."""
+    return cause.is_unreachable or cause.code >= 500
+
+
+def _is_passing(cause: ApiError) -> bool:
+    """Whether a request is worth trying again."""
+    return _is_uncertain(cause) or cause.code == 429
+
+
+def _has_effect(wanted: ResourceClaim, stored: ResourceClaim) -> bool:
+    """Whether a claim has what a write wanted it to have."""
+    mine = wanted.status.reserved_for[-1].uid if wanted.status.reserved_for else ""
+    return (
+        wanted.metadata.uid == stored.metadata.uid
+        and wanted.metadata.resource_version != stored.metadata.resource_version
+        and set(wanted.metadata.finalizers) == set(stored.metadata.finalizers)
+        and wanted.allocation == stored.allocation
+        and (not mine or stored.is_reserved_for(mine))
+    )
+
+
+async def _tried(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
+    """What the API server answers; None if the object is gone. Raises ApiError."""
+    try:
+        return await request()
+    except ApiError as cause:
+        if cause.is_not_found:
+            return None
+        raise
+
+
+async def _answered(request: Callable[[], Awaitable[Answer]]) -> Answer | None:
+    """What the API server answers, however long that takes; None if the object is gone.
+
+    Raises ApiError for an answer that would be the same the next time.
+    """
+    pause = RETRY_INTERVAL
+    while True:
+        try:
+            return await _tried(request)
+        except ApiError as cause:
+            if not _is_passing(cause):
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _body(claim: ResourceClaim) -> Json:
@@ -279,6 +412,10 @@ def _body(claim: ResourceClaim) -> Json:
 
 
 def _claim(answer: Json) -> ResourceClaim:
+    try:
+        return msgspec.convert(answer, ResourceClaim)
+    except msgspec.ValidationError:
+        """Maybe there are nulls, which count as absent."""
     try:
         return convert(answer, ResourceClaim)
     except DecodeError as cause:

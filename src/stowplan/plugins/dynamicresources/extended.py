@@ -48,13 +48,7 @@ def may_mean_devices(name: str) -> bool:
 
 def find_claim(pod: Pod, claims: Claims) -> ResourceClaim | None:
     """The claim that was made for a pod in an earlier attempt."""
-    for claim in claims.all():
-        if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true" and any(
-            owner.name == pod.name and owner.controller and owner.uid == pod.metadata.uid
-            for owner in claim.metadata.owner_references
-        ):
-            return claim
-    return None
+    return claims.made_for(pod.metadata.uid)
 
 
 def new_claim(pod: Pod) -> ResourceClaim:

@@ -1,19 +1,21 @@
 """DynamicResources: finds devices for the claims of a pod, and gets them written."""
 
 import asyncio
-import time
 from collections.abc import Coroutine, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
-from stowplan.api.node import Node
 from stowplan.api.status import ApiError
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.devices import with_allocation
 from stowplan.framework import (
+    ALL_ROWS,
     SKIP,
-    UNSIGNED,
+    SKIP_CLASS,
     Codes,
     Cycle,
     EventRegistration,
@@ -25,9 +27,11 @@ from stowplan.framework import (
     PodInfo,
     PostFilterResult,
     Reads,
+    Remedy,
     Scores,
+    Shortfall,
+    StaleRows,
     Status,
-    Unsigned,
     error,
     unresolvable,
     unschedulable,
@@ -36,22 +40,18 @@ from stowplan.gocompat.durations import Duration
 from stowplan.plugins.dynamicresources import extended
 from stowplan.plugins.dynamicresources.allocator import (
     AllocationError,
-    AllocationTimeoutError,
-    Allocator,
-    Found,
-    InvalidPoolsError,
 )
 from stowplan.plugins.dynamicresources.args import DynamicResourcesArgs
 from stowplan.plugins.dynamicresources.binder import ClaimBinder, ClaimWriteError
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.explanations import DeviceExplanations
 from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
-from stowplan.plugins.dynamicresources.pools import Pool, PoolError, compiled, gather_pools
+from stowplan.plugins.dynamicresources.pools import compiled
 from stowplan.plugins.dynamicresources.results import allocation_result
-from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches
-from stowplan.plugins.dynamicresources.selectors import Selectors
 from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData, is_in_memory
+from stowplan.plugins.dynamicresources.verdicts import REASONS, UNAVAILABLE, Verdicts
 from stowplan.plugins.normalize import by_highest
 
 REASON_NO_CLAIMS: Final = "no new claims to deallocate"
@@ -60,30 +60,19 @@ REASON_DELETED: Final = "deletion of ResourceClaim completed"
 REASON_STILL_NOT: Final = "still not schedulable"
 NOT_FOUND: Final = "not found"
 
-_UNAVAILABLE, _NO_DEVICES, _INVALID_POOLS, _NO_RESOURCE, _STALE_CLAIM = 1, 2, 3, 4, 5
-REASONS: Final = {
-    _UNAVAILABLE: "resourceclaim not available on the node",
-    _NO_DEVICES: "cannot allocate all claims",
-    _INVALID_POOLS: "invalid resource pools were encountered",
-    _NO_RESOURCE: "cannot fit resource",
-    _STALE_CLAIM: "cannot schedule extended resource claim",
-}
-
-
-_NO_ROWS: Final[frozenset[int]] = frozenset()
-
 
 class DynamicResources(Plugin):
     """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
 
-    Pods without claims are skipped. From one pod with claims to the next it is kept what selectors said of
-    devices, which pools a node has, and what searches found.
+    Pods without claims are skipped, all others form a class with those alike in everything else: what they
+    are told of nodes is kept from one to the next, except where it differs.
     """
 
     args_type = DynamicResourcesArgs
     reads = Reads.NODE
+    row_local = False
     signs_template = True
-    constant_pre_filter = True
+    scores_only_if_filtering = True
     idle_for_plain_pods = True
     parallel_pre_bind = True
     can_fail = True
@@ -94,16 +83,14 @@ class DynamicResources(Plugin):
         self._table = handle.table
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
-        self._selectors = Selectors(self._features)
-        self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
-        self._pools: dict[str, tuple[Node, list[Pool]]] = {}
-        self._pool_rows: dict[int, set[int]] = {}
-        """By the number of a pool, the rows that see it."""
-        self._pools_version = -1
+        self._verdicts = Verdicts(handle.table, self._features, self._filter_limit)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._releases: dict[str, set[asyncio.Task[None]]] = {}
+        """By the uid of a pod, the reservations for it that are being taken back."""
+        self._explanations = DeviceExplanations(self._table, self._verdicts)
 
-    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
-        return UNSIGNED if self._concerns(pod) else False
+    def sign(self, pod: PodInfo) -> Hashable:
+        return self._concerns(pod)
 
     def _concerns(self, pod: PodInfo) -> bool:
         """Whether a pod has claims, or extended resources that mean devices."""
@@ -112,7 +99,7 @@ class DynamicResources(Plugin):
         return self._features.extended_resources and extended.asks_for_devices(pod, self._devices.classes)
 
     def events(self) -> Sequence[EventRegistration]:
-        return ClaimHints(self._devices.claims).registrations()
+        return ClaimHints(self._devices.claims, self.handle.behaviour).registrations()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not pod.spec.resource_claims:
@@ -128,13 +115,13 @@ class DynamicResources(Plugin):
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         if not self._concerns(pod):
             cycle.write(self, True)
-            return SKIP
+            return SKIP_CLASS
         if self._features.not_built:
             gate = self._features.not_built
             raise NotBuiltError(
                 self.name, f"pods with resource claims are not supported with the gate {gate}"
             )
-        cycle.write(self, StateData([], None))
+        cycle.write(self, StateData(pod, [], None))
         try:
             claims = claims_of(pod.pod, self._devices.claims)
         except ClaimError as cause:
@@ -142,17 +129,13 @@ class DynamicResources(Plugin):
         special = self._extended_claim(pod)
         if not claims and special is None:
             return SKIP
-        state = StateData(claims, special)
+        state = StateData(pod, claims, special)
         for index, claim in enumerate(state.claims):
             status = self._check_claim(state, index, claim)
             if status is not None:
                 return status
         if state.to_allocate():
-            state.allocator = Allocator(
-                self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
-            )
-            if special is None:
-                state.searches = self._searches.of([state.claims[index] for index in state.to_allocate()])
+            state.allocator = self._verdicts.allocator()
         cycle.write(self, state)
         return None
 
@@ -208,181 +191,48 @@ class DynamicResources(Plugin):
         state = self._state(cycle)
         if state is None or not state.claims:
             return None
-        if isinstance(nodes.rows, slice) and state.searches is not None and state.is_new:
-            return self._column(state, pod).codes[nodes.rows].copy()
-        table = self._table
-        codes = np.zeros(nodes.count, dtype=np.int64)
-        rows = np.arange(table.capacity)[nodes.rows].tolist()
-        for position, row in enumerate(rows):
-            node = table.nodes[row]
-            if node is not None and table.valid.item(row):
-                codes[position] = self._code(state, pod, node, row)
+        codes: Codes = self._codes(state)[nodes.rows]
         return codes
 
-    def _column(self, state: StateData, pod: PodInfo) -> Column:
-        """The verdicts about all rows; only those are looked at of which something changed."""
-        table, searches = self._table, state.searches
-        assert searches is not None
-        column = searches.column
-        if column is None or len(column.codes) != table.capacity:
-            column = searches.column = Column(table.capacity)
-        rows = self._stale_rows(column)
-        column.slices, column.classes = self._devices.slices.version, self._devices.classes.version
-        column.nodes, column.pools = table.node_log.position, self._devices.claims.allocated.log.position
-        column.failed.clear()
-        for row in rows:
-            node = table.nodes[row]
-            code = 0
-            column.found[row] = None
-            if node is not None and table.valid.item(row):
-                code = self._code(state, pod, node, row)
-                kept = state.nodes.get(node.name)
-                column.found[row] = None if kept is None else kept.found
-            column.codes[row] = code
-            if code < 0:
-                column.failed.add(row)
-        state.column = column
-        return column
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        state = self._state(cycle)
+        return 0 if state is None or not state.claims else self._codes(state).item(row)
 
-    def _stale_rows(self, column: Column) -> Iterable[int]:
-        """The rows about which a column may be wrong."""
-        table, devices = self._table, self._devices
-        every = range(table.rows_in_use)
-        if column.slices != devices.slices.version or column.classes != devices.classes.version:
-            return every
-        nodes = table.node_log.since(column.nodes)
-        pools = devices.claims.allocated.log.since(column.pools)
-        if nodes is None or pools is None:
-            return every
-        rows = {*nodes.tolist(), *column.failed}
-        for number in pools.tolist():
-            rows |= self._pool_rows.get(number, _NO_ROWS)
-        return rows
+    def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, then: object, now: object) -> StaleRows:
+        """The rows where a pod's claims fare differently from those of the pod before."""
+        if not isinstance(then, StateData) or not isinstance(now, StateData) or then.codes is None:
+            return ALL_ROWS
+        codes = self._codes(now)
+        if len(codes) != len(then.codes) or then.errors or now.errors:
+            return ALL_ROWS
+        changed: Rows = (codes != then.codes).nonzero()[0]
+        return changed
 
-    def _found_on(self, state: StateData, node: str) -> NodeAllocation | None:
-        """What was found on a node, None if it was not looked at or lacks devices."""
-        found = state.nodes.get(node)
-        if found is None and state.column is not None:
-            row = self._table.row_of(node)
-            kept = None if row is None else state.column.found[row]
-            return None if kept is None else NodeAllocation(kept)
-        return found
+    def _codes(self, state: StateData) -> Codes:
+        """The verdicts about all rows, worked out once in an attempt."""
+        if state.codes is None:
+            state.codes = self._verdicts.codes(state, self._is_usable)
+        return state.codes
 
     def _state(self, cycle: Cycle) -> StateData | None:
         found: object = cycle.read(self)
         return found if isinstance(found, StateData) else None
 
-    def _code(self, state: StateData, pod: PodInfo, node: Node, row: int) -> int:
-        """The verdict about a node; what was found there is kept."""
-        special = state.extended
-        node_claim: ResourceClaim | None = None
-        asked = extended.ExtendedRequests((), ())
-        if special is not None:
-            if special.spec.devices.requests:
-                return _STALE_CLAIM
-            resources = self._by_devices(pod, row)
-            if resources is None:
-                return _NO_RESOURCE
-            if not state.user_claims and not resources:
-                return 0
-            asked = extended.requests_for(pod.pod, resources, self._devices.classes)
-            node_claim = extended.with_requests(special, asked.requests)
-        unavailable = tuple(
-            index
-            for index, claim in enumerate(state.claims)
-            if not self._is_available(state, index, claim, node)
-        )
-        devices: list[Found] = []
-        if state.allocator is not None:
-            try:
-                found = self._search(state, state.allocator, node, node_claim)
-            except AllocationError as cause:
-                return _failed(state, str(cause))
-            except PoolError as cause:
-                return _failed(state, f"gather pool information: {cause}")
-            except AllocationTimeoutError:
-                return _failed(state, f"node {node.name}: timed out trying to allocate devices")
-            except InvalidPoolsError:
-                return _INVALID_POOLS
-            if found is None:
-                return _NO_DEVICES
-            devices = found
-        if unavailable:
-            state.unavailable[row] = unavailable
-            return _UNAVAILABLE
-        if state.allocator is not None:
-            state.nodes[node.name] = NodeAllocation(devices, node_claim, asked.mappings)
-        return 0
-
-    def _search(
-        self, state: StateData, allocator: Allocator, node: Node, node_claim: ResourceClaim | None
-    ) -> list[Found] | None:
-        """Devices for the claims that have none yet, found now or for an earlier pod.
-
-        Raises what `allocate` raises, and PoolError.
-        """
-        pools, searches = self._pools_for(node), state.searches
-        if searches is not None:
-            kept = self._searches.current(searches, node.name, pools)
-            if kept is not None:
-                return kept.found
-        claims = [
-            node_claim if node_claim is not None and state.is_extended(index) else state.claims[index]
-            for index in state.to_allocate()
-        ]
-        found = allocator.allocate(node, pools, claims, self._deadline())
-        if searches is not None:
-            self._searches.keep(searches, node.name, pools, found)
-        return found
-
-    def _by_devices(self, pod: PodInfo, row: int) -> list[str] | None:
-        """The extended resources that a node has to answer with devices; None if it lacks one altogether."""
-        table, found = self._table, []
-        for name, amount in pod.requests.scalars.items():
-            if not amount or not extended.may_mean_devices(name):
-                continue
-            line = table.resources.find(name)
-            offered = 0 if line is None else table.allocatable.item(line, row)
-            if not offered and name in self._devices.classes.resources:
-                found.append(name)
-            elif name not in (table.nodes[row].status.allocatable or ()):  # type: ignore[union-attr]
-                return None
-        return found
-
-    def _is_available(self, state: StateData, index: int, claim: ResourceClaim, node: Node) -> bool:
-        """Whether a claim that is allocated can be used on a node. One that is not is available."""
-        selector = state.selectors[index]
-        if selector is not None and not selector.matches(node.metadata.labels, node.name):
-            return False
-        if claim.allocation is None or not self._features.binding_conditions:
+    def _is_usable(self, claim: ResourceClaim) -> bool:
+        """Whether the devices of a claim did not fail to become ready."""
+        if not self._features.binding_conditions:
             return True
         try:
             return is_ready(claim) or not has_timed_out(claim, self._now(), self._binding_timeout)
         except BindingFailedError:
             return False
 
-    def _pools_for(self, node: Node) -> list[Pool]:
-        """The pools of a node, as long as no slice changes. Raises PoolError."""
-        slices = self._devices.slices
-        if self._pools_version != slices.version:
-            self._pools_version = slices.version
-            self._pools.clear()
-            self._pool_rows.clear()
-        kept = self._pools.get(node.name)
-        if kept is None or kept[0] is not node:
-            kept = self._pools[node.name] = (node, gather_pools(slices, node, self._features))
-            row = self._table.row_of(node.name)
-            if row is not None:
-                for pool in kept[1]:
-                    number = self._devices.claims.allocated.number_of(pool.id)
-                    self._pool_rows.setdefault(number, set()).add(row)
-        return kept[1]
-
-    def _deadline(self) -> float | None:
+    def _filter_limit(self) -> float | None:
+        """Seconds that a search on one node may take, None: any time."""
         limit: Duration | None = self.args.filter_timeout
-        if not self._features.filter_timeout or limit is None or not limit.seconds:
-            return None
-        return time.monotonic() + limit.seconds
+        return (
+            limit.seconds if self._features.filter_timeout and limit is not None and limit.seconds else None
+        )
 
     @property
     def _binding_timeout(self) -> float:
@@ -403,6 +253,20 @@ class DynamicResources(Plugin):
     def passes_with_fewer(self, pod: PodInfo) -> bool:
         """Pods on a node make no difference here."""
         return True
+
+    # Explanations
+
+    def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
+        return self._explanations.shortfall(self._state(cycle), pod, row)
+
+    def shortfall_sizes(self, cycle: Cycle, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
+        return self._explanations.sizes(self._state(cycle), pod, rows)
+
+    def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
+        return self._explanations.remedies(self._state(cycle), pod, row)
+
+    def failure(self, pod: PodInfo, nodes: Sequence[str]) -> str:
+        return self._explanations.failure(pod, nodes)
 
     # PostFilter
 
@@ -429,7 +293,16 @@ class DynamicResources(Plugin):
         special = state.extended
         if special is not None and not is_in_memory(special):
             return self._having_written(REASON_DELETED, "delete", special)
-        return PostFilterResult(unschedulable(REASON_STILL_NOT))
+        writes = tuple(
+            partial(self._let_go, claim, pod.uid)
+            for claim in state.user_claims
+            if claim.is_reserved_for(pod.uid)
+        )
+        return PostFilterResult(unschedulable(REASON_STILL_NOT), writes=writes)
+
+    async def _let_go(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Take back a reservation from an attempt that nobody ended, as when the scheduler was restarted."""
+        self._release(claim, pod_uid)
 
     def _having_written(self, reason: str, what: str, claim: ResourceClaim) -> PostFilterResult:
         """What is said once a claim has been written."""
@@ -451,28 +324,40 @@ class DynamicResources(Plugin):
             return []
         found: set[int] = set()
         for status, rows in evaluation.rejections().items():
-            if status.plugin == self.name and REASONS[_UNAVAILABLE] in status.reasons:
-                for row in rows.tolist():
-                    found.update(state.unavailable.get(row, ()))
+            if status.plugin == self.name and REASONS[UNAVAILABLE] in status.reasons:
+                for index, mask in enumerate(state.available):
+                    if mask is not None and not mask[rows].all():
+                        found.add(index)
         return sorted(found)
 
     # Score
 
+    def score_basis(self, cycle: Cycle, pod: PodInfo) -> bool:
+        """Whether scores differ from node to node."""
+        state = self._state(cycle)
+        return (
+            state is not None
+            and state.allocator is not None
+            and self._features.prioritized_list
+            and any(
+                request.first_available for claim in state.claims for request in claim.spec.devices.requests
+            )
+        )
+
+    def stale_score_rows(self, cycle: Cycle, pod: PodInfo, then: bool | None, now: bool) -> StaleRows:
+        return ALL_ROWS if then or now or then is None else NO_ROWS
+
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         """Earlier alternatives of requests are better."""
         state = self._state(cycle)
-        if state is None or state.allocator is None or not self._features.prioritized_list:
-            return None
-        if not any(
-            request.first_available for claim in state.claims for request in claim.spec.devices.requests
-        ):
+        if state is None or not self.score_basis(cycle, pod):
             return None
         names = self._table.names
         rows = np.arange(self._table.capacity)[nodes.rows].tolist()
         return np.array([self._score_of(state, names[row]) for row in rows], dtype=np.int64)
 
     def _score_of(self, state: StateData, node: str) -> int:
-        found = self._found_on(state, node)
+        found = self._verdicts.found_on(state, node)
         if found is None:
             return 0
         new = iter(found.found)
@@ -487,8 +372,8 @@ class DynamicResources(Plugin):
         return by_highest(scores, extremes, reverse=False)
 
     def allocations(self, state: StateData, node: str) -> list[tuple[ResourceClaim, AllocationResult]]:
-        """What would be written on a node for the claims that need devices."""
-        found = self._found_on(state, node)
+        """What would be written on a node for the claims that need devices. Raises AllocationError."""
+        found = self._verdicts.found_on(state, node)
         if found is None:
             return []
         claims = [self._claim_for(state, index, found) for index in state.to_allocate()]
@@ -511,7 +396,10 @@ class DynamicResources(Plugin):
         if state is None or state.allocator is None:
             return None
         places = state.to_allocate()
-        found = self._found_on(state, node)
+        try:
+            found = self._verdicts.found_on(state, node)
+        except AllocationError as cause:
+            return error(str(cause))
         if found is None or not found.found:
             if all(state.is_extended(index) for index in places):
                 return None
@@ -532,27 +420,78 @@ class DynamicResources(Plugin):
         return None
 
     def unreserve(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
+        """Give back what was reserved, if a write is under way once it is known what became of it."""
         state = self._state(cycle)
         if state is None or not state.claims:
             return
+        if state.writing is None or state.writing.done():
+            self._take_back(state, pod)
+        else:
+            self._note_release(
+                pod.uid, self._start(self._take_back_later(state, pod), f"unreserve {pod.key}")
+            )
+
+    async def _take_back_later(self, state: StateData, pod: PodInfo) -> None:
+        assert state.writing is not None
+        await asyncio.wait([state.writing])
+        self._take_back(state, pod)
+        self.handle.scheduler.activate([pod.pod])
+
+    def _take_back(self, state: StateData, pod: PodInfo) -> None:
         claims = self._devices.claims
         for claim in state.user_claims:
             if claims.remove_pending(claim.metadata.uid):
                 claims.restore(claim.key)
             if claim.allocation is not None and claim.is_reserved_for(pod.uid):
-                self._start(self._binder().unreserve(claim, pod.uid), f"unreserve {claim.key}")
+                self._release(claim, pod.uid)
         special = state.extended
-        if special is not None:
-            if claims.remove_pending(state.extended_uid):
-                claims.restore(special.key)
-            if not is_in_memory(special):
-                self._start(self._binder().delete(special), f"delete {special.key}")
+        if special is None:
+            return
+        if is_in_memory(special):
+            claims.remove_pending(state.extended_uid)
+        else:
+            self._start(self._delete_extended(state, special), f"delete {special.key}")
 
-    def _start(self, write: Coroutine[Any, Any, None], what: str) -> None:
+    async def _delete_extended(self, state: StateData, special: ResourceClaim) -> None:
+        """The devices of the claim stay taken until it is gone, though nobody may know of it yet."""
+        try:
+            await self._binder().delete(special, patiently=True)
+        finally:
+            if self._devices.claims.remove_pending(state.extended_uid):
+                self._devices.claims.restore(special.key)
+
+    def _release(self, claim: ResourceClaim, pod_uid: str) -> None:
+        """Take back the reservation of a pod in the background; its next binding waits for that."""
+        task = self._start(self._binder().unreserve(claim, pod_uid), f"unreserve {claim.key}")
+        self._note_release(pod_uid, task)
+
+    def _note_release(self, pod_uid: str, task: asyncio.Task[None]) -> None:
+        under_way = self._releases.setdefault(pod_uid, set())
+        under_way.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            under_way.discard(task)
+            if not under_way and self._releases.get(pod_uid) is under_way:
+                del self._releases[pod_uid]
+
+        task.add_done_callback(done)
+
+    async def _released(self, state: StateData, pod: PodInfo) -> None:
+        """Wait until earlier reservations for a pod are taken back, and see its claims as they are then."""
+        if pod.uid not in self._releases:
+            return
+        while under_way := self._releases.get(pod.uid):
+            await asyncio.wait([*under_way])
+        for index, claim in enumerate(state.claims):
+            if not is_in_memory(claim):
+                state.claims[index] = self._devices.claims.get(claim.key) or claim
+
+    def _start(self, write: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Write something in the background; if it fails, controllers clean up once the pod is gone."""
         task = asyncio.get_running_loop().create_task(self._logged(write, what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _logged(self, write: Coroutine[Any, Any, None], what: str) -> None:
         try:
@@ -575,25 +514,36 @@ class DynamicResources(Plugin):
         if state is None or not state.claims:
             return None
         binder = self._binder()
+        await self._released(state, pod)
         try:
             for index, claim in enumerate(state.claims):
                 if not claim.is_reserved_for(pod.uid):
-                    state.claims[index] = await binder.bind(state, index, pod)
+                    await self._write(state, index, pod)
             if self._features.binding_conditions:
                 await binder.wait_until_ready(state, pod, node)
         except (ClaimWriteError, BindingFailedError) as cause:
             return error(str(cause))
         return None
 
+    async def _write(self, state: StateData, index: int, pod: PodInfo) -> None:
+        """Write a claim. If the binding is cancelled meanwhile, the write is not: who can say what it did?"""
+
+        async def write() -> None:
+            state.claims[index] = await self._binder().bind(state, index, pod)
+
+        state.writing = asyncio.get_running_loop().create_task(write())
+        self._tasks.add(state.writing)
+        state.writing.add_done_callback(self._written)
+        await asyncio.shield(state.writing)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        """A write is over. Of one whose binding was cancelled nobody else asks how it ended."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
     def _binder(self) -> ClaimBinder:
         return ClaimBinder(self._devices.claims, self.handle.scheduler, self._features, self._binding_timeout)
-
-
-def _failed(state: StateData, text: str) -> int:
-    """The code of an error."""
-    if text not in state.errors:
-        state.errors.append(text)
-    return -state.errors.index(text) - 1
 
 
 def _score(claim: ResourceClaim, allocated: set[str]) -> int:

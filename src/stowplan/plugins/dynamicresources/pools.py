@@ -1,6 +1,6 @@
 """Pools of devices as one node sees them: complete, being updated, or invalid."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -8,7 +8,8 @@ from stowplan.api.devices import CounterSet, Device, ResourceSlice
 from stowplan.api.node import Node
 from stowplan.api.nodeselector import CompiledNodeSelector, compile_node_selector
 from stowplan.api.pod import NodeSelector
-from stowplan.cluster.devices import DeviceRef, PoolID, Slices, SliceView
+from stowplan.api.quantity import Quantity, quantity_of
+from stowplan.cluster.devices import AllocatedState, DeviceRef, PoolID, Slices, SliceView
 from stowplan.plugins.dynamicresources.features import Features
 
 
@@ -60,47 +61,73 @@ def device_matches(node: Node, device: Device) -> bool:
     return node_matches(node, device.node_name, device.all_nodes, device.node_selector)
 
 
-def gather_pools(slices: Slices, node: Node, features: Features) -> list[Pool]:
+def gather_pools(
+    slices: Slices, node: Node, features: Features, problems: Mapping[PoolID, Pool] | None = None
+) -> list[Pool]:
     """The pools with devices for a node, in the order they are tried. Raises PoolError.
 
     Of a pool the highest generation seen counts. Pools are ordered by driver and name, those that have
-    devices with binding conditions after all others.
+    devices with binding conditions after all others. Counters are seen from everywhere: pools of which a node
+    sees nothing else count only as far as there is a problem with them.
     """
+    if problems is None:
+        problems = problem_pools(slices, features, slices.counting_pools())
+    newest = _newest_slices(slices, node, features)
+    found: dict[PoolID, Pool] = {id: pool for id, pool in problems.items() if id not in newest}
+    for id, views in newest.items():
+        pool = _pool(id, views, slices, features)
+        if pool is not None:
+            found[id] = pool
     pools: list[Pool] = []
     conditional: list[Pool] = []
-    for id, views in sorted(_newest_slices(slices, node, features).items()):
-        pool = _pool(id, views, slices, features)
-        if pool is None:
-            continue
+    for _, pool in sorted(found.items()):
         binds = any(ref.device.binding_conditions for ref in pool.devices)
         (conditional if binds else pools).append(pool)
     return pools + conditional
+
+
+def problem_pools(slices: Slices, features: Features, ids: Iterable[PoolID]) -> dict[PoolID, Pool]:
+    """Of some pools those that are incomplete or invalid to a node that sees only their counters."""
+    if not features.partitionable:
+        return {}
+    found: dict[PoolID, Pool] = {}
+    for id in ids:
+        newest: dict[PoolID, list[SliceView]] = {}
+        for view in slices.counting(id):
+            _add_newest(newest, view)
+        pool = _pool(id, newest[id], slices, features) if newest else None
+        if pool is not None and (pool.is_incomplete or pool.is_invalid):
+            found[id] = pool
+    return found
 
 
 def _newest_slices(slices: Slices, node: Node, features: Features) -> dict[PoolID, list[SliceView]]:
     """The slices for a node by pool, of each pool those of the highest generation."""
     found: dict[PoolID, list[SliceView]] = {}
     for view in slices.for_node(node.name):
-        spec = view.slice.spec
-        if not features.partitionable and (
-            spec.per_device_node_selection is not None or spec.shared_counters
-        ):
+        if not features.partitionable and view.slice.spec.per_device_node_selection is not None:
             continue
-        if not _is_relevant(view.slice, node):
-            continue
-        known = found.get(view.pool)
-        generation = spec.pool.generation
-        if known is None or generation > known[0].slice.spec.pool.generation:
-            found[view.pool] = [view]
-        elif generation == known[0].slice.spec.pool.generation:
-            known.append(view)
+        if _is_relevant(view.slice, node):
+            _add_newest(found, view)
+    if features.partitionable:
+        for id in list(found):
+            for view in slices.counting(id):
+                _add_newest(found, view)
     return found
+
+
+def _add_newest(found: dict[PoolID, list[SliceView]], view: SliceView) -> None:
+    """Take in a slice, unless one of a higher generation is there."""
+    known = found.get(view.pool)
+    generation = view.slice.spec.pool.generation
+    if known is None or generation > known[0].slice.spec.pool.generation:
+        found[view.pool] = [view]
+    elif generation == known[0].slice.spec.pool.generation:
+        known.append(view)
 
 
 def _is_relevant(slice: ResourceSlice, node: Node) -> bool:
     spec = slice.spec
-    if spec.shared_counters:
-        return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector)
     return bool(spec.per_device_node_selection) and any(
@@ -149,3 +176,19 @@ def _counters_exist(devices: Iterable[DeviceRef], counter_sets: dict[str, Counte
             if counter_set is None or not drawn.counters.keys() <= counter_set.counters.keys():
                 return False
     return True
+
+
+def available_counters(pool: Pool, allocated: AllocatedState) -> dict[str, dict[str, Quantity]]:
+    """What is left of the counters of a pool; below zero where more was taken than there is."""
+    found = {
+        name: {key: quantity_of(counter.value) for key, counter in counter_set.counters.items()}
+        for name, counter_set in pool.counter_sets.items()
+    }
+    for ref in (*pool.devices, *pool.elsewhere):
+        if ref.device.consumes_counters and allocated.is_allocated(ref.id):
+            for drawn in ref.device.consumes_counters:
+                left = found.get(drawn.counter_set, {})
+                for key, counter in drawn.counters.items():
+                    if key in left:
+                        left[key] = left[key].sub(quantity_of(counter.value))
+    return found

@@ -6,7 +6,7 @@ these pools was taken or given back, and no class changed.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from stowplan.api.devices import ResourceClaim
 from stowplan.cluster.devices import AllocatedState, Classes
 from stowplan.plugins.dynamicresources.allocator import Found
+from stowplan.plugins.dynamicresources.columns import SimpleClaim
 from stowplan.plugins.dynamicresources.pools import Pool
 
 _MOST_KEYS: Final = 32
@@ -30,28 +31,31 @@ class Kept(NamedTuple):
 
 
 class Column:
-    """The verdicts of one kind of claims by row, and where the changes are up to which they hold.
+    """The verdicts of one kind of claims by row, and the changes up to which they hold.
 
     `failed` are rows whose verdict is an error: those are looked at every time, for the message.
     """
 
-    __slots__ = ("classes", "codes", "failed", "found", "nodes", "pools", "slices")
+    __slots__ = ("classes", "codes", "epoch", "failed", "position")
 
     def __init__(self, capacity: int) -> None:
         self.codes = np.zeros(capacity, dtype=np.int64)
-        self.found: list[list[Found] | None] = [None] * capacity
         self.failed: set[int] = set()
-        self.slices = self.classes = self.nodes = self.pools = -1
+        self.classes = self.epoch = self.position = -1
 
 
 class Searches:
-    """The searches for one kind of claims: by node, and what they amount to as a column."""
+    """The searches for one kind of claims: by node, and what they amount to as a column.
 
-    __slots__ = ("by_node", "column")
+    `simple` is the claim if columns can answer it, False if they cannot, None if that was not looked at yet.
+    """
+
+    __slots__ = ("by_node", "column", "simple")
 
     def __init__(self) -> None:
         self.by_node: dict[str, Kept] = {}
         self.column: Column | None = None
+        self.simple: SimpleClaim | Literal[False] | None = None
 
 
 class KeptSearches:

@@ -1,13 +1,17 @@
 """What is known of the claims of one pod during an attempt."""
 
+import asyncio
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from stowplan.api.devices import AllocationResult, ResourceClaim
 from stowplan.api.nodeselector import CompiledNodeSelector
 from stowplan.api.pod import ContainerExtendedResourceRequest
+from stowplan.framework import PodInfo
 from stowplan.plugins.dynamicresources.allocator import Allocator, Found
 from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
-from stowplan.plugins.dynamicresources.reuse import Column, Searches
 
 
 class NodeAllocation(NamedTuple):
@@ -26,38 +30,41 @@ class StateData:
 
     `claims` are replaced by what the API server returns as they are written. `selectors` are those of claims
     that are allocated, None: any node. `allocations` are what Reserve chose. `errors` are told by codes below
-    zero. `searches` are those of earlier pods whose claims asked for the same, None if there can be none,
-    and `column` what they amount to.
+    zero. `nodes` are what was found on nodes, as far as anybody asked. `available` are the rows where claims
+    that are allocated can be used, None: all. `writing` is the write of a claim that is under way or was the
+    last.
     """
 
     __slots__ = (
         "allocations",
         "allocator",
+        "available",
         "chosen",
         "claims",
-        "column",
+        "codes",
         "errors",
         "extended_uid",
         "has_extended",
         "nodes",
-        "searches",
+        "pod",
         "selectors",
-        "unavailable",
+        "writing",
     )
 
-    def __init__(self, claims: list[ResourceClaim], extended: ResourceClaim | None) -> None:
+    def __init__(self, pod: PodInfo, claims: list[ResourceClaim], extended: ResourceClaim | None) -> None:
+        self.pod = pod
         self.claims = claims if extended is None else [*claims, extended]
         self.has_extended = extended is not None
         self.extended_uid = "" if extended is None else extended.metadata.uid
         self.selectors: list[CompiledNodeSelector | None] = [None] * len(self.claims)
         self.allocations: list[AllocationResult | None] = [None] * len(self.claims)
         self.allocator: Allocator | None = None
-        self.searches: Searches | None = None
-        self.column: Column | None = None
         self.nodes: dict[str, NodeAllocation] = {}
-        self.unavailable: dict[int, tuple[int, ...]] = {}
+        self.available: list[npt.NDArray[np.bool_] | None] = [None] * len(self.claims)
         self.chosen: NodeAllocation | None = None
+        self.codes: npt.NDArray[np.int64] | None = None
         self.errors: list[str] = []
+        self.writing: asyncio.Task[None] | None = None
 
     @property
     def extended(self) -> ResourceClaim | None:
@@ -66,11 +73,6 @@ class StateData:
     @property
     def user_claims(self) -> list[ResourceClaim]:
         return self.claims[:-1] if self.has_extended else self.claims
-
-    @property
-    def is_new(self) -> bool:
-        """Whether no claim has devices yet."""
-        return all(claim.allocation is None for claim in self.claims)
 
     def is_extended(self, index: int) -> bool:
         return self.has_extended and index == len(self.claims) - 1

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from stowplan.api.feature_gates import GATES
 from stowplan.gocompat.durations import Duration
+from stowplan.releases import DEFAULT, NEWEST, OLDEST_EMULATED
 from stowplan.run.flags.parser import Flag, Group, Kind, Value
 from stowplan.run.flags.values import (
     ADDRESS,
@@ -315,7 +315,6 @@ LOGS: Final = Group(
     ),
 )
 
-_ONE_BEHAVIOUR: Final = "only 1.36 is implemented; set feature gates instead"
 
 _TO_STDERR: Final = "the log goes to stderr"
 _NO_IMAGES: Final = "the scheduler never asks for images"
@@ -380,8 +379,8 @@ def _choices() -> str:
     """The gates that are not locked, one a line."""
     return "".join(
         f"\n{name}=true|false ({gate.stage.value.upper()} - default={str(gate.default).lower()})"
-        for name, gate in sorted(GATES.items())
-        if not gate.locked
+        for name, gate in sorted(DEFAULT.gates.items())
+        if gate.has_effect and not gate.locked
     )
 
 
@@ -399,15 +398,15 @@ FEATURE_GATES: Final = Group(
             "emulated-version",
             STRINGS,
             (),
-            "Kubernetes version to emulate, from 1.33 to 1.36, as 1.NN or kube=1.NN.",
-            ignored=_ONE_BEHAVIOUR,
+            f"Kubernetes version to be, in rules and gates, from {OLDEST_EMULATED} to {NEWEST.name}, as "
+            f"1.NN or kube=1.NN (default {DEFAULT.name}).",
         ),
         Flag(
             "min-compatibility-version",
             STRINGS,
             (),
-            "Oldest version of other components to work with, from 1.33 to the emulated version.",
-            ignored=_ONE_BEHAVIOUR,
+            f"Oldest version of other components around, from {OLDEST_EMULATED} to the emulated version "
+            "(default: the version before it). Some feature gates depend on it.",
         ),
     ),
 )

@@ -33,3 +33,5 @@ DEFAULTS: Final[Mapping[Resource, Callable[[Json], None]]] = {
     **{resource: rules for group in _GROUPS for resource, rules in group.DEFAULTS.items()},
     CUSTOM_RESOURCE_DEFINITIONS: set_definition_defaults,
 }
+DATED: Final = devices.DATED
+"""Those that are the time of the request."""

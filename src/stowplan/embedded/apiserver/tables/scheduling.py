@@ -6,7 +6,15 @@ from typing import Final
 from stowplan.api import catalogue
 from stowplan.api.catalogue import Resource
 from stowplan.api.requests import Json
-from stowplan.embedded.apiserver.tables.columns import AGE, NAME, Column, field_cell, spec_of, status_of
+from stowplan.embedded.apiserver.tables.columns import (
+    AGE,
+    NAME,
+    Column,
+    age_of,
+    field_cell,
+    spec_of,
+    status_of,
+)
 
 
 def _limit(budget: Json, field: str) -> str:
@@ -49,6 +57,26 @@ RESOURCE_SLICES: Final = (
     Column("Pool", lambda obj, now: (spec_of(obj).get("pool") or {}).get("name", "")),
     AGE,
 )
+
+
+def _taint(field: str) -> Column:
+    shown = f"{field[:1].upper()}{field[1:]}"
+    return Column(shown, lambda obj, now: (spec_of(obj).get("taint") or {}).get(field) or "")
+
+
+def _tainted_since(rule: Json, now: float) -> str:
+    added = (spec_of(rule).get("taint") or {}).get("timeAdded")
+    return age_of(added, now) if added else ""
+
+
+DEVICE_TAINT_RULES: Final = (
+    NAME,
+    _taint("key"),
+    _taint("value"),
+    _taint("effect"),
+    Column("TimeAdded", _tainted_since),
+    AGE,
+)
 RUNTIME_CLASSES: Final = (NAME, Column("Handler", field_cell("handler", "")), AGE)
 PLAIN: Final = (NAME, AGE)
 
@@ -80,14 +108,20 @@ POD_GROUPS: Final = (
     AGE,
 )
 
+_DEVICES: Final[Mapping[str, Sequence[Column]]] = {
+    "resourceclaims": RESOURCE_CLAIMS,
+    "resourceclaimtemplates": PLAIN,
+    "resourceslices": RESOURCE_SLICES,
+    "deviceclasses": PLAIN,
+    "devicetaintrules": DEVICE_TAINT_RULES,
+}
+"""The kinds of resource.k8s.io, which look the same in every version."""
+
 COLUMNS: Final[Mapping[Resource, Sequence[Column]]] = {
     catalogue.POD_DISRUPTION_BUDGETS: BUDGETS,
     catalogue.PRIORITY_CLASSES: PRIORITY_CLASSES,
     catalogue.LEASES: LEASES,
-    catalogue.RESOURCE_CLAIMS: RESOURCE_CLAIMS,
-    catalogue.RESOURCE_CLAIM_TEMPLATES: PLAIN,
-    catalogue.RESOURCE_SLICES: RESOURCE_SLICES,
-    catalogue.DEVICE_CLASSES: PLAIN,
+    **{resource: _DEVICES[resource.plural] for resource in catalogue.BUILT_IN if resource.plural in _DEVICES},
     catalogue.RUNTIME_CLASSES: RUNTIME_CLASSES,
     catalogue.WORKLOADS: PLAIN,
     catalogue.POD_GROUPS: POD_GROUPS,

@@ -1,0 +1,24 @@
+"""Documents without the pods of namespaces that a viewer may not see.
+
+An explanation of one pod names others: victims of preemption, pods that are in the way, a pod whose end would
+help. Plugins put such names into sentences, always as `namespace/name`, so texts are searched for them.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+HIDDEN: Final = "a pod of another namespace"
+
+_KEY: Final = re.compile(r"(?<![\w./-])([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
+
+
+def redacted(document: Any, hidden: Collection[str]) -> Any:
+    """Plain data in which no pod of a hidden namespace is named."""
+    if not hidden:
+        return document
+    if isinstance(document, str):
+        return _KEY.sub(lambda found: HIDDEN if found[1] in hidden else found[0], document)
+    if isinstance(document, Mapping):
+        return {key: redacted(value, hidden) for key, value in document.items()}
+    return [redacted(one, hidden) for one in document] if isinstance(document, list | tuple) else document

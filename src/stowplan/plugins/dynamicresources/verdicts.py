@@ -1,0 +1,291 @@
+"""Filter: what DynamicResources thinks of all nodes, and what it finds on one of them.
+
+Verdicts about claims that ask for the same are kept as a column and brought up to date where something
+changed. Simple claims are compared with all devices at once; for others every node in doubt is searched.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.api.devices import ResourceClaim
+from stowplan.api.node import Node
+from stowplan.api.nodeselector import CompiledNodeSelector
+from stowplan.cluster.selection import matching_selector
+from stowplan.cluster.table import ClusterTable
+from stowplan.framework import PodInfo
+from stowplan.plugins.dynamicresources import extended
+from stowplan.plugins.dynamicresources.allocator import (
+    AllocationError,
+    AllocationTimeoutError,
+    Allocator,
+    Found,
+    InvalidPoolsError,
+)
+from stowplan.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
+from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.pools import Pool, PoolError
+from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches, Searches
+from stowplan.plugins.dynamicresources.selectors import Selectors
+from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData
+
+Codes = npt.NDArray[np.int64]
+
+UNAVAILABLE, NO_DEVICES, INVALID_POOLS, NO_RESOURCE, STALE_CLAIM = 1, 2, 3, 4, 5
+REASONS: Final = {
+    UNAVAILABLE: "resourceclaim not available on the node",
+    NO_DEVICES: "cannot allocate all claims",
+    INVALID_POOLS: "invalid resource pools were encountered",
+    NO_RESOURCE: "cannot fit resource",
+    STALE_CLAIM: "cannot schedule extended resource claim",
+}
+
+_FEW: Final = 64
+"""Up to so many rows are looked at one by one."""
+_NOTHING: Final = extended.ExtendedRequests((), ())
+
+
+class Verdicts:
+    """Codes of nodes for a pod, and the devices found on one.
+
+    `limit` gives the seconds that a search on one node may take, None: any time.
+    """
+
+    def __init__(self, table: ClusterTable, features: Features, limit: Callable[[], float | None]) -> None:
+        self._table = table
+        self._devices = table.devices
+        self._features = features
+        self._limit = limit
+        self._selectors = Selectors(features)
+        self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
+        self._columns = DeviceColumns(table, features)
+        self._comparison = Comparison(self._columns, self._selectors, features)
+
+    def allocator(self) -> Allocator:
+        return Allocator(
+            self._features, self._devices.claims.allocated, self._devices.classes, self._selectors
+        )
+
+    def codes(self, state: StateData, is_available: Callable[[ResourceClaim], bool]) -> Codes:
+        """The verdicts about all rows. `is_available`: whether an allocated claim can be used at all."""
+        self._columns.sync()
+        codes = self._codes(state)
+        for index, claim in enumerate(state.claims):
+            if claim.allocation is None:
+                continue
+            mask = self._available(state.selectors[index], usable=is_available(claim))
+            state.available[index] = mask
+            if mask is not None:
+                codes[(codes == 0) & ~mask] = UNAVAILABLE
+        return codes
+
+    def _codes(self, state: StateData) -> Codes:
+        special, capacity = state.extended, self._table.capacity
+        if special is None:
+            if state.allocator is None:
+                return np.zeros(capacity, dtype=np.int64)
+            return self._column(state, [state.claims[index] for index in state.to_allocate()]).copy()
+        if special.spec.devices.requests:
+            return np.full(capacity, STALE_CLAIM, dtype=np.int64)
+        return self._by_resources(state)
+
+    def _available(self, selector: CompiledNodeSelector | None, *, usable: bool) -> Any:
+        """The rows where a claim can be used, None: all."""
+        table = self._table
+        if usable and selector is None:
+            return None
+        mask = np.zeros(table.capacity, dtype=np.bool_)
+        if usable and selector is not None:
+            mask[: table.rows_in_use] = matching_selector(selector, table.all_rows())
+        return mask
+
+    # Extended resources
+
+    def _by_resources(self, state: StateData) -> Codes:
+        """As nodes answer different resources with devices, so is what they are asked for."""
+        table = self._table
+        codes = np.zeros(table.capacity, dtype=np.int64)
+        places = np.zeros(table.capacity, dtype=np.int64)
+        asked = self._extended_resources(state.pod)
+        for place, name in enumerate(asked):
+            offered = table.allocatable_of(name) != 0
+            if name in self._devices.classes.resources:
+                places[~offered] |= 1 << place
+                continue
+            for row in np.flatnonzero(~offered[: table.rows_in_use]).tolist():
+                node = table.nodes[row]
+                if node is not None and name not in (node.status.allocatable or ()):
+                    codes[row] = NO_RESOURCE
+        in_use = places[: table.rows_in_use]
+        for mask in np.unique(in_use[table.valid[: table.rows_in_use]]).tolist():
+            resources = [name for place, name in enumerate(asked) if mask >> place & 1]
+            if not resources and not state.user_claims:
+                continue
+            rows = np.flatnonzero((places == mask) & (codes == 0) & table.valid)
+            if state.allocator is None or not len(rows):
+                continue
+            claims = self._claims_for(state, resources)[0]
+            codes[rows] = self._column(state, claims)[rows]
+        return codes
+
+    def _extended_resources(self, pod: PodInfo) -> list[str]:
+        return [
+            name
+            for name, amount in pod.requests.scalars.items()
+            if amount and extended.may_mean_devices(name)
+        ]
+
+    def _claims_for(
+        self, state: StateData, resources: Sequence[str]
+    ) -> tuple[list[ResourceClaim], ResourceClaim | None, extended.ExtendedRequests]:
+        """The claims without devices as a node needs them that answers some resources with devices."""
+        special, asked = state.extended, _NOTHING
+        if special is not None:
+            asked = extended.requests_for(state.pod.pod, resources, self._devices.classes)
+            special = extended.with_requests(special, asked.requests)
+        claims = [
+            special if special is not None and state.is_extended(index) else state.claims[index]
+            for index in state.to_allocate()
+        ]
+        return claims, special, asked
+
+    # Columns
+
+    def _column(self, state: StateData, claims: list[ResourceClaim]) -> Codes:
+        """The verdicts of the search for claims about all rows; only those in doubt are looked at."""
+        table, searches, columns = self._table, self._searches.of(claims), self._columns
+        column = searches.column
+        if column is None or len(column.codes) != table.capacity:
+            column = searches.column = Column(table.capacity)
+        is_new = column.epoch != columns.epoch or column.classes != self._devices.classes.version
+        touched = None if is_new else columns.touched.since(column.position)
+        if is_new:
+            searches.simple = simple_claim(claims, self._devices.classes, self._features) or False
+        rows = set(range(table.rows_in_use)) if touched is None else {*touched.tolist(), *column.failed}
+        column.epoch, column.classes = columns.epoch, self._devices.classes.version
+        column.position = columns.touched.position
+        column.failed.clear()
+        for row in self._compared(searches, column, rows):
+            node = table.nodes[row]
+            code = 0
+            if node is not None and table.valid.item(row):
+                code = self._searched(state, searches, claims, node, row)
+            column.codes[row] = code
+            if code < 0:
+                column.failed.add(row)
+        return column.codes
+
+    def _compared(self, searches: Searches, column: Column, rows: set[int]) -> set[int]:
+        """Take in what a comparison with devices tells of rows; returns those that need a search."""
+        simple, columns = searches.simple, self._columns
+        if not simple or not rows:
+            return rows
+        missing = np.full(self._table.capacity, NO_DEVICES, dtype=np.int64)
+        if len(rows) > _FEW:
+            enough, to_search = self._comparison.count_all(simple)
+            missing[: len(enough)][enough] = 0
+            listed = np.fromiter(rows, dtype=np.intp, count=len(rows))
+            column.codes[listed] = missing[listed]
+            to_search &= rows
+        else:
+            to_search = set()
+            for row in rows:
+                enough_here = self._comparison.count(simple, row)
+                if enough_here is None:
+                    to_search.add(row)
+                column.codes[row] = 0 if enough_here else NO_DEVICES
+        for row in columns.with_invalid_pools & rows:
+            if column.codes[row] == NO_DEVICES:
+                column.codes[row] = INVALID_POOLS
+        return to_search
+
+    def _searched(
+        self, state: StateData, searches: Searches, claims: list[ResourceClaim], node: Node, row: int
+    ) -> int:
+        try:
+            found = self._search(state, searches, claims, node, row)
+        except AllocationError as cause:
+            return _failed(state, str(cause))
+        except PoolError as cause:
+            return _failed(state, f"gather pool information: {cause}")
+        except AllocationTimeoutError:
+            return _failed(state, f"node {node.name}: timed out trying to allocate devices")
+        except InvalidPoolsError:
+            return INVALID_POOLS
+        return NO_DEVICES if found is None else 0
+
+    def _search(
+        self, state: StateData, searches: Searches, claims: list[ResourceClaim], node: Node, row: int
+    ) -> list[Found] | None:
+        """Devices for claims on a node, found now or for an earlier pod.
+
+        Raises what `allocate` raises, and PoolError.
+        """
+        pools = self._columns.pools.of(node, row)
+        kept = self._searches.current(searches, node.name, pools)
+        if kept is not None:
+            return kept.found
+        limit = self._limit()
+        assert state.allocator is not None
+        found = state.allocator.allocate(
+            node, pools, claims, None if limit is None else time.monotonic() + limit
+        )
+        self._searches.keep(searches, node.name, pools, found)
+        return found
+
+    # One node
+
+    def found_on(self, state: StateData, name: str) -> NodeAllocation | None:
+        """What there is on a node that passed; None if nothing has to be allocated there.
+
+        Raises AllocationError.
+        """
+        known = state.nodes.get(name)
+        row = self._table.row_of(name)
+        if known is not None or row is None or state.allocator is None:
+            return known
+        node = self._table.nodes[row]
+        if node is None or (state.codes is not None and state.codes.item(row)):
+            return None
+        resources = self._answered_by_devices(state.pod, row)
+        if state.extended is not None and not resources and not state.user_claims:
+            return None
+        claims, special, asked = self._claims_for(state, resources)
+        self._columns.sync()
+        try:
+            found = self._search(state, self._searches.of(claims), claims, node, row)
+        except (PoolError, AllocationTimeoutError, InvalidPoolsError) as cause:
+            raise AllocationError(str(cause) or REASONS[NO_DEVICES]) from None
+        if found is None:
+            return None
+        state.nodes[name] = NodeAllocation(found, special, asked.mappings)
+        return state.nodes[name]
+
+    def pools_on(self, node: Node, row: int) -> list[Pool]:
+        """The pools of a node. Raises PoolError."""
+        self._columns.sync()
+        return self._columns.pools.of(node, row)
+
+    def claims_on(self, state: StateData, row: int) -> list[ResourceClaim]:
+        """The claims without devices as a node needs them."""
+        claims = self._claims_for(state, self._answered_by_devices(state.pod, row))[0]
+        return [claim for claim in claims if claim.spec.devices.requests]
+
+    def _answered_by_devices(self, pod: PodInfo, row: int) -> list[str]:
+        """The extended resources of a pod that a node answers with devices."""
+        resources = self._devices.classes.resources
+        return [
+            name
+            for name in self._extended_resources(pod)
+            if name in resources and not self._table.allocatable_of(name).item(row)
+        ]
+
+
+def _failed(state: StateData, text: str) -> int:
+    """The code of an error."""
+    if text not in state.errors:
+        state.errors.append(text)
+    return -state.errors.index(text) - 1

@@ -1,0 +1,568 @@
+"""A cluster in memory on which the real engine places pods: try something, look, keep it or take it back.
+
+    cluster = Cluster(nodes, seed=1)
+    with cluster.fork():
+        cluster.drain("node-7")
+        print(cluster.pending)
+
+A fork costs nothing: changes are recorded with how to undo them, and a fork that ends without `commit` undoes
+its own in reverse order. The table, the random choices and what plugins reserved are then as before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Literal
+
+from msgspec.structs import replace
+
+from stowplan.api.meta import Object
+from stowplan.api.node import Node, Taint
+from stowplan.api.pod import Pod
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.framework.cycle_state import Cycle
+from stowplan.framework.decision import NO_NODES, fit_error
+from stowplan.framework.evaluation import Evaluation
+from stowplan.framework.extension_points import Lifecycle, post_filter_steps, run_to_end
+from stowplan.framework.interface import Plugin, Point
+from stowplan.framework.runtime import Framework
+from stowplan.framework.simulation import Nominations
+from stowplan.framework.status import Code, PluginError
+from stowplan.logs import Logger
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.scheduler.node_sampler import NodeSampler
+from stowplan.scheduler.random_sources import RandomSources
+from stowplan.scheduler.scheduling_cycle import NodeFinder
+from stowplan.scheduler.settings import Settings
+from stowplan.simulate.outcome import Eviction, Outcome
+from stowplan.snapshot.files import Snapshot
+from stowplan.snapshot.sources import read_files
+
+Undo = Callable[[], object]
+
+_DAEMON_SET: Final = "DaemonSet"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+
+
+class NoSuchObjectError(LookupError):
+    """A node or pod that the cluster does not have."""
+
+
+class Cluster:
+    """Nodes, pods and the profiles of a configuration. `seed` decides between nodes of equal score.
+
+    With `ties="first"` the first of them is taken, in the order of their names, as some simulators do.
+    With the same objects, configuration, seed and calls the results are the same. They are those of a
+    scheduler with this seed that is given the same pods in the same order.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        *,
+        settings: Settings | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+        seed: int = 0,
+        ties: Literal["random", "first"] = "random",
+    ) -> None:
+        self.settings = Settings.of(plugins=plugins) if settings is None else settings
+        self.table = ClusterTable(self.settings.release)
+        self.pending: dict[str, Pod] = {}
+        """Pods without a node, by `namespace/name`."""
+        self.messages: dict[str, str] = {}
+        """Why those that were tried got no node."""
+        self.objects: dict[tuple[type[Object], str], Object] = {}
+        """Everything but nodes and pods, by type and `namespace/name`."""
+        profiles = self.settings.config.profiles
+        chances = RandomSources.of(Random(seed), len(profiles))
+        self.frameworks = {
+            profile.scheduler_name: Framework(
+                profile, self.table, self.settings.registry, self.settings.gates, rng=rng
+            )
+            for profile, rng in zip(profiles, chances.frameworks, strict=True)
+        }
+        self._lifecycles = {name: Lifecycle(framework) for name, framework in self.frameworks.items()}
+        self._chances = (chances.node_finder, *chances.frameworks)
+        logger = Logger()
+        tie_break = chances.node_finder if ties == "random" else _First()
+        self._finder = NodeFinder(NodeSampler(self.table, logger), (), tie_break, logger)
+        self._keys: dict[str, str] = {}
+        """The uid of every pod that has a node, by `namespace/name`."""
+        self._reserved: dict[str, tuple[str, Cycle, str]] = {}
+        """Placements made here, by uid: profile, cycle and node, to be given to Unreserve."""
+        self._nominated: dict[str, tuple[PodInfo, str]] = {}
+        self._undo: list[Undo] = []
+        self._forks = 0
+        self._serial = 0
+        """How many replacements were made."""
+        self.add(*as_listed(objects))
+
+    @classmethod
+    def load(
+        cls,
+        source: Snapshot | str | Path | Sequence[str | Path],
+        *,
+        settings: Settings | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+        seed: int = 0,
+    ) -> "Cluster":
+        """The cluster of a snapshot, or of files that `kubectl get -o yaml` wrote. Raises SnapshotError."""
+        if not isinstance(source, Snapshot):
+            paths = [source] if isinstance(source, str | Path) else source
+            source = read_files([Path(path) for path in paths])
+        return cls(source.objects, settings=settings, plugins=plugins, seed=seed)
+
+    # Objects
+
+    def add(self, *objects: Object) -> None:
+        """Take in objects, new or changed. Pods without a node are pending; finished pods are left out."""
+        for obj in objects:
+            if isinstance(obj, Node):
+                self._put_node(obj)
+            elif not isinstance(obj, Pod):
+                self._put(obj)
+            elif obj.is_finished:
+                continue
+            elif obj.spec.node_name:
+                self._put_pod(obj)
+            else:
+                self._set(self.pending, obj.key, obj)
+
+    def remove(self, *objects: Object) -> None:
+        """Remove objects. Pods of a removed node are removed with it."""
+        for obj in objects:
+            if isinstance(obj, Node):
+                self.remove_node(obj.name)
+            elif isinstance(obj, Pod):
+                self.remove_pod(obj.key)
+            else:
+                self._discard(obj)
+
+    def remove_node(self, name: str) -> list[Pod]:
+        """Remove a node; returns the pods that were on it and are gone with it."""
+        pods = self.pods_on(name)
+        for pod in pods:
+            self._take(pod.key)
+        node = self.node(name)
+        self.table.remove_node(name)
+        self._note(lambda: self.table.put_node(node))
+        return pods
+
+    def remove_pod(self, key: str) -> Pod:
+        """Remove a pod, pending or not."""
+        if key in self.pending:
+            pod = self.pending[key]
+            self._set(self.pending, key, None)
+            self._set(self.messages, key, None)
+            return pod
+        return self._take(key)
+
+    def node(self, name: str) -> Node:
+        """A node by its name. Raises NoSuchObjectError."""
+        row = self.table.row_of(name)
+        node = None if row is None else self.table.nodes[row]
+        if node is None:
+            raise NoSuchObjectError(f"no node {name}")
+        return node
+
+    def pod(self, key: str) -> Pod:
+        """A pod by `namespace/name`, with its node if it has one. Raises NoSuchObjectError."""
+        pending = self.pending.get(key)
+        if pending is not None:
+            return pending
+        info = self._info(key)
+        if info.row >= 0 and not info.pod.spec.node_name:
+            return replace(info.pod, spec=replace(info.pod.spec, node_name=self.table.names[info.row]))
+        return info.pod
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [node for node in self.table.nodes if node is not None]
+
+    @property
+    def placements(self) -> dict[str, str]:
+        """The node of every pod that has one, by `namespace/name`."""
+        names, pods = self.table.names, self.table.pods
+        return {key: names[pods[uid].row] for key, uid in self._keys.items() if pods[uid].row >= 0}
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods on a node. Raises NoSuchObjectError."""
+        row = self.table.row_of(node)
+        if row is None:
+            raise NoSuchObjectError(f"no node {node}")
+        return [info.pod for info in self.table.pods_on[row].values()]
+
+    # Changes of nodes
+
+    def cordon(self, *names: str) -> None:
+        """Mark nodes unschedulable."""
+        self._set_unschedulable(names, True)
+
+    def uncordon(self, *names: str) -> None:
+        self._set_unschedulable(names, False)
+
+    def taint(self, name: str, *taints: Taint) -> None:
+        """Add taints to a node; one of the same key and effect is replaced."""
+        node = self.node(name)
+        new = {(taint.key, taint.effect): taint for taint in (*node.spec.taints, *taints)}
+        self._put_node(replace(node, spec=replace(node.spec, taints=tuple(new.values()))))
+
+    def label(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of a node; those set to None are removed."""
+        node = self.node(name)
+        merged = {**node.metadata.labels, **labels}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        self._put_node(replace(node, metadata=replace(node.metadata, labels=kept)))
+
+    def drain(self, *names: str) -> Outcome:
+        """Cordon nodes, evict their pods and schedule what their controllers create instead.
+
+        Pods of a DaemonSet and static pods stay, as with `kubectl drain --ignore-daemonsets`. A pod without a
+        controller is gone for good and counts as lost.
+        """
+        self.cordon(*names)
+        outcome = Outcome()
+        replacements = []
+        for name in names:
+            for pod in self.pods_on(name):
+                if is_daemon(pod):
+                    continue
+                self._take(pod.key)
+                outcome.evictions.append(Eviction(pod.key, name, "drain"))
+                if has_controller(pod):
+                    replacements.append(self.replacement(pod))
+                else:
+                    outcome.lost.append(pod.key)
+        outcome.extend(self.schedule(replacements))
+        return outcome
+
+    # Scheduling
+
+    def schedule(self, pods: Pod | Iterable[Pod] | None = None, *, preempt: bool = True) -> Outcome:
+        """Schedule pods, in the order of the queue; without an argument, all pods that are pending.
+
+        A pod that finds no node stays pending. With `preempt` it may evict pods of lower priority, whose
+        replacements (for those with a controller) are then scheduled as well. Raises ValueError for a pod
+        that has a node.
+        """
+        given = self.pending.values() if pods is None else (pods,) if isinstance(pods, Pod) else pods
+        queue = _Queue(next(iter(self.frameworks.values())))
+        for pod in list(given):
+            if pod.key in self._keys:
+                raise ValueError(f"pod {pod.key} has a node already: expected pods that wait for one")
+            queue.push(self.table.info(pod))
+        outcome = Outcome()
+        while queue:
+            self._schedule_one(queue.pop(), queue, outcome, preempt)
+        return outcome
+
+    def evaluate(self, pod: Pod) -> Evaluation:
+        """Filter and score every node for a pod. Good until the cluster changes. Raises PluginError."""
+        info = self.table.info(pod)
+        return self._framework(pod).evaluate(info, self._nominations(), self._nominated_row(info))
+
+    def explain(self, key: str) -> PodExplanation:
+        """Why a pod is where it is, or why it is pending and what would have to change."""
+        pod = self.pod(key)
+        info = self.table.pods[self._keys[key]] if key in self._keys else self.table.info(pod)
+        return Explainer(self._framework(pod), "simulation", self._nominations()).explain(info)
+
+    def replacement(self, pod: Pod) -> Pod:
+        """The pod that its controller creates when it is gone: of the same name, to be easy to follow."""
+        self._serial += 1
+        uid = f"{pod.metadata.uid.partition('~')[0]}~{self._serial}"
+        metadata = replace(pod.metadata, uid=uid, deletion_timestamp=None)
+        status = replace(pod.status, phase="Pending", nominated_node_name="", start_time=None, conditions=())
+        return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=status)
+
+    # Forks
+
+    @contextmanager
+    def fork(self) -> Iterator["Cluster"]:
+        """Whatever is changed in the block is undone at its end, unless it was committed. Forks can nest."""
+        mark, serial = len(self._undo), self._serial
+        states = [rng.getstate() for rng in self._chances]
+        self._forks += 1
+        try:
+            yield self
+        finally:
+            self._forks -= 1
+            if len(self._undo) > mark:
+                self._revert_to(mark)
+                self._serial = serial
+                for rng, state in zip(self._chances, states, strict=True):
+                    rng.setstate(state)
+
+    def commit(self) -> None:
+        """Keep what was changed in all forks that are open."""
+        self._undo.clear()
+
+    def revert(self) -> None:
+        """Undo everything that was changed in the forks that are open."""
+        self._revert_to(0)
+
+    def _revert_to(self, mark: int) -> None:
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def _note(self, undo: Undo) -> None:
+        if self._forks:
+            self._undo.append(undo)
+
+    # One pod
+
+    def _schedule_one(self, info: PodInfo, queue: "_Queue", outcome: Outcome, preempt: bool) -> None:
+        pod = info.pod
+        gate = self._gate(info)
+        if gate:
+            self._wait(pod, gate, outcome)
+            return
+        if not self.table.node_count:
+            self._wait(pod, NO_NODES, outcome)
+            return
+        try:
+            found = self._finder.find(
+                self._framework(pod), info, self._nominations(), self._nominated_row(info)
+            )
+        except PluginError as failure:
+            self._wait(pod, str(failure), outcome)
+            return
+        if found.row is not None:
+            self._place(info, self.table.names[found.row], found.evaluation.cycle, outcome)
+        elif preempt:
+            self._preempt(info, found.evaluation, queue, outcome)
+        else:
+            self._wait(pod, fit_error(found.evaluation), outcome)
+
+    def _gate(self, info: PodInfo) -> str:
+        """Why a pod may not be tried at all, "" if it may."""
+        framework = self._framework(info.pod)
+        for plugin in framework.at(Point.PRE_ENQUEUE):
+            ask = getattr(plugin, "pre_enqueue", None)
+            status = None if ask is None else ask(info)
+            if status is not None and not status.is_success:
+                return str(status.message)
+        return ""
+
+    def _place(self, info: PodInfo, node: str, cycle: Cycle, outcome: Outcome) -> None:
+        pod = info.pod
+        name = self._framework(pod).profile.scheduler_name
+        self.table.assume(info, node)
+        status, _ = self._lifecycles[name].hold(cycle, info, node)
+        if not status.is_success and status.code is not Code.WAIT:
+            self._lifecycles[name].unreserve(cycle, info, node)
+            self.table.forget(info.uid)
+            self._wait(pod, status.message, outcome)
+            return
+        self._keys[pod.key] = info.uid
+        self._reserved[info.uid] = (name, cycle, node)
+        self._note(lambda: self._unplace(info, cycle, node))
+        if pod.key in self.pending:
+            self._set(self.pending, pod.key, None)
+        self._set(self.messages, pod.key, None)
+        self._nominate(info, None)
+        outcome.placed[pod.key] = node
+
+    def _unplace(self, info: PodInfo, cycle: Cycle, node: str) -> None:
+        name, *_ = self._reserved.pop(info.uid)
+        self._lifecycles[name].unreserve(cycle, info, node)
+        self.table.remove_pod(info.uid)
+        del self._keys[info.key]
+
+    def _preempt(self, info: PodInfo, evaluation: Evaluation, queue: "_Queue", outcome: Outcome) -> None:
+        """Evict pods of lower priority if that makes room, and try again; else the pod has to wait."""
+        plugins = self._framework(info.pod).at(Point.POST_FILTER)
+        try:
+            found = run_to_end(post_filter_steps(plugins, evaluation.cycle, info))
+        except PluginError as failure:
+            self._wait(info.pod, str(failure), outcome)
+            return
+        if not found.status.is_success or not found.nominated_node:
+            self._wait(info.pod, fit_error(evaluation, found.status.message), outcome)
+            return
+        self._nominate(info, found.nominated_node)
+        queue.push(info)
+        for victim in found.victims:
+            self._take(victim.key)
+            outcome.placed.pop(victim.key, None)
+            outcome.evictions.append(Eviction(victim.key, found.nominated_node, info.key))
+            if has_controller(victim):
+                queue.push(self.table.info(self.replacement(victim)))
+            else:
+                outcome.lost.append(victim.key)
+
+    def _wait(self, pod: Pod, message: str, outcome: Outcome) -> None:
+        self._set(self.pending, pod.key, pod)
+        self._set(self.messages, pod.key, message)
+        outcome.pending[pod.key] = message
+
+    def _framework(self, pod: Pod) -> Framework:
+        """The profile that schedules a pod; the first one if it names none of them."""
+        return self.frameworks.get(pod.spec.scheduler_name) or next(iter(self.frameworks.values()))
+
+    # Nominated pods
+
+    def _nominate(self, info: PodInfo, node: str | None) -> None:
+        if node is not None or info.uid in self._nominated:
+            self._set(self._nominated, info.uid, None if node is None else (info, node))
+
+    def _nominations(self) -> Nominations:
+        found: dict[int, list[PodInfo]] = {}
+        for info, node in self._nominated.values():
+            row = self.table.row_of(node)
+            if row is not None:
+                found.setdefault(row, []).append(info)
+        return found
+
+    def _nominated_row(self, info: PodInfo) -> int | None:
+        nominated = self._nominated.get(info.uid)
+        node = info.pod.status.nominated_node_name if nominated is None else nominated[1]
+        return self.table.row_of(node) if node else None
+
+    # The table, with how to undo each change
+
+    def _put_node(self, node: Node) -> None:
+        row = self.table.row_of(node.name)
+        old = None if row is None else self.table.nodes[row]
+        self.table.put_node(node)
+        if old is None:
+            self._note(lambda: self.table.remove_node(node.name))
+        else:
+            self._note(lambda: self.table.put_node(old))
+
+    def _set_unschedulable(self, names: Iterable[str], value: bool) -> None:
+        for name in names:
+            node = self.node(name)
+            if node.spec.unschedulable != value:
+                self._put_node(replace(node, spec=replace(node.spec, unschedulable=value)))
+
+    def _put_pod(self, pod: Pod) -> None:
+        if pod.key in self._keys:
+            self._take(pod.key)
+        elif pod.key in self.pending:
+            self.remove_pod(pod.key)
+        info = self.table.put_pod(pod)
+        self._keys[pod.key] = info.uid
+        self._note(lambda: self._drop_pod(info))
+
+    def _drop_pod(self, info: PodInfo) -> None:
+        self.table.remove_pod(info.uid)
+        del self._keys[info.key]
+
+    def _take(self, key: str) -> Pod:
+        """Take a pod off its node."""
+        info = self._info(key)
+        row = info.row
+        order = list(self.table.pods_on[row]) if row >= 0 and self._forks else []
+        pod = self.pod(key)
+        node = self.table.names[row] if row >= 0 else pod.spec.node_name
+        held = self._reserved.pop(info.uid, None)
+        if held is not None:
+            self._lifecycles[held[0]].unreserve(held[1], info, held[2])
+        self.table.remove_pod(info.uid)
+        del self._keys[key]
+        self._note(lambda: self._restore(info, node, order, held))
+        return pod
+
+    def _restore(
+        self, info: PodInfo, node: str, order: list[str], held: tuple[str, Cycle, str] | None
+    ) -> None:
+        """Put a pod back to where it was, also in the order of the pods of its node."""
+        self.table.place(info, node)
+        self._keys[info.key] = info.uid
+        if info.row >= 0 and order:
+            pods = self.table.pods_on[info.row]
+            known = {uid: pods.pop(uid) for uid in order}
+            pods.update(known)
+        if held is not None:
+            self._reserved[info.uid] = held
+            self._lifecycles[held[0]].reserve(held[1], info, held[2])
+
+    def _put(self, obj: Object) -> None:
+        place = (type(obj), obj.key)
+        old = self.objects.get(place)
+        self.table.put(obj)
+        self.objects[place] = obj
+        self._note(lambda: self._discard_quietly(obj) if old is None else self._put_quietly(old))
+
+    def _discard(self, obj: Object) -> None:
+        old = self.objects.get((type(obj), obj.key))
+        if old is None:
+            raise NoSuchObjectError(f"no {type(obj).__name__} {obj.key}")
+        self._discard_quietly(old)
+        self._note(lambda: self._put_quietly(old))
+
+    def _put_quietly(self, obj: Object) -> None:
+        self.table.put(obj)
+        self.objects[type(obj), obj.key] = obj
+
+    def _discard_quietly(self, obj: Object) -> None:
+        self.table.discard(obj)
+        del self.objects[type(obj), obj.key]
+
+    def _info(self, key: str) -> PodInfo:
+        uid = self._keys.get(key)
+        if uid is None:
+            raise NoSuchObjectError(f"no pod {key}")
+        return self.table.pods[uid]
+
+    def _set(self, mapping: dict[str, Any], key: str, value: Any) -> None:
+        """Set or (None) remove an entry of one of the cluster's own maps."""
+        old = mapping.get(key)
+        if value is None:
+            mapping.pop(key, None)
+        else:
+            mapping[key] = value
+        if self._forks and old is not value:
+            self._undo.append(lambda: mapping.pop(key, None) if old is None else mapping.update({key: old}))
+
+
+class _First(Random):
+    """No choice at all."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return 0 if stop is None else start
+
+
+class _Queue:
+    """Pods in the order of the profile's QueueSort plugin; of equals the first that came."""
+
+    def __init__(self, framework: Framework) -> None:
+        [sorter] = framework.at(Point.QUEUE_SORT)
+        self._sort_key: Callable[[QueuedPod], Any] = sorter.sort_key  # type: ignore[attr-defined]
+        self._heap: list[tuple[Any, int, PodInfo]] = []
+        self._came = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def push(self, info: PodInfo) -> None:
+        self._came += 1
+        heappush(self._heap, (self._sort_key(QueuedPod(info, float(self._came))), self._came, info))
+
+    def pop(self) -> PodInfo:
+        return heappop(self._heap)[2]
+
+
+def as_listed(objects: Iterable[Object]) -> list[Object]:
+    """Objects in the order in which an API server lists them, pods last.
+
+    Between equal nodes the order decides, too: it has to be that of a scheduler's informers.
+    """
+    return sorted(objects, key=lambda obj: (isinstance(obj, Pod), not isinstance(obj, Node), obj.key))
+
+
+def has_controller(pod: Pod) -> bool:
+    """Whether somebody creates the pod again when it is gone."""
+    return any(owner.controller for owner in pod.metadata.owner_references)
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Whether a drain leaves the pod alone: it belongs to its node."""
+    return _MIRROR in pod.metadata.annotations or any(
+        owner.kind == _DAEMON_SET for owner in pod.metadata.owner_references
+    )

@@ -1,0 +1,68 @@
+"""A scheduler that is careless with devices does not get away with it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from stowplan.chaos import devicechecks, execute, plan_of
+from stowplan.cluster.devices import Claims
+from stowplan.plugins.dynamicresources import DynamicResources, allocator, binder
+from stowplan.plugins.dynamicresources.allocator import _Search
+
+LOOKED_AT: Final = 20
+SEEDS: Final = [
+    *(195, 217),  # In these an answer is lost just before the next pod is tried.
+    *[seed for seed in range(100) if plan_of(seed).devices][:LOOKED_AT],
+]
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def _believe_every_error(patch: pytest.MonkeyPatch) -> None:
+    """A write without an answer counts as one without effect."""
+    patch.setattr(binder, "_is_uncertain", lambda cause: False)
+
+
+def _forget_what_is_in_flight(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Claims, "signal_pending", lambda self, claim: None)
+
+
+def _keep_reservations(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DynamicResources, "_release", lambda self, claim, uid: None)
+
+
+def _do_not_look_at_counters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_Search, "_draw_counters", lambda self, ref: True)
+    patch.setattr(_Search, "_change_counters", lambda self, ref, sign: None)
+
+
+def _do_not_look_at_capacity(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(allocator, "fits", lambda requests, capacities, taken, taking: True)
+
+
+def _bind_without_claims(patch: pytest.MonkeyPatch) -> None:
+    async def pre_bind(self: Any, cycle: Any, pod: Any, node: str) -> None:
+        return None
+
+    patch.setattr(DynamicResources, "pre_bind", pre_bind)
+
+
+SABOTAGES: Final[dict[str, tuple[Break, str]]] = {
+    "lost answers are taken for failures": (_believe_every_error, devicechecks.ONCE),
+    "what is in flight is free for others": (_forget_what_is_in_flight, devicechecks.ONCE),
+    "reservations are not taken back": (_keep_reservations, devicechecks.LEFT_BEHIND),
+    "counters are not looked at": (_do_not_look_at_counters, devicechecks.COUNTERS),
+    "capacity is not looked at": (_do_not_look_at_capacity, devicechecks.CAPACITY),
+    "claims are not reserved": (_bind_without_claims, devicechecks.RESERVED_FIRST),
+}
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_carelessness_with_devices_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage, invariant = SABOTAGES[name]
+    sabotage(monkeypatch)
+    for seed in SEEDS:
+        if invariant in {finding.invariant for finding in execute(plan_of(seed)).findings}:
+            return
+    pytest.fail(f"{invariant!r} was not found broken within {len(SEEDS)} seeds")

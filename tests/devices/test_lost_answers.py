@@ -1,0 +1,185 @@
+"""Writes of claims whose answers are lost or late: no device is given twice, nothing stays behind."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from devices.racks import (
+    add_claim,
+    add_class,
+    add_devices,
+    claim_of,
+    devices_of,
+    is_quiet,
+    one_gpu_each,
+    reserved_for,
+    using,
+)
+from scheduler.worlds import NAMESPACE, World, live
+from stowplan.api import catalogue as c
+from stowplan.api.devices import ResourceClaim
+from stowplan.api.status import ApiError, unreachable
+from stowplan.embedded.client import typed
+
+STATUS = "PUT resourceclaims/c/status"
+UNRESERVE = "PATCH resourceclaims/c/status"
+BINDING = "POST pods/p/binding"
+
+
+def lost(world: World, act: Callable[[Any], object]) -> Callable[[], None]:
+    """The server does what is asked for, and the connection breaks before it can say so."""
+
+    def answer() -> None:
+        act(world.wire.writes[-1].body)
+        raise unreachable("the connection broke")
+
+    return answer
+
+
+def test_an_allocation_whose_answer_is_lost_is_found_and_used() -> None:
+    async def story(world: World) -> None:
+        world.wire.answer(
+            STATUS,
+            lost(world, lambda body: world.store.update(c.RESOURCE_CLAIMS, body, subresource="status")),
+        )
+        add_claim(world)
+        await world.add_pod("p", resourceClaims=using("c"))
+        assert devices_of(world) == [f"{world.node_of('p')}/gpu-0"]
+        assert reserved_for(world) == ["p"]
+        assert world.wire.shorts.count(STATUS) == 1
+        assert is_quiet(world)
+
+    live(story, before=one_gpu_each)
+
+
+def test_devices_stay_taken_until_it_is_known_what_became_of_a_write() -> None:
+    async def one_gpu(world: World) -> None:
+        add_class(world)
+        world.add_node("n1")
+        add_devices(world, "n1")
+
+    async def story(world: World) -> None:
+        silent = True
+
+        async def get(*args: Any) -> Any:
+            if silent:
+                raise unreachable("no route to host")
+            return world.store.get(*args)
+
+        world.wire.get = get  # type: ignore[method-assign,assignment]
+        world.wire.answer(STATUS, unreachable("no route to host"))
+        add_claim(world)
+        add_claim(world, "other")
+        await world.add_pod("p", resourceClaims=using("c"))
+        await world.add_pod("q", resourceClaims=using("other"))
+        await world.settle(30)
+        assert "cannot allocate all claims" in world.message("q")
+        silent = False
+        await world.settle(30)
+        assert devices_of(world) == ["n1/gpu-0"]
+        assert world.node_of("p") == "n1"
+        assert devices_of(world, "other") == []
+
+    live(story, before=one_gpu)
+
+
+def test_a_claim_for_extended_resources_is_made_once_though_the_answer_is_lost() -> None:
+    async def by_name(world: World) -> None:
+        add_class(world, extendedResourceName="example.com/gpu")
+        world.add_node("n1")
+        add_devices(world, "n1", 2)
+
+    async def story(world: World) -> None:
+        world.wire.answer(
+            "POST resourceclaims",
+            lost(world, lambda body: world.store.create(c.RESOURCE_CLAIMS, body, NAMESPACE)),
+        )
+        resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        await world.add_pod("p", containers=[{"name": "c", "image": "i", "resources": resources}])
+        [claim] = world.store.list(c.RESOURCE_CLAIMS, NAMESPACE).items
+        status = world.pod("p")["status"]["extendedResourceClaimStatus"]
+        assert status["resourceClaimName"] == claim["metadata"]["name"]
+        assert world.node_of("p") == "n1"
+        assert is_quiet(world)
+
+    live(story, before=by_name)
+
+
+@pytest.mark.parametrize("failures", [3, 12])
+def test_a_reservation_is_taken_back_however_often_that_fails(failures: int) -> None:
+    """Also if the pod is tried again meanwhile: then it is bound only when it has been reserved anew."""
+
+    async def story(world: World) -> None:
+        world.wire.answer(BINDING, ApiError(403, "Forbidden", "not now"))
+        world.wire.answer(UNRESERVE, *[ApiError(503, "ServiceUnavailable", "busy")] * failures)
+        add_claim(world)
+        await world.add_pod("p", resourceClaims=using("c"))
+        await world.settle(90)
+        assert world.node_of("p")
+        assert reserved_for(world) == ["p"]
+        writes = [one for one in world.wire.shorts if one in (STATUS, UNRESERVE, BINDING)]
+        assert writes == [STATUS, BINDING, *[UNRESERVE] * (failures + 1), STATUS, BINDING]
+
+    live(story, before=one_gpu_each)
+
+
+def test_a_reservation_from_before_a_restart_is_taken_back_if_the_pod_is_not_placed() -> None:
+    async def left_behind(world: World) -> None:
+        await one_gpu_each(world)
+        world.put_pod("p", cpu="100", resourceClaims=using("c"))
+        uid = world.pod("p")["metadata"]["uid"]
+        add_claim(world)
+        result = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+        status = {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [
+                {"resource": "pods", "name": "p", "uid": uid},
+                {"resource": "pods", "name": "q", "uid": "another"},
+            ],
+        }
+        world.store.update(c.RESOURCE_CLAIMS, {**claim_of(world), "status": status}, subresource="status")
+
+    async def story(world: World) -> None:
+        await world.settle(2)
+        assert not world.node_of("p")
+        assert reserved_for(world) == ["q"]
+        assert devices_of(world) == ["n1/gpu-0"]
+
+    live(story, before=left_behind)
+
+
+def test_a_write_that_is_under_way_when_its_pod_is_preempted_keeps_its_devices() -> None:
+    """Also if the watch is late: nobody but the answer says that the claim has its devices."""
+
+    async def one_gpu(world: World) -> None:
+        add_class(world)
+        world.add_node("n1")
+        add_devices(world, "n1")
+
+    async def story(world: World) -> None:
+        world.wire.seconds = 4.0
+        add_claim(world)
+        add_claim(world, "other")
+        await world.add_pod("p", cpu="3", resourceClaims=using("c"))
+        while STATUS not in world.wire.shorts:
+            await world.settle(0.5)
+        claims = world.scheduler.context.cache.table.devices.claims
+        claims.put = lambda claim: None  # type: ignore[method-assign]
+        await world.settle(2)
+        assert devices_of(world) == ["n1/gpu-0"]
+        world.put_pod("urgent", cpu="3", priority=100)
+        world.put_pod("q", cpu="100m", resourceClaims=using("other"))
+        for _ in range(60):
+            await world.settle(0.5)
+            assert len(devices_of(world)) + len(devices_of(world, "other")) <= 1
+        assert world.node_of("urgent")
+        assert not world.node_of("p")
+        del claims.put
+        for name in ("c", "other"):
+            claims.put(typed(claim_of(world, name), ResourceClaim))
+        await world.settle(60)
+        assert reserved_for(world) == []
+        assert is_quiet(world)
+
+    live(story, before=one_gpu)
