@@ -2,7 +2,8 @@
 
 import pytest
 
-from stowplan.explain import explain, table
+from stowplan.explain.layout import table
+from stowplan.explain.text import explain
 from stowplan.framework.decision import Candidate, Decision, Rejection
 from stowplan.testing import cluster, node, pod
 

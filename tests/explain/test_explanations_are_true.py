@@ -19,7 +19,8 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.config.build import default_profile
 from stowplan.embedded.store.patches import patched
 from stowplan.explain.changes import Change, like
-from stowplan.explain.explainer import PENDING, Explainer, PodExplanation
+from stowplan.explain.explainer import Explainer, PodExplanation
+from stowplan.explain.states import PENDING
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import in_tree_registry

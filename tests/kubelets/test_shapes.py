@@ -60,6 +60,14 @@ def test_a_file_describes_nodes_in_full(tmp_path: Path) -> None:
     assert csi_node(nodes[3], {"metadata": {"name": "node-3", "uid": "u"}}) is None
 
 
+def devices(**fields: Any) -> Any:
+    return [{"devices": [fields]}]
+
+
+def shared(**capacity: Any) -> Any:
+    return devices(shared=True, capacity={"m": capacity})
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
@@ -82,6 +90,46 @@ def test_a_file_describes_nodes_in_full(tmp_path: Path) -> None:
         ([{"csi": [{"name": "d", "limit": -1}]}], "nodes[0].csi[0].limit: expected at least 0, got -1"),
         ([{"name": "n"}, {"name": "n"}], "nodes[1].name: two nodes would be called 'n'"),
         ([{"count": 10**9}], "nodes: expected at most 100000 altogether"),
+        ([{"devices": [{"counts": 1}]}], "nodes[0].devices[0]: object contains unknown field `counts`"),
+        ([{"devices": [{"count": 0}]}], "nodes[0].devices[0].count: expected at least 1, got 0"),
+        ([{"devices": [{"count": 2000}]}], "nodes[0].devices[0].count: expected at most 1024 devices of"),
+        ([{"devices": [{"driver": "GPU"}]}], "nodes[0].devices[0].driver: expected a DNS subdomain"),
+        ([{"devices": [{"name": "gpu_{}"}]}], "nodes[0].devices[0].name: expected lower case letters"),
+        ([{"devices": [{}, {}]}], "nodes[0].devices[1].name: two devices would be called 'gpu-0'"),
+        (devices(attributes={"a-b": 1}), "nodes[0].devices[0].attributes.a-b: expected a name such as model"),
+        (devices(attributes={"a": 1.5}), "nodes[0].devices[0].attributes[...]: expected `bool | int | str"),
+        (devices(attributes={"v": {"version": "1"}}), "nodes[0].devices[0].attributes.v.version: expected a"),
+        (
+            devices(attributes={f"a{n}": n for n in range(31)}),
+            "nodes[0].devices[0].attributes: expected at most",
+        ),
+        (devices(capacity={"m": "x"}), "nodes[0].devices[0].capacity.m: expected a quantity such as"),
+        (
+            devices(capacity={"m": {"value": 8, "step": 1}}),
+            "nodes[0].devices[0].capacity.m: expected one quantity",
+        ),
+        (shared(value=8, step=1), "nodes[0].devices[0].capacity.m.default: expected a quantity"),
+        (shared(value=8, default=9, min=1), "nodes[0].devices[0].capacity.m: expected min <= default <= max"),
+        (shared(value=8, default=1, values=[2]), "nodes[0].devices[0].capacity.m.values: expected ascending"),
+        (devices(groups={"nvlink": 0}), "nodes[0].devices[0].groups.nvlink: expected at least 1, got 0"),
+        (
+            devices(taints=[{"key": "a", "effect": "No"}]),
+            "nodes[0].devices[0].taints[0].effect: expected one of",
+        ),
+        (devices(counters={"m": 1}), "nodes[0].devices[0].counters: expected partitions that consume them"),
+        (
+            devices(partitions=[{"profile": "p", "consumes": {"x": 1}}], capacity={"m": 1}),
+            "nodes[0].devices[0].partitions[0].consumes.x: expected one of the counters m",
+        ),
+        (
+            devices(partitions=[{"profile": "p", "capacity": {"m": 2}}], capacity={"m": 1}),
+            "nodes[0].devices[0].partitions[0].consumes.m: expected at most 1",
+        ),
+        (devices(extendedResource="gpu"), "nodes[0].devices[0].extendedResource: expected the name of"),
+        (
+            [{"devices": [{"extendedResource": "a.b/c"}]}, {"devices": [{"extendedResource": "a.b/d"}]}],
+            "nodes[1].devices[0].extendedResource: expected 'a.b/c' as for other devices of class",
+        ),
     ],
 )
 def test_a_wrong_shape_gets_one_line_that_names_the_field(data: Any, told: str) -> None:

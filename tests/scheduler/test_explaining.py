@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.worlds import World, live
 from stowplan.cluster.podinfo import PodInfo
-from stowplan.explain import Explanation
+from stowplan.explain.state import Explanation
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.interface import Plugin, Wait
 
@@ -90,6 +90,10 @@ def test_what_preemption_does_is_told() -> None:
             "victims": ["d/low"],
             "candidates": 1,
             "message": "",
+            "nodes": 1,
+            "funnel": [],
+            "chosenBy": {"criterion": "only", "text": "the only candidate"},
+            "spared": {"pods": [], "count": 0},
         }
         assert "Preemption: victims on n: d/low (1 candidate node)." in found.text()
 

@@ -10,7 +10,7 @@ from stowplan.api.catalogue import Resource
 from stowplan.api.status import ApiError
 from stowplan.clock import VirtualClock, run
 from stowplan.config import load
-from stowplan.scheduler.informers import AROUND_PODS, DEVICES, STORAGE, Watched
+from stowplan.scheduler.watched import AROUND_PODS, DEVICES, STORAGE, Watched
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
 SPREADING = {"services", "replicationcontrollers", "replicasets", "statefulsets"}

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stowplan.api.catalogue import NAMESPACES, NODES, PODS, REPLICA_SETS
+from stowplan.api.catalogue import (
+    HORIZONTAL_POD_AUTOSCALERS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_CLAIMS,
+)
 from stowplan.api.requests import Json
 from stowplan.clock import RealClock
 from stowplan.embedded.admission import ClusterAdmission
@@ -264,3 +271,19 @@ def test_definitions_come_before_the_objects_they_define(tmp_path: Path) -> None
         UID,
         {"a": 1, "b": "c"},
     )
+
+
+def test_an_object_in_an_older_version_is_stored_as_others_of_its_kind(tmp_path: Path) -> None:
+    request = "{name: r, deviceClassName: gpu.example.com}"
+    claim = f"{{metadata: {{name: c}}, spec: {{devices: {{requests: [{request}]}}}}}}"
+    scaled = "{maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: b}}"
+    dumped = f"{{metadata: {{name: h, namespace: default, uid: u}}, spec: {scaled}}}"
+    texts = [
+        f"{{apiVersion: resource.k8s.io/v1beta1, kind: ResourceClaim, {claim[1:]}",
+        f"{{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, {dumped[1:]}",
+    ]
+    store, report = loaded(tmp_path, *texts)
+    assert report.lines() == ["loaded 2 objects"]
+    found = store.get(RESOURCE_CLAIMS, "default", "c")
+    assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu.example.com"
+    assert store.get(HORIZONTAL_POD_AUTOSCALERS, "default", "h")["spec"]["metrics"]

@@ -468,7 +468,7 @@ RESOURCE_SLICES: Final = Resource(
     "ResourceSlice",
     namespaced=False,
     generation=True,
-    fields=("spec.nodeName", "spec.driver"),
+    fields=("spec.nodeName", "spec.driver", "spec.pool.name"),
     returns_deleted=True,
 )
 DEVICE_CLASSES: Final = Resource(

@@ -1,13 +1,13 @@
 """`stowplan config`: looking at and checking scheduler configurations."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import click
 
 from stowplan.api.feature_gates import FeatureGates
+from stowplan.cli.options import feature_gates_option, plugins_option
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
@@ -26,30 +26,6 @@ from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
 
 _IN_ORDER = tuple(Point(section) for section in ATTRIBUTES if section != MULTI_POINT)
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def feature_gates_option(command: _Command) -> _Command:
-    """The option that switches feature gates, for every command with a scheduler in it."""
-    option = click.option(
-        "--feature-gates",
-        metavar="GATE=BOOL,…",
-        multiple=True,
-        help="Feature gates, such as GenericWorkload=true. Can be repeated.",
-    )
-    return option(command)
-
-
-def plugins_option(command: _Command) -> _Command:
-    """The option that brings plugins from outside the tree."""
-    option = click.option(
-        "--plugin",
-        "plugins",
-        metavar="MODULE:CLASS",
-        multiple=True,
-        help="Out-of-tree plugin, as module:Class or file.py:Class. Can be repeated.",
-    )
-    return option(command)
 
 
 @click.group("config")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from stowplan.explain import explain, indented, table
+from stowplan.explain.layout import indented, table
+from stowplan.explain.text import explain
 from stowplan.framework.decision import Decision, decide
 from stowplan.framework.evaluation import Evaluation
 from stowplan.framework.status import PluginError

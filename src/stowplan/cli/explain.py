@@ -1,4 +1,8 @@
-"""`stowplan explain`, also `kubectl why`, and `stowplan pending`: why pods are where they are."""
+"""`stowplan explain`, also `kubectl why`, and `stowplan pending`: why pods are where they are.
+
+Where a stowplan runs it is asked, and this is all that is needed. Everything with an engine in it is in
+`offline`, which is imported only where decisions are made here: it takes three times as long to start.
+"""
 
 import asyncio
 import os
@@ -10,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -19,27 +23,26 @@ import yaml
 from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.config import feature_gates_option, one_line_errors, plugins_option
-from stowplan.cli.progress import Progress, ticking
+from stowplan.cli.options import feature_gates_option, plugins_option
 from stowplan.cli.running import Document, RunningScheduler
-from stowplan.cli.targets import NoSuchPodError, chosen, from_manifests, one_of_each, single_pods
+from stowplan.cli.targets import chosen, single_pods, some_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
 from stowplan.clock import RealClock
-from stowplan.cluster.podinfo import PodInfo
-from stowplan.config import default_config
-from stowplan.config.featuregates import parse_feature_gates
-from stowplan.config.legacy import load_any_file
-from stowplan.explain import pending as pending_causes
-from stowplan.explain.explainer import GONE, PodExplanation
 from stowplan.explain.layout import Palette
+from stowplan.explain.pending_text import only_of
+from stowplan.explain.pending_text import render as render_pending
 from stowplan.explain.terminal import render
-from stowplan.framework.registry import installed_plugins, load_plugin
-from stowplan.scheduler.settings import Settings
-from stowplan.snapshot import Engine, Snapshot, read_cluster, read_files
-from stowplan.snapshot.preemptions import last_preemption
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
+
+
+class Configuration(NamedTuple):
+    """The options that say what decides where there is no running scheduler to ask."""
+
+    config: Path | None
+    gates: tuple[str, ...]
+    plugins: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Where:
     kubeconfig: Path | None
     context: str
     files: tuple[Path, ...]
-    settings: Settings
+    configuration: Configuration
     asks_running: bool
     """Whether the scheduler of the cluster is asked, if it is a stowplan."""
 
@@ -66,7 +69,7 @@ class Where:
     ) -> "Where":
         """Where options lead. Somebody who names a configuration wants to know what that one decides."""
         own = offline or config is not None or bool(gates) or bool(plugins)
-        return cls(kubeconfig, context, files, scheduler_settings(config, gates, plugins), not own)
+        return cls(kubeconfig, context, files, Configuration(config, gates, plugins), not own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,28 +207,6 @@ def kubectl_why() -> None:
 # The cluster
 
 
-def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Sequence[str]) -> Settings:
-    """The settings that options stand for; mistakes are reported in one line."""
-    with one_line_errors():
-        given = parse_feature_gates(gates)
-        loaded = default_config(given) if config is None else load_any_file(config, given)
-        return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
-
-
-def read_dump(files: Sequence[Path]) -> Snapshot:
-    """The cluster of files, with a line that says how far they are read."""
-    with ticking(Progress("reading", unit="objects")) as progress:
-        return read_files(files, lambda file, count: progress.advance(count, file))
-
-
-async def read_lists(client: HttpClient, address: str) -> Snapshot:
-    """The lists of a cluster, with a line that says how far they are."""
-    with ticking(Progress("reading the cluster", unit="objects")) as progress:
-        return await read_cluster(
-            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
-        )
-
-
 @asynccontextmanager
 async def connect(
     kubeconfig: Path | None, context: str, agent: str
@@ -244,11 +225,13 @@ async def connect(
 # Explanations
 
 
-async def _explanations(where: Where, wanted: "Wanted") -> tuple[list[Document], list[str]]:
+async def _explanations(where: Where, wanted: Wanted) -> tuple[list[Document], list[str]]:
     """The explanations that are asked for, and what is to be noted about them."""
     if where.files:
-        engine = Engine(read_dump(where.files), where.settings)
-        return _evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
+        from stowplan.cli import offline
+
+        engine = offline.engine_of_files(where.files, where.configuration)
+        return offline.evaluated(engine, wanted, wanted.namespace or "default"), engine.snapshot.notes
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, own_namespace):
         namespace = wanted.namespace or own_namespace
         if where.asks_running and not wanted.manifests:
@@ -256,79 +239,24 @@ async def _explanations(where: Where, wanted: "Wanted") -> tuple[list[Document],
             told = None if running is None else await _told(running, client, wanted, namespace)
             if told is not None:
                 return told, []
-        engine = Engine(await read_lists(client, address), where.settings)
-        try:
-            found = _evaluated(engine, wanted, namespace)
-        except NoSuchPodError as error:
-            gone = await _gone(client, engine, error.namespace, error.name)
-            if gone is None:
-                raise
-            return [gone], engine.snapshot.notes
-        await _add_evictors(client, engine, found)
-        return found, engine.snapshot.notes
+        from stowplan.cli import offline
+
+        return await offline.explained(client, address, where.configuration, wanted, namespace)
 
 
 async def _told(
-    running: RunningScheduler, client: HttpClient, wanted: "Wanted", namespace: str
+    running: RunningScheduler, client: HttpClient, wanted: Wanted, namespace: str
 ) -> list[Document] | None:
     """What the running scheduler says; None where it does not know all of the pods."""
     names = single_pods(wanted.targets, wanted.selector)
     if names is not None:
         return await running.pods([f"{namespace}/{name}" for name in names])
+    from stowplan.cli.offline import one_of_each
+
     pods = {pod.key: pod for pod in (await client.list(PODS, Pod, namespace=namespace)).items}
     sets = (await client.list(REPLICA_SETS, ReplicaSet, namespace=namespace)).items
     meant = chosen(pods, sets, wanted.targets, namespace, wanted.selector)
-    return await running.pods([pod.key for pod in one_of_each(_found(meant, namespace))])
-
-
-def _evaluated(engine: Engine, wanted: "Wanted", namespace: str) -> list[Document]:
-    """The explanations by an engine of our own."""
-    if wanted.manifests:
-        pods = from_manifests(wanted.manifests, namespace)
-    else:
-        pods = chosen(engine.pods, engine.replica_sets, wanted.targets, namespace, wanted.selector)
-    alike = one_of_each(_found(pods, namespace), engine.table)
-    with Progress("explaining", len(alike), "pods") as progress:
-        found = []
-        for pod in alike:
-            progress.tick(pod.key)
-            found.append(engine.explainer_for(pod).explain(engine.info(pod)).document())
-            progress.advance()
-    return found
-
-
-def _found(pods: Sequence[Pod], namespace: str) -> Sequence[Pod]:
-    if not pods:
-        raise click.ClickException(f"no pods found in namespace {namespace}")
-    return pods
-
-
-async def _gone(client: HttpClient, engine: Engine, namespace: str, name: str) -> Document | None:
-    """What is known of a pod that is not there any more: that it was evicted, and for whom."""
-    event = await last_preemption(client, namespace, name)
-    if event is None:
-        return None
-    by = _key_of(engine, event.by)
-    text = f"evicted from {event.node} for {by}, {event.time}"
-    found = PodExplanation(f"{namespace}/{name}", GONE, engine.snapshot.source, engine.table.node_count, text)
-    found.facts["evicted"] = {"message": "", "by": [by], "node": event.node}
-    return found.document()
-
-
-async def _add_evictors(client: HttpClient, engine: Engine, found: Sequence[Document]) -> None:
-    """Say for whom victims go, where the cluster's events tell."""
-    for document in found:
-        evicted = document.get("evicted")
-        if evicted and not evicted["by"]:
-            namespace, _, name = document["pod"].partition("/")
-            event = await last_preemption(client, namespace, name)
-            if event is not None:
-                evicted["by"] = [_key_of(engine, event.by)]
-
-
-def _key_of(engine: Engine, uid: str) -> str:
-    known = (pod.key for pod in engine.pods.values() if pod.metadata.uid == uid)
-    return next(known, f"a pod that is gone (uid {uid})")
+    return await running.pods([pod.key for pod in one_of_each(some_pods(meant, namespace))])
 
 
 # Causes
@@ -336,7 +264,9 @@ def _key_of(engine: Engine, uid: str) -> str:
 
 async def _pending_once(where: Where, namespace: str) -> tuple[Document, list[str]]:
     if where.files:
-        return _causes(Engine(read_dump(where.files), where.settings), namespace)
+        from stowplan.cli import offline
+
+        return offline.causes_of(offline.engine_of_files(where.files, where.configuration), namespace)
     async with connect(where.kubeconfig, where.context, _AGENT) as (client, address, _):
         return await pending_document(where, client, address, namespace)
 
@@ -349,27 +279,11 @@ async def pending_document(
         running = await RunningScheduler.find(client)
         document = None if running is None else await running.pending()
         if document is not None:
-            return pending_causes.only_of(document, namespace), []
-    return _causes(Engine(await read_lists(client, address), where.settings), namespace)
+            return only_of(document, namespace), []
+    from stowplan.cli import offline
 
-
-def _causes(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
-    waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
-    with Progress("explaining", unit="templates") as progress:
-
-        def explained(info: PodInfo) -> PodExplanation:
-            progress.tick(info.key)
-            found = engine.explainer_for(info.pod).explain(info, nearest=pending_causes.NEAREST)
-            progress.advance()
-            return found
-
-        found = pending_causes.causes(waiting, engine.info, explained)
-    document = {
-        "pods": len(waiting),
-        "causes": [cause.document() for cause in found],
-        "source": engine.snapshot.source,
-    }
-    return document, engine.snapshot.notes
+    engine = await offline.engine_of_cluster(client, address, where.configuration)
+    return offline.causes_of(engine, namespace)
 
 
 async def _follow_pending(where: Where, namespace: str, every: float, output: str) -> None:
@@ -402,7 +316,7 @@ def _show(found: Sequence[Document], output: str, all_nodes: bool) -> None:
 def _show_pending(document: Document, output: str) -> None:
     if output == "text":
         palette = Palette.of(sys.stdout, os.environ)
-        click.echo(pending_causes.render(document, palette), nl=False, color=palette.enabled)
+        click.echo(render_pending(document, palette), nl=False, color=palette.enabled)
     else:
         dump(document, output)
     sys.stdout.flush()

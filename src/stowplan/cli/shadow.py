@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import click
 
-from stowplan.cli.config import feature_gates_option, plugins_option
-from stowplan.cli.explain import connect, scheduler_settings
+from stowplan.cli.explain import connect
+from stowplan.cli.offline import scheduler_settings
+from stowplan.cli.options import feature_gates_option, plugins_option
 from stowplan.cli.progress import Progress, elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client

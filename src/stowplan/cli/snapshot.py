@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from stowplan.cli.explain import connect, read_dump, read_lists
+from stowplan.cli.explain import connect
+from stowplan.cli.offline import read_dump, read_lists
 from stowplan.snapshot import Redactor, Snapshot, write_snapshot
 
 _AGENT = "stowplan-snapshot"

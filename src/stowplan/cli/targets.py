@@ -1,17 +1,13 @@
 """Which pods a command line means: by name, by selector, by who made them, or out of a manifest."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from stowplan.api.decode import DecodeError, convert
 from stowplan.api.labels import SelectorError, parse_selector
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cluster.table import ClusterTable
-from stowplan.snapshot.sources import documents
 
 _NAMES: Final = {
     "Pod": "po pod pods",
@@ -114,45 +110,8 @@ def _replica_sets_of(replica_sets: Iterable[ReplicaSet], namespace: str, deploym
     }
 
 
-def from_manifests(paths: Sequence[Path], namespace: str) -> list[Pod]:
-    """Pods as manifests would make them: pods themselves, and the templates of those that make pods."""
-    found = []
-    for path in paths:
-        for place, document in documents(path):
-            pod = _pod_of(document, namespace)
-            if pod is None:
-                continue
-            try:
-                found.append(convert(pod, Pod))
-            except DecodeError as error:
-                raise click.ClickException(f"{place}: {error}") from None
-    if not found:
-        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
-    return found
-
-
-def _pod_of(document: dict[str, Any], namespace: str) -> dict[str, Any] | None:
-    metadata = document.get("metadata") or {}
-    spec = document.get("spec") or {}
-    if document["kind"] == "CronJob":
-        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-    template = document if document["kind"] == "Pod" else spec.get("template")
-    if not isinstance(template, dict):
-        return None
-    own = template.get("metadata") or {}
-    name = metadata.get("name") or metadata.get("generateName") or "new"
-    space = metadata.get("namespace") or namespace
-    return {
-        **template,
-        "kind": "Pod",
-        "metadata": {**own, "name": name, "namespace": space, "uid": f"new-{name}"},
-    }
-
-
-def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:
-    """Of waiting pods that are alike one is enough."""
-    table = ClusterTable() if table is None else table
-    alike: dict[Any, Pod] = {}
-    for pod in pods:
-        alike.setdefault(pod.key if pod.spec.node_name else table.info(pod).template, pod)
-    return list(alike.values())
+def some_pods(pods: Sequence[Pod], namespace: str) -> Sequence[Pod]:
+    """The pods, of which there must be at least one. Raises ClickException."""
+    if not pods:
+        raise click.ClickException(f"no pods found in namespace {namespace}")
+    return pods

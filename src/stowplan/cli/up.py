@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.config import echo_notes, feature_gates_option, one_line_errors, plugins_option
+from stowplan.cli.config import echo_notes, one_line_errors
+from stowplan.cli.options import feature_gates_option, plugins_option
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds
 from stowplan.clock import RealClock

@@ -5,9 +5,6 @@
 * `rejections`: which filters reject which nodes, and the near misses
 * `changes`: the smallest changes that would place a pod, each verified by the engine
 * `explainer`: all of it for one pod, on any cluster
+* `preemption`: what preemption did or would do
+* `terminal`, `pending_text`, `layout`: explanations as text; they need nothing but the data
 """
-
-from stowplan.explain.state import Attempted, Explanation, PodState, Waker, wakers
-from stowplan.explain.text import explain, indented, table
-
-__all__ = ["Attempted", "Explanation", "PodState", "Waker", "explain", "indented", "table", "wakers"]

@@ -21,6 +21,7 @@ from stowplan.explain.facts import pod_facts
 from stowplan.explain.preemption import Preempting
 from stowplan.explain.rejections import FunnelLine, NearMiss, Rejections, run_steps
 from stowplan.explain.state import Attempted, PodState, Waker, wakers
+from stowplan.explain.states import FITS, PENDING, PLACED
 from stowplan.framework.decision import Candidate, Decision, decide
 from stowplan.framework.evaluation import Evaluation, rejectors_of
 from stowplan.framework.explanation import FailurePlugin, PreemptionSearchPlugin
@@ -31,13 +32,6 @@ from stowplan.framework.simulation import NO_NOMINATIONS, Nominations
 from stowplan.framework.status import PluginError
 from stowplan.plugins.noderesources.fit import NodeResourcesFit
 from stowplan.queue.scheduling_queue import rules_of
-
-PENDING: Final = "pending"
-PLACED: Final = "placed"
-FITS: Final = "fits"
-"""The pod is not on a node, but one would take it: it is new, or about to be scheduled."""
-GONE: Final = "gone"
-"""The pod is known only from what happened to it."""
 
 TOP: Final = 5
 """How many of the best nodes are shown with their scores."""

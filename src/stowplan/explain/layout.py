@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TextIO
 
@@ -105,3 +105,23 @@ def moment(text: str | None) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> list[str]:
+    """The lines of a table with headings and a ruler; `numeric` columns are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    ruler = ["-" * width for width in widths]
+    return [_aligned(row, widths, numeric) for row in (headings, ruler, *rows)]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], numeric: Collection[int]) -> str:
+    cells = (
+        cell.rjust(width) if column in numeric else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+    return "  ".join(cells).rstrip()
+
+
+def indented(lines: Sequence[str], by: int = 2) -> list[str]:
+    """The lines, indented."""
+    return [" " * by + line if line else line for line in lines]

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stowplan.explain.layout import PLAIN, Palette, hanging, middle, plural
-from stowplan.framework.explanation import Choice, RuledOut
-from stowplan.framework.interface import PREEMPTION_PREFIX, PostFilterResult
+
+if TYPE_CHECKING:
+    from stowplan.framework.explanation import Choice, RuledOut
+    from stowplan.framework.interface import PostFilterResult
 
 Document = Mapping[str, Any]
 
+_PREFIX: Final = "preemption: "
+"""How the message about preemption begins."""
 NAME: Final = 40
 """How long names may be."""
 
@@ -27,12 +31,12 @@ class Preempting:
     candidates: int
     message: str
     nodes: int = 0
-    choice: Choice | None = None
-    not_candidates: Sequence[RuledOut] = ()
+    choice: "Choice | None" = None
+    not_candidates: "Sequence[RuledOut]" = ()
 
     @classmethod
     def of(
-        cls, result: PostFilterResult, nodes: int, not_candidates: Sequence[RuledOut] = ()
+        cls, result: "PostFilterResult", nodes: int, not_candidates: "Sequence[RuledOut]" = ()
     ) -> "Preempting":
         return cls(
             result.nominated_node or "",
@@ -62,7 +66,7 @@ class Preempting:
         return found
 
 
-def _ruled_out(one: RuledOut) -> dict[str, Any]:
+def _ruled_out(one: "RuledOut") -> dict[str, Any]:
     return {
         "criterion": one.criterion or None,
         "reason": one.reason,
@@ -106,7 +110,7 @@ def was_done(done: Document, palette: Palette = PLAIN) -> list[str]:
 
 
 def _without_counts(message: str) -> str:
-    said = message.partition(PREEMPTION_PREFIX)[2].removesuffix(".")
+    said = message.partition(_PREFIX)[2].removesuffix(".")
     return said.partition(": ")[2] if said.startswith("0/") else said
 
 

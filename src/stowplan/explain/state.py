@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from stowplan.api.meta import timestamp
-from stowplan.explain.text import explain, indented, table
+from stowplan.explain.layout import indented, table
+from stowplan.explain.text import explain
 from stowplan.framework.decision import Decision
 from stowplan.framework.events import Action, ClusterEvent
 

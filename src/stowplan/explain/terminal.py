@@ -7,23 +7,23 @@ from a running scheduler.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from stowplan.explain.explainer import FITS, GONE, PENDING
 from stowplan.explain.layout import (
     PLAIN,
     WIDTH,
     Palette,
     cleaned,
     hanging,
+    indented,
     joined,
     middle,
     moment,
     plural,
     span,
+    table,
 )
 from stowplan.explain.preemption import names, was_done, would_do
-from stowplan.explain.text import indented, table
+from stowplan.explain.states import FITS, GONE, PENDING
 from stowplan.explain.wakes import sentence
-from stowplan.plugins.legacy.names import old_points
 
 NEAREST: Final = 3
 """How many near misses are shown unless all are asked for."""
@@ -279,7 +279,11 @@ def _scores(found: Document) -> list[str]:
 
 
 def _points(points: int, weight: int, old_scale: bool) -> str:
-    return f"{points} ({old_points(points // weight):g})" if old_scale else str(points)
+    if not old_scale:
+        return str(points)
+    from stowplan.plugins.legacy.names import old_points
+
+    return f"{points} ({old_points(points // weight):g})"
 
 
 def _why(found: Document) -> str:

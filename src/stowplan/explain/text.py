@@ -1,34 +1,8 @@
 """Decisions as text: from the nodes that were filtered out to the scores of the best ones."""
 
-from collections.abc import Collection, Sequence
-
+from stowplan.explain.layout import indented, table
 from stowplan.framework.decision import Candidate, Decision, Rejection
 from stowplan.plugins.legacy.names import old_points
-
-# Text tables
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> list[str]:
-    """The lines of a table with headings and a ruler; `numeric` columns are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    ruler = ["-" * width for width in widths]
-    return [_aligned(row, widths, numeric) for row in (headings, ruler, *rows)]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], numeric: Collection[int]) -> str:
-    cells = (
-        cell.rjust(width) if column in numeric else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return "  ".join(cells).rstrip()
-
-
-def indented(lines: Sequence[str], by: int = 2) -> list[str]:
-    """The lines, indented."""
-    return [" " * by + line if line else line for line in lines]
-
-
-# Decisions
 
 
 def explain(decision: Decision) -> str:

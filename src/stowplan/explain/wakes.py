@@ -5,9 +5,10 @@ one kind of object is one part of the sentence: `a node is added or changes allo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from stowplan.explain.state import Waker
+if TYPE_CHECKING:
+    from stowplan.explain.state import Waker
 
 _NODE_CHANGES: Final = {
     "UpdateNodeAllocatable": "allocatable",
@@ -52,7 +53,7 @@ def sentence(wakes: Sequence[Mapping[str, Any]], funnel: Iterable[Mapping[str, A
     return [*parts, _ITSELF] if itself else parts
 
 
-def objects_awaited(wakes: Iterable[Waker]) -> list[str]:
+def objects_awaited(wakes: "Iterable[Waker]") -> list[str]:
     """What has to be there or to change besides pods and nodes: `a PersistentVolumeClaim is added`."""
     wanted = [
         {"resource": one.resource, "actions": one.actions, "plugin": one.plugin}

@@ -135,6 +135,24 @@ class Services(Protocol):
         """Volumes of a pod could not be looked for, reserved or bound: `predicate`, `assume`, `bind`."""
         ...
 
+    @property
+    def device_metrics(self) -> "DeviceMetrics":
+        """Where dynamic resource allocation is counted."""
+        ...
+
+
+class DeviceMetrics:
+    """What is counted about devices; this one counts nothing."""
+
+    def claim_created(self, created: bool) -> None:
+        """A ResourceClaim was created, or could not be."""
+
+    def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""
+
+    def allocated(self, profile: str, driver: str, status: str) -> None:
+        """A device with binding conditions was waited for, with that outcome."""
+
 
 Codes = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.int64]
@@ -290,6 +308,8 @@ class Plugin:
     idle_for_plain_pods: ClassVar[bool] = False
     """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
     claims and extended resources."""
+    scores_only_if_filtering: ClassVar[bool] = False
+    """`score` gives all nodes the same to pods that `pre_filter` skips."""
     constant_pre_filter: ClassVar[bool] = False
     """What `pre_filter` says, and leaves in the cycle, depends on the signature alone."""
     constant_pre_score: ClassVar[bool] = False

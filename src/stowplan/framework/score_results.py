@@ -282,6 +282,13 @@ class Share(NamedTuple):
     points: int | None
 
 
+def _watches(column: ScoreColumn, cycle: Cycle) -> bool:
+    """Whether the scores of a plugin can change although no node did."""
+    plugin = column.plugin
+    idle = plugin.scores_only_if_filtering and plugin.name in cycle.skipped
+    return column.traits.watches and not idle
+
+
 class ScoreResults:
     """All Score plugins of a profile over all rows, for one class of pods, and the ranking they give.
 
@@ -342,7 +349,7 @@ class ScoreResults:
         if not self._by_one or not self._sync_usage(cycle, feasible, flipped):
             self._sync_many(cycle, feasible, flipped)
             self._skipped = cycle.skipped_score
-            watching = [column for column in self.columns if column.active and column.traits.watches]
+            watching = [column for column in self.columns if column.active and _watches(column, cycle)]
             self._local = [column for column in watching if column.traits.row_local]
             self._coupled = [column for column in watching if not column.traits.row_local]
         if self._suspects:

@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from stowplan.api.pod import Pod
-from stowplan.explain.explainer import GONE, PodExplanation
+from stowplan.explain.explainer import PodExplanation
 from stowplan.explain.facts import preempted
+from stowplan.explain.states import GONE
 from stowplan.scheduler import Scheduler
 
 SOURCE: Final = "the running scheduler"

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.framework.events import Answer, ClusterEvent
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.status import Status
 from stowplan.metrics.buffers import SCHEDULED, BoundPods, BufferedHistogram, CallCounter, Evaluations
 from stowplan.metrics.catalogue import MetricDescription
@@ -131,7 +132,7 @@ class SchedulerMetrics(QueueMetrics):
         self.registry.register(families)
         self._families = families
         self.batches = BatchMetrics(families)
-        self.devices = DeviceMetrics(families)
+        self.devices = DeviceCounts(families)
         self.volumes = VolumeMetrics(families)
         self.async_calls = AsyncCallMetrics(families)
         self.pod_groups = PodGroupMetrics(families)
@@ -311,7 +312,7 @@ class BatchMetrics:
         self._stored[profile,].observe(seconds)
 
 
-class DeviceMetrics:
+class DeviceCounts(DeviceMetrics):
     """Dynamic resource allocation."""
 
     def __init__(self, families: Families) -> None:

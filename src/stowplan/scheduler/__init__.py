@@ -6,9 +6,23 @@ holds for it (cache.py), its binding goes through in the background (binding.py)
 something is in the way is failure.py. Nothing here reads the machine's clock or rolls its own dice.
 """
 
-from stowplan.scheduler.cache import CacheCorruptedError
-from stowplan.scheduler.context import SchedulingObserver
-from stowplan.scheduler.scheduler import Scheduler
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from stowplan.scheduler.settings import Settings
 
+if TYPE_CHECKING:
+    from stowplan.scheduler.cache import CacheCorruptedError
+    from stowplan.scheduler.context import SchedulingObserver
+    from stowplan.scheduler.scheduler import Scheduler
+
 __all__ = ["CacheCorruptedError", "Scheduler", "SchedulingObserver", "Settings"]
+
+_PLACES = {"CacheCorruptedError": "cache", "SchedulingObserver": "context", "Scheduler": "scheduler"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs a running scheduler is loaded when it is asked for: settings alone are enough for some."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from stowplan.api.meta import timestamp
 from stowplan.clock import as_date
-from stowplan.explain import Attempted, Explanation, PodState, wakers
 from stowplan.explain.preemption import Preempting
+from stowplan.explain.state import Attempted, Explanation, PodState, wakers
 from stowplan.framework.decision import Record
 from stowplan.queue.queued_pod import QueuedPod
 

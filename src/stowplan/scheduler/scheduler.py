@@ -11,9 +11,10 @@ from stowplan.api.pod import Pod
 from stowplan.client import Client, Reflector, Writer
 from stowplan.clock import Clock
 from stowplan.cluster.table import ClusterTable
-from stowplan.explain import Explanation
+from stowplan.explain.state import Explanation
 from stowplan.extenders import Extender
 from stowplan.framework.events import Action
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger
@@ -375,3 +376,7 @@ class _Services:
 
     def count_volume_error(self, operation: str) -> None:
         self._scheduler.context.metrics.volumes.failed(operation)
+
+    @property
+    def device_metrics(self) -> DeviceMetrics:
+        return self._scheduler.context.metrics.devices

@@ -12,7 +12,7 @@ import yaml
 from stowplan.api.decode import DecodeError, convert_any
 from stowplan.api.status import ApiError
 from stowplan.client import Reader
-from stowplan.scheduler.informers import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
+from stowplan.scheduler.watched import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
 from stowplan.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
 
 KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)

@@ -12,6 +12,7 @@ from stowplan.clock import DEFAULT_START
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status, unschedulable
 from stowplan.framework.waiting_pods import LONGEST_WAIT
@@ -132,6 +133,8 @@ class TestServices:
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         self.events.append(RecordedEvent(pod.key, type, reason, action, note))
+
+    device_metrics = DeviceMetrics()
 
     def count_volume_error(self, operation: str) -> None:
         """Nothing is counted."""

@@ -19,11 +19,13 @@ from stowplan.api.catalogue import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    Catalogue,
     Resource,
 )
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.embedded.admission import create_bootstrap_objects, create_default_account
+from stowplan.embedded.apiserver.conversion import from_served, stored_as
 from stowplan.embedded.store import Store
 from stowplan.up.manifests import Manifest
 
@@ -147,14 +149,23 @@ def _resource(store: Store, manifest: Manifest, report: LoadReport) -> Resource 
     resource = store.catalogue.of_kind(manifest.api_version, manifest.kind)
     if resource is None:
         report.skip(f"{manifest.api_version} {manifest.kind} is not served here", _name(manifest))
-    return resource
+        return None
+    return stored_as(resource)
 
 
 def _located(resource: Resource, manifest: Manifest) -> Json:
-    """The body, in the default namespace if it is to be in one and says nothing."""
+    """The body in the form that it is stored in, in the default namespace if it says nothing of one."""
+    body = manifest.body
+    if manifest.api_version != resource.api_version:
+        served = _SERVED.of_kind(manifest.api_version, manifest.kind)
+        body = body if served is None else from_served(served, body)
     if not resource.namespaced or manifest.metadata.get("namespace"):
-        return manifest.body
-    return {**manifest.body, "metadata": {**manifest.metadata, "namespace": "default"}}
+        return body
+    return {**body, "metadata": {**body["metadata"], "namespace": "default"}}
+
+
+_SERVED: Final = Catalogue()
+"""The built-in kinds, in all their versions."""
 
 
 @contextmanager
@@ -196,6 +207,7 @@ def _drop_missing_owners(store: Store, manifests: Iterable[Manifest], report: Lo
         resource = store.catalogue.of_kind(manifest.api_version, manifest.kind)
         if not owners or not manifest.is_dumped or resource is None:
             continue
+        resource = stored_as(resource)
         namespace, name = manifest.metadata.get("namespace", ""), manifest.metadata["name"]
         loaded = store.find(resource, namespace, name)
         if loaded is None:

@@ -29,6 +29,7 @@ from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import Lifecycle
+from stowplan.framework.interface import DeviceMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status
 from stowplan.logs import Logger
@@ -172,6 +173,8 @@ class ReplayServices:
 
     def event(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:
         """Events are not compared."""
+
+    device_metrics = DeviceMetrics()
 
     def count_volume_error(self, operation: str) -> None:
         """Nothing is counted."""

@@ -23,7 +23,7 @@ from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.extension_points import Lifecycle
-from stowplan.framework.interface import Handle
+from stowplan.framework.interface import DeviceMetrics, Handle
 from stowplan.framework.profile import ProfileSpec
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Status
@@ -73,6 +73,8 @@ class Server:
 
     def pod(self, key: str) -> Pod | None:
         return self.pods.get(key)
+
+    device_metrics = DeviceMetrics()
 
     def count_volume_error(self, operation: str) -> None:
         self.errors[operation] += 1

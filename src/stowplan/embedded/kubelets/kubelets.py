@@ -4,17 +4,42 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
+from typing import ClassVar
 
 from stowplan.api.catalogue import DEVICE_CLASSES
+from stowplan.api.requests import Json
 from stowplan.api.status import ApiError
 from stowplan.client import Client
 from stowplan.clock import Clock
-from stowplan.embedded.controllers.controller import Context, ControllerManager
+from stowplan.embedded.controllers.controller import Context, Controller, ControllerManager
+from stowplan.embedded.controllers.objects import name_of
 from stowplan.embedded.kubelets.config import KubeletSettings, Shape, named_nodes
 from stowplan.embedded.kubelets.devices import classes_of
 from stowplan.embedded.kubelets.nodes import NodeController, NodeState
 from stowplan.embedded.kubelets.pods import PodController
 from stowplan.embedded.kubelets.pretend import CONDITIONS
+
+
+class DeviceClassController(Controller):
+    """Makes the DeviceClasses that go with the devices of the nodes, where they are missing at the start."""
+
+    name: ClassVar[str] = "kubelet-device-classes"
+    workers: ClassVar[int] = 1
+
+    def __init__(self, context: Context, classes: Sequence[Json]) -> None:
+        super().__init__(context)
+        self._classes = {name_of(one): one for one in classes}
+
+    def start(self) -> None:
+        for name in self._classes:
+            self.queue.add(name)
+
+    async def sync(self, key: str) -> None:
+        try:
+            await self.client.create(DEVICE_CLASSES, self._classes[key])
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
 
 
 class Kubelets:
@@ -36,10 +61,11 @@ class Kubelets:
     ) -> None:
         settings = KubeletSettings() if settings is None else settings
         self.context = Context.of(client, clock, rng, report)
-        self._classes = classes_of(group for shape in shapes for group in shape.devices)
+        devices = [group for shape in shapes for group in shape.devices]
+        self._classes = DeviceClassController(self.context, classes_of(devices))
         self._nodes = NodeController(self.context, settings, named_nodes(shapes), self._wake)
         self._pods = PodController(self.context, settings, self._nodes.is_up)
-        self._manager = ControllerManager(self.context, [self._nodes, self._pods])
+        self._manager = ControllerManager(self.context, [self._classes, self._nodes, self._pods])
 
     @property
     def names(self) -> list[str]:
@@ -55,19 +81,10 @@ class Kubelets:
     async def running(self) -> AsyncIterator["Kubelets"]:
         """Be the kubelets for as long as the block takes."""
         async with self._manager.running():
-            await self._create_classes()
             self._pods.has_begun = True
             self._nodes.start()
+            self._classes.start()
             yield self
-
-    async def _create_classes(self) -> None:
-        """Make the DeviceClasses that go with the devices of the nodes, where they are missing."""
-        for body in self._classes:
-            try:
-                await self.context.client.create(DEVICE_CLASSES, body)
-            except ApiError as error:
-                if not error.is_already_exists:
-                    raise
 
     def _wake(self, name: str) -> None:
         self._pods.wake(name)

@@ -271,7 +271,8 @@ class Store(Storage):
         if uid_precondition:
             check_uid(resource, old, metadata.get("uid"))
         version = metadata.get("resourceVersion")
-        if not version and not resource.blind_update:
+        asked = resource if by.served is None else by.served.resource
+        if not version and not asked.blind_update:
             raise status.no_version(resource, key[1])
         check_version(resource, old, version)
         return self._update(resource, collection, key, old, obj, subresource, by, tracked=tracked)

@@ -23,7 +23,12 @@ from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.cluster.devices import Claims
 from stowplan.framework import PodInfo, Services
-from stowplan.plugins.dynamicresources.conditions import has_conditions, has_timed_out, is_ready
+from stowplan.plugins.dynamicresources.conditions import (
+    BindingFailedError,
+    has_conditions,
+    has_timed_out,
+    is_ready,
+)
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.dynamicresources.state import StateData, is_in_memory
 
@@ -44,6 +49,10 @@ class ClaimWriteError(Exception):
     """Why claims could not be written or devices did not become ready; the pod is scheduled again."""
 
 
+class BindingTimeoutError(ClaimWriteError):
+    """Devices did not become ready in the time they get."""
+
+
 class ClaimBinder:
     """Writes claims, one after the other.
 
@@ -55,6 +64,7 @@ class ClaimBinder:
         self._claims = claims
         self._services = services
         self._client = services.client
+        self._metrics = services.device_metrics
         self._features = features
         self._timeout = timeout
 
@@ -96,11 +106,13 @@ class ClaimBinder:
             answer = await self._client.create(RESOURCE_CLAIMS, _body(body), namespace=claim.namespace)
         except ApiError as cause:
             made = await self._created(claim) if _is_uncertain(cause) else None
+            self._metrics.claim_created(made is not None)
             if made is not None:
                 return made
             raise ClaimWriteError(
                 f"create claim for extended resources {claim.namespace}/: {cause}"
             ) from None
+        self._metrics.claim_created(True)
         return _claim(answer)
 
     async def _created(self, wanted: ResourceClaim) -> ResourceClaim | None:
@@ -241,12 +253,32 @@ class ClaimBinder:
             action="Scheduling",
             note=f"waiting for binding conditions for device on node {node}",
         )
+        began, outcome = self._services.clock.monotonic(), "error"
         try:
             async with asyncio.timeout(self._timeout):
                 while not self._are_ready(state):
                     await self._changed(state)
+            outcome = "success"
         except TimeoutError:
-            raise ClaimWriteError("device binding timeout: context deadline exceeded") from None
+            outcome = "timeout"
+            raise BindingTimeoutError("device binding timeout: context deadline exceeded") from None
+        except BindingTimeoutError:
+            outcome = "timeout"
+            raise
+        except BindingFailedError:
+            outcome = "failure"
+            raise
+        finally:
+            self._count(state, pod, outcome, self._services.clock.monotonic() - began)
+
+    def _count(self, state: StateData, pod: PodInfo, outcome: str, seconds: float) -> None:
+        """Count how waiting for devices ended, by driver."""
+        profile = pod.spec.scheduler_name
+        for claim in state.claims:
+            for result in () if claim.allocation is None else claim.allocation.devices.results:
+                self._metrics.waited(profile, result.driver, outcome, seconds)
+                if result.binding_conditions:
+                    self._metrics.allocated(profile, result.driver, outcome)
 
     def _are_ready(self, state: StateData) -> bool:
         for index, claim in enumerate(state.claims):
@@ -258,7 +290,7 @@ class ClaimBinder:
             state.claims[index] = seen
             if not is_ready(seen):
                 if has_timed_out(seen, self._services.clock.now(), self._timeout):
-                    raise ClaimWriteError(f"device binding timeout: claim={seen.name}")
+                    raise BindingTimeoutError(f"device binding timeout: claim={seen.name}")
                 return False
         return True
 
@@ -380,6 +412,10 @@ def _body(claim: ResourceClaim) -> Json:
 
 
 def _claim(answer: Json) -> ResourceClaim:
+    try:
+        return msgspec.convert(answer, ResourceClaim)
+    except msgspec.ValidationError:
+        """Maybe there are nulls, which count as absent."""
     try:
         return convert(answer, ResourceClaim)
     except DecodeError as cause:

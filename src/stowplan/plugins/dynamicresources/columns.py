@@ -200,6 +200,9 @@ class DeviceColumns:
         if found is None:
             found = self._contents[key] = len(self.samples)
             self.samples.append(ref)
+        else:
+            # Expressions see the same of both, so they need to be evaluated only once.
+            ref.matches, ref.seen = self.samples[found].matches, self.samples[found].seen
         return found
 
     # Which are free

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
 from stowplan.api.status import ApiError
-from stowplan.cluster.changes import Rows
+from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.devices import with_allocation
 from stowplan.framework import (
+    ALL_ROWS,
     SKIP,
-    UNSIGNED,
+    SKIP_CLASS,
     Codes,
     Cycle,
     EventRegistration,
@@ -29,8 +30,8 @@ from stowplan.framework import (
     Remedy,
     Scores,
     Shortfall,
+    StaleRows,
     Status,
-    Unsigned,
     error,
     unresolvable,
     unschedulable,
@@ -63,13 +64,15 @@ NOT_FOUND: Final = "not found"
 class DynamicResources(Plugin):
     """Rejects nodes without devices for the claims of a pod; allocates and reserves them on the one chosen.
 
-    Pods without claims are skipped.
+    Pods without claims are skipped, all others form a class with those alike in everything else: what they
+    are told of nodes is kept from one to the next, except where it differs.
     """
 
     args_type = DynamicResourcesArgs
     reads = Reads.NODE
+    row_local = False
     signs_template = True
-    constant_pre_filter = True
+    scores_only_if_filtering = True
     idle_for_plain_pods = True
     parallel_pre_bind = True
     can_fail = True
@@ -86,8 +89,8 @@ class DynamicResources(Plugin):
         """By the uid of a pod, the reservations for it that are being taken back."""
         self._explanations = DeviceExplanations(self._table, self._verdicts)
 
-    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
-        return UNSIGNED if self._concerns(pod) else False
+    def sign(self, pod: PodInfo) -> Hashable:
+        return self._concerns(pod)
 
     def _concerns(self, pod: PodInfo) -> bool:
         """Whether a pod has claims, or extended resources that mean devices."""
@@ -112,7 +115,7 @@ class DynamicResources(Plugin):
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         if not self._concerns(pod):
             cycle.write(self, True)
-            return SKIP
+            return SKIP_CLASS
         if self._features.not_built:
             gate = self._features.not_built
             raise NotBuiltError(
@@ -188,8 +191,28 @@ class DynamicResources(Plugin):
         state = self._state(cycle)
         if state is None or not state.claims:
             return None
-        codes: Codes = self._verdicts.codes(state, self._is_usable)[nodes.rows]
+        codes: Codes = self._codes(state)[nodes.rows]
         return codes
+
+    def filter_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
+        state = self._state(cycle)
+        return 0 if state is None or not state.claims else self._codes(state).item(row)
+
+    def stale_filter_rows(self, cycle: Cycle, pod: PodInfo, then: object, now: object) -> StaleRows:
+        """The rows where a pod's claims fare differently from those of the pod before."""
+        if not isinstance(then, StateData) or not isinstance(now, StateData) or then.codes is None:
+            return ALL_ROWS
+        codes = self._codes(now)
+        if len(codes) != len(then.codes) or then.errors or now.errors:
+            return ALL_ROWS
+        changed: Rows = (codes != then.codes).nonzero()[0]
+        return changed
+
+    def _codes(self, state: StateData) -> Codes:
+        """The verdicts about all rows, worked out once in an attempt."""
+        if state.codes is None:
+            state.codes = self._verdicts.codes(state, self._is_usable)
+        return state.codes
 
     def _state(self, cycle: Cycle) -> StateData | None:
         found: object = cycle.read(self)
@@ -309,14 +332,25 @@ class DynamicResources(Plugin):
 
     # Score
 
+    def score_basis(self, cycle: Cycle, pod: PodInfo) -> bool:
+        """Whether scores differ from node to node."""
+        state = self._state(cycle)
+        return (
+            state is not None
+            and state.allocator is not None
+            and self._features.prioritized_list
+            and any(
+                request.first_available for claim in state.claims for request in claim.spec.devices.requests
+            )
+        )
+
+    def stale_score_rows(self, cycle: Cycle, pod: PodInfo, then: bool | None, now: bool) -> StaleRows:
+        return ALL_ROWS if then or now or then is None else NO_ROWS
+
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
         """Earlier alternatives of requests are better."""
         state = self._state(cycle)
-        if state is None or state.allocator is None or not self._features.prioritized_list:
-            return None
-        if not any(
-            request.first_available for claim in state.claims for request in claim.spec.devices.requests
-        ):
+        if state is None or not self.score_basis(cycle, pod):
             return None
         names = self._table.names
         rows = np.arange(self._table.capacity)[nodes.rows].tolist()

@@ -80,7 +80,6 @@ class Verdicts:
             state.available[index] = mask
             if mask is not None:
                 codes[(codes == 0) & ~mask] = UNAVAILABLE
-        state.codes = codes
         return codes
 
     def _codes(self, state: StateData) -> Codes:

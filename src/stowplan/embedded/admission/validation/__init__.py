@@ -60,6 +60,7 @@ _ON_UPDATE: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
 _ON_CREATE: Final[Mapping[Resource, Callable[[Json], list[FieldError]]]] = {
     **pods.ON_CREATE,
     **jobs.ON_CREATE,
+    **devices.ON_CREATE,
     CUSTOM_RESOURCE_DEFINITIONS: definition_errors,
 }
 _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] = {
@@ -67,6 +68,7 @@ _ON_STATUS: Final[Mapping[Resource, Callable[[Json, Json], list[FieldError]]]] =
     **workloads.ON_STATUS,
     **jobs.ON_STATUS,
     **limits.ON_STATUS,
+    **devices.ON_STATUS,
 }
 _POD_PARTS: Final = {"ephemeralcontainers": ephemeral_update_errors, "resize": resize_errors}
 
@@ -84,7 +86,8 @@ def check_created(resource: Resource, obj: Json, custom: ServedVersion | None = 
 
 def check_loaded(resource: Resource, obj: Json) -> None:
     """Raises `ApiError` 422 if an object that comes from another cluster is invalid."""
-    _refuse(resource, obj, _errors(resource, obj))
+    rules = devices.ON_LOAD.get(resource)
+    _refuse(resource, obj, [*_errors(resource, obj), *(() if rules is None else rules(obj))])
 
 
 def check_status(resource: Resource, old: Json, new: Json, custom: ServedVersion | None = None) -> None:

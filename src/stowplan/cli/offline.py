@@ -1,0 +1,203 @@
+"""Explanations that are made here: of the lists of an API server, or of files."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.api.decode import DecodeError, convert
+from stowplan.api.pod import Pod
+from stowplan.cli.config import one_line_errors
+from stowplan.cli.progress import Progress, elapsed, ticking
+from stowplan.cli.running import Document
+from stowplan.cli.targets import NoSuchPodError, chosen, some_pods
+from stowplan.client.http import HttpClient
+from stowplan.cluster.podinfo import PodInfo
+from stowplan.cluster.table import ClusterTable
+from stowplan.config import default_config
+from stowplan.config.featuregates import parse_feature_gates
+from stowplan.config.legacy import load_any_file
+from stowplan.explain.explainer import PodExplanation
+from stowplan.explain.pending import NEAREST, causes
+from stowplan.explain.states import GONE
+from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.scheduler.settings import Settings
+from stowplan.snapshot import Engine, Snapshot, read_cluster, read_files
+from stowplan.snapshot.preemptions import last_preemption
+from stowplan.snapshot.sources import documents
+
+if TYPE_CHECKING:
+    from stowplan.cli.explain import Configuration, Wanted
+
+# The cluster
+
+
+def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Sequence[str]) -> Settings:
+    """The settings that options stand for; mistakes are reported in one line."""
+    with one_line_errors():
+        given = parse_feature_gates(gates)
+        loaded = default_config(given) if config is None else load_any_file(config, given)
+        return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
+
+
+def read_dump(files: Sequence[Path]) -> Snapshot:
+    """The cluster of files, with a line that says how far they are read."""
+    with ticking(Progress("reading", unit="objects")) as progress:
+        return read_files(files, lambda file, count: progress.advance(count, file))
+
+
+async def read_lists(client: HttpClient, address: str) -> Snapshot:
+    """The lists of a cluster, with a line that says how far they are."""
+    with ticking(Progress("reading the cluster", unit="objects")) as progress:
+        return await read_cluster(
+            client, f"the API server at {address}", lambda resource, count: progress.advance(count, resource)
+        )
+
+
+def engine_of_files(files: Sequence[Path], configuration: "Configuration") -> Engine:
+    """The engine of a configuration over the cluster of files."""
+    settings = scheduler_settings(*configuration)
+    snapshot = read_dump(files)
+    with elapsed("building the table"):
+        return Engine(snapshot, settings)
+
+
+async def engine_of_cluster(client: HttpClient, address: str, configuration: "Configuration") -> Engine:
+    """The engine of a configuration over the lists of a cluster."""
+    settings = scheduler_settings(*configuration)
+    snapshot = await read_lists(client, address)
+    with elapsed("building the table"):
+        return Engine(snapshot, settings)
+
+
+# Explanations
+
+
+async def explained(
+    client: HttpClient, address: str, configuration: "Configuration", wanted: "Wanted", namespace: str
+) -> tuple[list[Document], list[str]]:
+    """The explanations of pods of a cluster, and notes."""
+    engine = await engine_of_cluster(client, address, configuration)
+    try:
+        found = evaluated(engine, wanted, namespace)
+    except NoSuchPodError as error:
+        gone = await _gone(client, engine, error.namespace, error.name)
+        if gone is None:
+            raise
+        return [gone], engine.snapshot.notes
+    await _add_evictors(client, engine, found)
+    return found, engine.snapshot.notes
+
+
+def evaluated(engine: Engine, wanted: "Wanted", namespace: str) -> list[Document]:
+    """The explanations by an engine of our own."""
+    if wanted.manifests:
+        pods = from_manifests(wanted.manifests, namespace)
+    else:
+        pods = chosen(engine.pods, engine.replica_sets, wanted.targets, namespace, wanted.selector)
+    alike = one_of_each(some_pods(pods, namespace), engine.table)
+    with Progress("explaining", len(alike), "pods") as progress:
+        found = []
+        for pod in alike:
+            progress.tick(pod.key)
+            found.append(engine.explainer_for(pod).explain(engine.info(pod)).document())
+            progress.advance()
+    return found
+
+
+async def _gone(client: HttpClient, engine: Engine, namespace: str, name: str) -> Document | None:
+    """What is known of a pod that is not there any more: that it was evicted, and for whom."""
+    event = await last_preemption(client, namespace, name)
+    if event is None:
+        return None
+    by = _key_of(engine, event.by)
+    text = f"evicted from {event.node} for {by}, {event.time}"
+    found = PodExplanation(f"{namespace}/{name}", GONE, engine.snapshot.source, engine.table.node_count, text)
+    found.facts["evicted"] = {"message": "", "by": [by], "node": event.node}
+    return found.document()
+
+
+async def _add_evictors(client: HttpClient, engine: Engine, found: Sequence[Document]) -> None:
+    """Say for whom victims go, where the cluster's events tell."""
+    for document in found:
+        evicted = document.get("evicted")
+        if evicted and not evicted["by"]:
+            namespace, _, name = document["pod"].partition("/")
+            event = await last_preemption(client, namespace, name)
+            if event is not None:
+                evicted["by"] = [_key_of(engine, event.by)]
+
+
+def _key_of(engine: Engine, uid: str) -> str:
+    known = (pod.key for pod in engine.pods.values() if pod.metadata.uid == uid)
+    return next(known, f"a pod that is gone (uid {uid})")
+
+
+# Causes
+
+
+def causes_of(engine: Engine, namespace: str) -> tuple[Document, list[str]]:
+    waiting = [pod for pod in engine.waiting if not namespace or pod.namespace == namespace]
+    with Progress("explaining", unit="templates") as progress:
+
+        def explained(info: PodInfo) -> PodExplanation:
+            progress.tick(info.key)
+            found = engine.explainer_for(info.pod).explain(info, nearest=NEAREST)
+            progress.advance()
+            return found
+
+        found = causes(waiting, engine.info, explained)
+    document = {
+        "pods": len(waiting),
+        "causes": [cause.document() for cause in found],
+        "source": engine.snapshot.source,
+    }
+    return document, engine.snapshot.notes
+
+
+# Pods that do not exist yet, and those that are alike
+
+
+def from_manifests(paths: Sequence[Path], namespace: str) -> list[Pod]:
+    """Pods as manifests would make them: pods themselves, and the templates of those that make pods."""
+    found = []
+    for path in paths:
+        for place, document in documents(path):
+            pod = _pod_of(document, namespace)
+            if pod is None:
+                continue
+            try:
+                found.append(convert(pod, Pod))
+            except DecodeError as error:
+                raise click.ClickException(f"{place}: {error}") from None
+    if not found:
+        raise click.ClickException(f"{paths[0]}: expected a pod or something that makes pods")
+    return found
+
+
+def _pod_of(document: dict[str, Any], namespace: str) -> dict[str, Any] | None:
+    metadata = document.get("metadata") or {}
+    spec = document.get("spec") or {}
+    if document["kind"] == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    template = document if document["kind"] == "Pod" else spec.get("template")
+    if not isinstance(template, dict):
+        return None
+    own = template.get("metadata") or {}
+    name = metadata.get("name") or metadata.get("generateName") or "new"
+    space = metadata.get("namespace") or namespace
+    return {
+        **template,
+        "kind": "Pod",
+        "metadata": {**own, "name": name, "namespace": space, "uid": f"new-{name}"},
+    }
+
+
+def one_of_each(pods: Iterable[Pod], table: ClusterTable | None = None) -> list[Pod]:
+    """Of waiting pods that are alike one is enough."""
+    table = ClusterTable() if table is None else table
+    alike: dict[Any, Pod] = {}
+    for pod in pods:
+        alike.setdefault(pod.key if pod.spec.node_name else table.info(pod).template, pod)
+    return list(alike.values())
