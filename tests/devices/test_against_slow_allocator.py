@@ -211,7 +211,7 @@ def test_the_same_devices_are_found_as_by_trying_all_choices(seed: int) -> None:
         if any(one["allocationMode"] == "All" for one in _all_options(spec)) and _is_incomplete(every):
             continue
         slow = SlowAllocator(every, [one for held in world.results.values() for one in held])
-        expected = {name: found for name in NODES if (found := slow.allocate(spec, name)) is not None}
+        expected = {name: first for name in NODES if (first := slow.allocate(spec, name)) is not None}
         found = found_on_nodes(keeping, claim)
         assert shown(found) == expected, spec
         assert (
