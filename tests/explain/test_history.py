@@ -127,3 +127,33 @@ def test_a_node_evaluates_a_template_once_however_many_pods_it_has() -> None:
             assert evaluated == templates <= MOST_TEMPLATES
 
     asyncio.run(ask())
+
+
+def test_pods_that_are_placed_while_causes_are_found_are_no_error() -> None:
+    async def ask() -> None:
+        store = Store(RealClock(), random.Random(0))
+        store.create(NODES, document(node(0)))
+        async with running_scheduler(store, 0) as scheduler:
+            inspection = Inspection(lambda: scheduler, cluster="test", release="test")
+            pods = [too_big(number, 1000 + number) for number in range(4)]
+            for made in pods:
+                store.create(PODS, made)
+            await until(lambda: inspection.lanes()["unschedulable"] == len(pods))
+            explain = inspection._explain
+
+            async def after_they_were_placed(*arguments: Any) -> Any:
+                await until(lambda: len(scheduler.context.cache.table.pods) == len(pods))
+                await until(lambda: not scheduler.context.cache.assumed)
+                return await explain(*arguments)
+
+            inspection._explain = after_they_were_placed  # type: ignore[method-assign, assignment]
+            asking = asyncio.ensure_future(inspection.pending({NAMESPACE}))
+            await asyncio.sleep(0)
+            large = document(node(1))
+            large["status"]["allocatable"]["cpu"] = large["status"]["capacity"]["cpu"] = "10000"
+            store.create(NODES, large)
+            found = await asking
+            assert found["pods"] == sum(cause["count"] for cause in found["causes"]) == len(pods)
+            assert (await inspection.pending({NAMESPACE}))["pods"] == 0
+
+    asyncio.run(ask())

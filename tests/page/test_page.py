@@ -4,6 +4,7 @@ Screenshots are written to build/screenshots.
 """
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -52,6 +53,21 @@ metadata: {{name: gated, namespace: default}}
 spec:
   schedulingGates: [{{name: example.com/quota}}]
   containers: [{{name: main, image: app}}]
+"""
+
+
+URGENT = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 1000
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: urgent, namespace: default}
+spec:
+  priorityClassName: urgent
+  containers: [{name: main, image: app, resources: {requests: {cpu: "6"}}}]
 """
 
 
@@ -105,6 +121,11 @@ def go(page: Page) -> Callable[[str], None]:
     return there
 
 
+def kubectl(cluster: Up, *words: str, stdin: str = "") -> None:
+    command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), *words]
+    subprocess.run(command, input=stdin, text=True, check=True, capture_output=True, timeout=60)
+
+
 def shot(page: Page, name: str) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
@@ -135,7 +156,7 @@ def test_waiting_pods_are_grouped_and_open_beside_the_list(page: Page, go: Calla
     page.locator("main tr.link").first.click()
     aside = page.locator("aside")
     expect(aside).to_contain_text("no node fits (0 of 3)")
-    expect(aside.locator(".funnel")).to_contain_text("anti-affinity")
+    expect(aside.locator(".funnel").first).to_contain_text("anti-affinity")
     expect(aside).to_contain_text("Closest: only one thing in the way")
     expect(aside).to_contain_text("one more node like")
     expect(aside).to_contain_text("Wakes it")
@@ -160,12 +181,17 @@ def test_the_queue_has_a_lane_for_every_state(page: Page, go: Callable[[str], No
     expect(page.locator(".lane")).to_have_count(6)
     expect(page.get_by_label("gated")).to_contain_text("default/gated")
     expect(page.get_by_label("unschedulable").locator(".dots i")).to_have_count(2)
+    expect(page.get_by_label("unschedulable").locator(".flow")).to_contain_text("in ", timeout=20_000)
     shot(page, "queue")
 
 
 def test_decisions_are_listed_with_points_and_time(page: Page, go: Callable[[str], None]) -> None:
     go("decisions")
     expect(page.locator("main")).to_contain_text("pods a second")
+    expect(page.locator(".chart figcaption")).to_have_count(3, timeout=20_000)
+    expect(page.locator(".chart figcaption").nth(0)).to_contain_text("bound")
+    expect(page.locator(".chart figcaption").nth(1)).to_contain_text("p99")
+    expect(page.locator(".chart svg text").first).to_be_visible()
     bound = page.locator("tbody tr", has_text="bound").first
     expect(bound).to_contain_text("ms")
     shot(page, "decisions")
@@ -186,6 +212,42 @@ def test_search_is_done_by_keyboard(page: Page, go: Callable[[str], None]) -> No
     page.keyboard.type("nothing-like-this")
     expect(page.locator("#search-results")).to_contain_text("Nothing found.")
     page.keyboard.press("Escape")
+
+
+def test_lines_and_places_are_reached_by_keyboard(page: Page, go: Callable[[str], None]) -> None:
+    go("cluster")
+    expect(page.locator("#heading")).to_contain_text("3 nodes")
+    page.keyboard.press("2")
+    expect(page.locator("main tr.link").first).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("main tr.link").nth(1)).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside h1")).to_contain_text("default/cache-")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_label("Keys").locator("kbd").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_be_hidden()
+
+
+def test_preemption_says_why_this_node_and_not_another(
+    cluster: Up, page: Page, go: Callable[[str], None]
+) -> None:
+    kubectl(cluster, "create", "-f", "-", stdin=URGENT)
+    go("decisions")
+    evicting = page.locator("tbody tr", has_text="default/urgent").first
+    expect(evicting).to_be_visible(timeout=20_000)
+    go("decisions~pod/default/urgent")
+    evicted = page.get_by_label("Evicted for it")
+    expect(evicted).to_contain_text("had to leave node-")
+    expect(evicted.locator(".funnel")).to_contain_text(re.compile(r"^3nodes−[12].*= 1node-\d"))
+    shot(page, "preemptor")
+    evicted.locator("button").first.click()
+    expect(page.get_by_label("Evicted", exact=True)).to_contain_text("For default/urgent")
+    shot(page, "victim")
+    kubectl(cluster, "delete", "pod", "urgent", "--wait=false")
 
 
 def test_it_is_readable_in_the_dark(page: Page, go: Callable[[str], None]) -> None:

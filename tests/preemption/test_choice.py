@@ -146,8 +146,8 @@ def test_the_same_seed_decides_the_same() -> None:
 
 
 COMPARED = [
-    (low("w", "n1", 5, cpu=FULL), "highestPriority", "5, on n0 0"),
-    (low("w", "n1", cpu=FULL, hour=3), "startTime", "2025-01-01T03:00:00Z, on n0 2025-01-01T04:00:00Z"),
+    (low("w", "n1", 5, cpu=FULL), "highestPriority", "5, n0: 0"),
+    (low("w", "n1", cpu=FULL, hour=3), "startTime", "2025-01-01T03:00:00Z, n0: 2025-01-01T04:00:00Z"),
 ]
 
 

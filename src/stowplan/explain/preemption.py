@@ -105,8 +105,7 @@ def was_done(done: Document, palette: Palette = PLAIN) -> list[str]:
     if not done.get("chosenBy"):
         return []
     node = middle(done["node"], NAME)
-    heading = palette.paint(f"Why pods of {node} were evicted", "bold")
-    return [f"{heading}: {done['chosenBy']['text']}", *_funnel(done, palette)]
+    return [palette.paint(f"Why pods of {node} were evicted", "bold"), *_funnel(done, palette)]
 
 
 def _without_counts(message: str) -> str:

@@ -131,12 +131,12 @@ def _notes(found: Document) -> list[str]:
         lines += hanging("", f"nominated to {node}{_leaving(found)}")
     gone = found.get("evictions")
     if gone and gone["victims"] and not (node and found["state"] != "placed"):
-        lines += hanging("", f"evicted {names(gone['victims'], 4)} for it{_chosen_by(gone)}")
+        lines += hanging("", f"evicted {names(gone['victims'], 4)}{_from(gone)} for it")
     if found["state"] == PENDING:
         for one in found.get("claims") or ():
             lines += hanging(f"claim {one['claim']}: ", one["text"])
     evicted = found.get("evicted")
-    if evicted:
+    if evicted and found["state"] != GONE:
         lines += hanging("", _evicted(evicted))
     return lines
 
@@ -149,13 +149,11 @@ def _leaving(found: Document) -> str:
 def _evicted(evicted: Document) -> str:
     by = f" for {names(evicted['by'], 3)}" if evicted.get("by") else ""
     why = f": {evicted['message']}" if evicted.get("message") else ""
-    return f"evicted{by}{why}{_chosen_by(evicted)}"
+    return f"evicted{by}{why}"
 
 
-def _chosen_by(made: Document) -> str:
-    """From where, and by what that node was chosen; below there is more about it."""
-    done = made.get("preemption") or {}
-    return f" from {done['node']}: {done['chosenBy']['text']}" if done.get("chosenBy") else ""
+def _from(made: Document) -> str:
+    return f" from {middle(made['node'], NAME)}" if made.get("node") else ""
 
 
 def _why_evicted(found: Document, palette: Palette) -> list[str]:
@@ -163,7 +161,8 @@ def _why_evicted(found: Document, palette: Palette) -> list[str]:
     for about in ("evictions", "evicted"):
         done = (found.get(about) or {}).get("preemption")
         if done:
-            return ["", *was_done(done, palette)]
+            lines = was_done(done, palette)
+            return lines if found["state"] == GONE else ["", *lines]
     return []
 
 

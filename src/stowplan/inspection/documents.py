@@ -176,7 +176,7 @@ class Inspection:
     async def pods(
         self, visible: Collection[str], search: str = "", state: str = "", limit: int = MOST_PODS
     ) -> dict[str, Any]:
-        """Pods whose name, node or labels contain a text, waiting ones first."""
+        """Pods whose name, node, labels or cause contain a text, waiting ones first."""
         scheduler = self.scheduler
         if scheduler is None:
             return {"items": [], "total": 0}
@@ -185,13 +185,20 @@ class Inspection:
             pod
             async for pods in in_turns(list(scheduler.informers.pods.objects.values()))
             for pod in pods
-            if pod.namespace in visible and _has_state(pod, state) and (not wanted or _mentions(pod, wanted))
+            if pod.namespace in visible
+            and _has_state(pod, state)
+            and (not wanted or _mentions(pod, wanted) or wanted in self._cause(scheduler, pod).lower())
         ]
         shown = nsmallest(min(limit, MOST_PODS), found, key=lambda pod: (bool(pod.spec.node_name), pod.key))
         return {"items": [self._line(scheduler, pod) for pod in shown], "total": len(found)}
 
+    @staticmethod
+    def _cause(scheduler: Scheduler, pod: Pod) -> str:
+        """What was last said about a pod that has no node."""
+        made = None if pod.spec.node_name else scheduler.context.decisions.by_key(pod.key)
+        return "" if made is None else made.message
+
     def _line(self, scheduler: Scheduler, pod: Pod) -> dict[str, Any]:
-        made = scheduler.context.decisions.by_key(pod.key)
         place = scheduler.context.queue.place_of(pod.key)
         return {
             "pod": pod.key,
@@ -199,7 +206,7 @@ class Inspection:
             "node": pod.spec.node_name or None,
             "created": pod.metadata.creation_timestamp,
             "priority": pod.spec.priority or 0,
-            "cause": made.message if made is not None and not pod.spec.node_name else "",
+            "cause": self._cause(scheduler, pod),
         }
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
@@ -211,7 +218,7 @@ class Inspection:
         if pod is None:
             gone = explain_gone(scheduler, f"{namespace}/{name}")
             return None if gone is None else gone.document()
-        found = await self._explain(scheduler, pod)
+        found = await self._explain(scheduler, self._info(scheduler, pod))
         found.facts |= eviction_facts(scheduler, pod)
         known = scheduler.explain(pod.key)
         if known is not None:
@@ -223,9 +230,11 @@ class Inspection:
         document["nominatedNode"] = pod.status.nominated_node_name or None
         return document
 
-    async def _explain(self, scheduler: Scheduler, pod: Pod, nearest: int | None = None) -> PodExplanation:
+    async def _explain(
+        self, scheduler: Scheduler, info: PodInfo, nearest: int | None = None
+    ) -> PodExplanation:
         context = scheduler.context
-        steps = self.explainer_for(scheduler, pod).steps(self._info(scheduler, pod), nearest=nearest)
+        steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
         while True:
             await context.freeze.free()
             try:
@@ -253,24 +262,30 @@ class Inspection:
             column[:] = 0
             legend.append({"plugin": outright.plugin, "reason": outright.message, "nodes": table.node_count})
         else:
-            for status, rows in evaluation.rejections().items():
+            rejections = sorted(evaluation.rejections().items(), key=lambda one: -len(one[1]))
+            for status, rows in rejections:
                 column[rows] = len(legend)
                 legend.append({"plugin": status.plugin, "reason": status.message, "nodes": len(rows)})
         return {"legend": legend, "nodes": column[node_rows(table)].tolist(), "node": None}
 
     async def pending(self, visible: Collection[str]) -> dict[str, Any]:
-        """All waiting pods by cause. Each template is explained once, with a pause after each."""
+        """All pods that wait now, by cause. Each template is explained once, with a pause after each.
+
+        Meanwhile pods may be placed and others come: those of the beginning are told of.
+        """
         scheduler = self.scheduler
         if scheduler is None:
             return {"pods": 0, "causes": []}
         waiting = [queued.pod.pod for queued in scheduler.context.queue if queued.pod.namespace in visible]
+        table = scheduler.context.cache.table
+        infos = {pod.metadata.uid: table.info(pod) for pod in waiting}
         explained: dict[Any, PodExplanation] = {}
         for pod in waiting:
-            info = self._info(scheduler, pod)
+            info = infos[pod.metadata.uid]
             if not pod.spec.scheduling_gates and info.template not in explained:
-                explained[info.template] = await self._explain(scheduler, pod, NEAREST)
+                explained[info.template] = await self._explain(scheduler, info, NEAREST)
         found: list[Cause] = causes(
-            waiting, lambda pod: self._info(scheduler, pod), lambda info: explained[info.template]
+            waiting, lambda pod: infos[pod.metadata.uid], lambda info: explained[info.template]
         )
         return {"pods": len(waiting), "causes": [cause.document() for cause in found]}
 

@@ -32,6 +32,8 @@ KEPT: Final = 1000
 """How many disagreements are kept with all their details."""
 SHOWN: Final = 10
 """How many of them the text shows."""
+ON_PAGE: Final = 100
+"""How many of them the page shows."""
 COMPARED: Final = 25
 """Of how many the page shows the points of both nodes."""
 BUCKETS: Final = 120
@@ -63,6 +65,11 @@ class Timeline:
         while len(self._steps) <= place:
             self._steps.append([0, 0])
         self._steps[place][0 if agrees else 1] += 1
+
+    @property
+    def length(self) -> int:
+        """How many steps there are so far."""
+        return len(self._steps)
 
     def document(self) -> list[dict[str, Any]]:
         began = self._began or 0.0
@@ -154,13 +161,13 @@ class Tally:
         )
 
 
-def written(tally: Tally, against: str = "") -> Report:
-    """The report. `against` names the configuration that was compared with, if it is another one."""
+def written(tally: Tally, against: str = "", rows: int = SHOWN) -> Report:
+    """The report with so many disagreements. `against` names the configuration, if it is another one."""
     title = f"Bindings compared with {against}" if against else "Bindings compared with stowplan"
-    return Report(title, tally.line(), [*_parts(tally)], tally.document())
+    return Report(title, tally.line(), [*_parts(tally, rows)], tally.document())
 
 
-def _parts(tally: Tally) -> Iterator[Part]:
+def _parts(tally: Tally, rows: int) -> Iterator[Part]:
     yield Figures(figures=[*_figures(tally)])
     notes = "\n".join(_notes(tally))
     if notes:
@@ -171,10 +178,10 @@ def _parts(tally: Tally) -> Iterator[Part]:
     if tally.unjudged:
         reasons = [Bar(reason, count) for reason, count in tally.unjudged.most_common(SHOWN)]
         yield Bars(title="Not judged", bars=reasons)
-    if tally.bindings:
+    if tally.timeline.length > 1:
         yield tally.timeline.part()
     if tally.disagreements:
-        shown = tally.disagreements[:SHOWN]
+        shown = tally.disagreements[:rows]
         yield Table(
             title="Disagreements",
             headings=["pod", "their node", "our node", "points behind", "why"],
@@ -247,7 +254,7 @@ def details(tally: Tally) -> Section:
 
 def page_of(tally: Tally, against: str = "") -> Report:
     """The report for a page: it has room for the points of both sides."""
-    report = written(tally, against)
+    report = written(tally, against, ON_PAGE)
     if not tally.disagreements:
         return report
     return Report(report.title, report.summary, [*report.parts, details(tally)], report.data)

@@ -2,7 +2,7 @@
 
 import { ApiError, Stream, get } from "./api.js";
 import { cluster } from "./cluster.js";
-import { el, empty, number, show } from "./dom.js";
+import { el, empty, number, show, table } from "./dom.js";
 import { decisions, pending, queue } from "./lists.js";
 import { node } from "./node.js";
 import { pod } from "./pod.js";
@@ -71,15 +71,18 @@ async function shown(where, draw) {
   }
 }
 
+const clock = (time) => time.toLocaleTimeString([], { hour12: false });
+
 stream.on("hello", (hello) => {
   const scheduler = hello.scheduler;
-  show(status, el("span", {}, `${hello.cluster} · ${scheduler.name} ${scheduler.version} (${scheduler.release}) · ${scheduler.leader ? "leading" : "standby"} · `),
-    hello.pods ? el("b", {}, `${number(hello.pods.waiting)} waiting`) : null, hello.rate === null ? "" : ` · ${hello.rate} pods/s`);
+  status.title = `${hello.cluster}, ${scheduler.name} ${scheduler.version}, decides as kube-scheduler ${scheduler.release}, profiles ${scheduler.profiles.join(", ")}`;
+  show(status, el("span", {}, `${hello.cluster} · ${scheduler.name} ${scheduler.release} · ${scheduler.leader ? "leading" : "standby"} · `),
+    hello.pods ? el("b", {}, `${number(hello.pods.waiting)} waiting`) : null, hello.rate === null ? "" : ` · ${hello.rate} pods/s`, hello.time ? ` · ${clock(new Date(hello.time))}` : "");
 });
 stream.on("lost", (since) => {
   document.body.classList.add("lost");
   lost.hidden = false;
-  lost.textContent = `Connection lost at ${since.toLocaleTimeString([], { hour12: false })}. What you see is from then; trying again.`;
+  lost.textContent = `Connection lost at ${clock(since)}. What you see is from then; trying again.`;
 });
 stream.on("back", () => {
   document.body.classList.remove("lost");
@@ -113,7 +116,8 @@ function pick(kind, name) {
   open(kind, name);
 }
 
-input.addEventListener("input", search);
+let typed = null;
+input.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(search, 120); });
 input.addEventListener("blur", () => setTimeout(() => { results.hidden = true; }, 150));
 input.addEventListener("keydown", (event) => {
   const options = [...results.querySelectorAll("[role=option]")];
@@ -129,9 +133,32 @@ document.getElementById("search").addEventListener("submit", async (event) => {
   const option = results.querySelectorAll("[role=option]")[chosen];
   if (option) pick(option.dataset.kind, option.dataset.name);
 });
+
+// The keyboard: one place for all of it, and `?` tells.
+const KEYS = [["/", "search pods, nodes, labels, causes"], ["1 2 3 4", "Cluster, Pending, Queue, Decisions"], ["j k", "next and previous line"], ["Enter", "open what is selected"],
+  ["arrows", "move between tiles and search results"], ["Esc", "close what is open"], ["?", "this list"]];
+const help = el("dialog", { "aria-label": "Keys" }, el("h1", {}, "Keys"), table(["key", ""], KEYS.map(([key, what]) => ({ cells: [el("kbd", {}, key), what] }))),
+  el("p", {}, el("button", { onclick: () => help.close() }, "Close")));
+document.body.append(help);
+document.getElementById("keys").addEventListener("click", () => help.showModal());
+
+function step(by) {
+  const lines = [...place.querySelectorAll("tr.link, li.link")];
+  if (!lines.length) return;
+  const now = lines.indexOf(document.activeElement);
+  const next = lines[Math.max(0, Math.min(lines.length - 1, now < 0 ? 0 : now + by))];
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
 document.addEventListener("keydown", (event) => {
-  if (event.target === input) return;
-  if (event.key === "/") { input.focus(); event.preventDefault(); } else if (event.key === "Escape" && !beside.hidden) close();
+  if (event.target === input || event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  const names = Object.keys(PLACES);
+  if (event.key === "/") { input.focus(); event.preventDefault(); }
+  else if (event.key === "?") help.showModal();
+  else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
+  else if (names[Number(event.key) - 1]) location.hash = `/${names[Number(event.key) - 1]}`;
+  else if (event.key === "Escape" && !beside.hidden) close();
 });
 
 window.addEventListener("hashchange", go);

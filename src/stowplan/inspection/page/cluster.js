@@ -22,7 +22,7 @@ export async function cluster(place, { stream, open, query }) {
   const heading = el("p", { class: "quiet", id: "heading" });
   const tiles = new Tiles(canvas, {
     onHover: (index, event) => hover(tip, nodes, state, index, event),
-    onOpen: (index) => { tiles.selected = index; tiles.draw(); open("node", nodes.names[index]); },
+    onOpen: (index) => open("node", nodes.names[index]),
   });
   const refresh = () => {
     heading.textContent = sentence(nodes, state);
@@ -53,9 +53,15 @@ export async function cluster(place, { stream, open, query }) {
     }
     refresh();
   });
+  const select = () => {
+    tiles.selected = nodes.names.indexOf(decodeURI(location.hash).split("~node/")[1] ?? "");
+    tiles.draw();
+  };
+  window.addEventListener("hashchange", select);
+  select();
   const theme = window.matchMedia("(prefers-color-scheme: dark)");
   theme.addEventListener("change", refresh);
-  return () => { off(); theme.removeEventListener("change", refresh); };
+  return () => { off(); window.removeEventListener("hashchange", select); theme.removeEventListener("change", refresh); };
 }
 
 function groupsOf(nodes, key) {

@@ -1,13 +1,14 @@
 // Pending, Queue, Decisions.
 
 import { get } from "./api.js";
-import { age, el, empty, number, plural, show, table } from "./dom.js";
+import { barList, lineChart, short } from "./charts.js";
+import { age, el, empty, middle, number, plural, redraw, show, table } from "./dom.js";
 
 const LANES = {
   active: "ready to be tried",
   backoff: "waits after a failure",
   unschedulable: "waits for an event",
-  gated: "held by a PreEnqueue plugin",
+  gated: "held by a gate",
   permit: "waits at Permit",
   binding: "is being bound",
 };
@@ -23,15 +24,26 @@ function following(stream, names, draw) {
   return () => { stopped = true; clearTimeout(waiting); offs.forEach((off) => off()); };
 }
 
+function podsOf(cause, opened, open) {
+  const list = el("details", { open: opened.has(cause.name) }, el("summary", { class: "quiet" }, `${cause.name}: ${plural(cause.count, "pod")}`),
+    el("ul", { class: "pods" }, cause.pods.slice(0, 200).map((pod) => el("li", {}, el("button", { class: "plain", "data-key": pod, onclick: () => open("pod", pod) }, pod)))));
+  list.addEventListener("toggle", () => { if (list.open) opened.add(cause.name); else opened.delete(cause.name); });
+  return list;
+}
+
 export async function pending(place, { stream, open }) {
+  const opened = new Set();
   const draw = async () => {
     const found = await get("/pending");
-    if (!found.pods) return show(place, el("h1", {}, "Pending"), empty("No pod waits. Create one:", "kubectl run hello --image=nginx"));
-    const rows = found.causes.map((cause) => ({ cells: [number(cause.count), cause.name, cause.reason, cause.help], open: () => open("pod", cause.pods[0]) }));
-    show(place, el("h1", {}, `${plural(found.pods, "pod waits", "pods wait")} on ${plural(found.causes.length, "cause")}`),
+    if (!found.pods) return redraw(place, el("h1", {}, "Pending"), empty("No pod waits. Create one:", "kubectl run hello --image=nginx"));
+    const rows = found.causes.map((cause) => ({
+      key: cause.name,
+      cells: [number(cause.count), el("b", {}, cause.name), cause.reason, cause.help],
+      open: () => open("pod", cause.pods[0]),
+    }));
+    redraw(place, el("h1", {}, `${plural(found.pods, "pod waits", "pods wait")} on ${plural(found.causes.length, "cause")}`),
       table(["pods", "which", "because", "helped by"], rows, { numeric: [0], caption: "Causes" }),
-      found.causes.map((cause) => cause.count > 1 && el("details", {}, el("summary", { class: "quiet" }, `${cause.name}: ${plural(cause.count, "pod")}`),
-        el("ul", {}, cause.pods.slice(0, 200).map((pod) => el("li", {}, el("button", { class: "plain", onclick: () => open("pod", pod) }, pod)))))));
+      found.causes.map((cause) => cause.count > 1 && podsOf(cause, opened, open)));
   };
   await draw();
   return following(stream, ["queue"], draw);
@@ -40,37 +52,81 @@ export async function pending(place, { stream, open }) {
 export async function queue(place, { stream, open }) {
   const draw = async () => {
     const found = await get("/queue");
-    show(place, el("h1", {}, "Queue"), el("div", { class: "lanes" }, found.lanes.map((lane) => laneOf(lane, open))));
+    const widths = found.lanes.map((lane) => (lane.pods.length ? "minmax(180px, 2fr)" : "minmax(110px, 1fr)")).join(" ");
+    redraw(place, el("h1", {}, "Queue"), el("div", { class: "lanes", style: { gridTemplateColumns: widths } }, found.lanes.map((lane) => laneOf(lane, open))));
   };
   await draw();
-  return following(stream, ["queue", "decisions"], draw);
+  return following(stream, ["hello", "queue", "decisions"], draw);
 }
 
 function laneOf(lane, open) {
   const blocks = Math.floor(lane.total / 100), dots = lane.total % 100;
+  const shown = lane.pods.slice(0, 12), more = lane.total - shown.length;
   return el("section", { class: "lane", "aria-label": lane.name },
     el("h2", {}, el("span", {}, lane.name), el("b", {}, number(lane.total))),
     el("p", { class: "quiet" }, LANES[lane.name]),
+    el("p", { class: "flow", title: "pods in and out, over the last minute" }, lane.in === null ? "–" : flow(lane.in, lane.out)),
     el("div", { class: "dots", title: "a dot is a pod, a block is a hundred" },
       Array.from({ length: Math.min(blocks, 200) }, () => el("i", { class: "block" })), Array.from({ length: dots }, () => el("i"))),
-    el("ol", {}, lane.pods.slice(0, 12).map((one) => el("li", { tabindex: "0", title: one.cause, onclick: () => open("pod", one.pod), onkeydown: (event) => { if (event.key === "Enter") open("pod", one.pod); } },
-      el("div", {}, one.pod), el("div", { class: "quiet" }, [one.since ? age(one.since) : one.node, one.cause].filter(Boolean).join(" · "))))));
+    el("ol", {}, shown.map((one) => el("li", { tabindex: "0", class: "link", "data-key": one.pod, title: one.cause, onclick: () => open("pod", one.pod), onkeydown: (event) => { if (event.key === "Enter") open("pod", one.pod); } },
+      el("div", { class: "name", title: one.pod }, middle(one.pod, 34)), el("div", { class: "quiet" }, [one.since ? age(one.since) : one.node, brief(one.cause)].filter(Boolean).join(" · "))))),
+    more > 0 && el("p", { class: "quiet" }, `and ${number(more)} younger`));
 }
 
+// Pods a second, or a minute where that is the more readable figure.
+function flow(incoming, outgoing) {
+  const [factor, unit] = Math.max(incoming, outgoing) >= 1 ? [1, "/s"] : [60, "/min"];
+  return `in ${short(+(incoming * factor).toFixed(1))} · out ${short(+(outgoing * factor).toFixed(1))} ${unit}`;
+}
+
+// The counts of nodes that begin every such message are the same in all of them.
+const brief = (message) => message.replace(/^0\/\d+ nodes are available: /, "");
+
 export async function decisions(place, { stream, open }) {
+  const charts = el("div", { class: "charts" }), list = el("div"), heading = el("p", { class: "quiet" });
+  let drawn = "";
   const draw = async () => {
     const found = await get("/decisions?limit=200");
-    if (!found.items.length) return show(place, el("h1", {}, "Decisions"), empty("Nothing has been decided yet."));
+    if (!found.items.length && !found.history?.times.length) return redraw(place, el("h1", {}, "Decisions"), empty("Nothing has been decided yet. Create a pod:", "kubectl run hello --image=nginx"));
     const latency = found.latency ? ` · from queue to binding ${milliseconds(found.latency.p50)} (p50), ${milliseconds(found.latency.p99)} (p99)` : "";
-    const rows = found.items.map((one) => ({
-      cells: [el("span", { class: "tight" }, clock(one.time)), one.pod, el("span", { class: "tight" }, one.node ?? ""), one.outcome, one.points ?? "", one.margin ?? "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: one.node ? "" : one.message }, one.victims.length ? `evicts ${one.victims.join(", ")}` : one.node ? "" : one.message)],
-      open: () => open("pod", one.pod),
-    }));
-    show(place, el("h1", {}, "Decisions"), el("p", { class: "quiet" }, `${found.rate} pods a second${latency}`),
-      table(["time", "pod", "node", "outcome", "points", "ahead by", "took", ""], rows, { numeric: [4, 5, 6], caption: "Latest decisions" }));
+    heading.textContent = `${found.rate === null ? "" : `${short(found.rate)} pods a second`}${latency}`;
+    const newest = found.history?.times.at(-1) ?? "";
+    if (newest !== drawn && !charts.matches(":hover")) { drawn = newest; show(charts, chartsOf(found)); }
+    redraw(list, found.items.length ? table(["time", "pod", "node", "outcome", "points", "ahead by", "took", ""], found.items.map((one) => decisionRow(one, open)), { numeric: [4, 5, 6], caption: "Latest decisions" })
+      : el("p", { class: "quiet" }, "Nothing has been decided lately."));
+    if (!place.contains(list)) show(place, el("h1", {}, "Decisions"), heading, charts, el("h2", {}, "Latest"), list);
   };
   await draw();
-  return following(stream, ["decisions"], draw);
+  return following(stream, ["hello", "decisions"], draw);
+}
+
+function chartsOf(found) {
+  const history = found.history;
+  if (!history || !history.times.length) return el("p", { class: "quiet" }, history ? "Charts appear after the first seconds." : "");
+  const times = history.times.map((time) => Date.parse(time) / 1000);
+  const rates = [{ name: "bound", values: history.bound }];
+  if (history.unschedulable.some(Boolean)) rates.push({ name: "no node fits", values: history.unschedulable });
+  if (history.errors.some(Boolean)) rates.push({ name: "errors", values: history.errors });
+  const thousand = (values) => values.map((value) => (value === null ? null : value * 1000));
+  const plugins = found.plugins.slice(0, 7), rest = found.plugins.slice(7).reduce((sum, one) => sum + one.share, 0);
+  const shares = plugins.map((one) => ({ label: `${one.plugin} ${one.point}`, value: 100 * one.share }));
+  if (rest > 0) shares.push({ label: `${found.plugins.length - 7} others`, value: 100 * rest });
+  return [
+    lineChart({ title: "Attempts", unit: "/s", times, series: rates }),
+    lineChart({ title: "Queue to binding", unit: "ms", times, series: [{ name: "p50", values: thousand(history.p50) }, { name: "p99", values: thousand(history.p99) }] }),
+    el("figure", { class: "chart" }, el("figcaption", {}, el("b", {}, "Plugins' share of time")),
+      shares.length ? barList(shares, { unit: "%", format: (value) => value.toFixed(1) }) : el("p", { class: "quiet" }, "Plugins are timed in one attempt of ten; none was yet.")),
+  ];
+}
+
+function decisionRow(one, open) {
+  const words = one.victims.length ? `evicts ${one.victims.join(", ")}` : one.node && one.outcome === "bound" ? "" : brief(one.message);
+  return {
+    key: `${one.pod} ${one.attempt}`,
+    cells: [el("span", { class: "tight" }, clock(one.time)), one.pod, el("span", { class: "tight" }, one.node ?? ""), el("span", { class: one.outcome === "unschedulable" || one.outcome === "error" ? "tight bad" : "tight" }, one.outcome),
+      one.points ?? "", one.ties > 1 ? `tie of ${number(one.ties)}` : one.margin ?? "", one.seconds === null ? "" : milliseconds(one.seconds), el("span", { class: "cut", title: words }, words)],
+    open: () => open("pod", one.pod),
+  };
 }
 
 const clock = (time) => new Date(time).toLocaleTimeString([], { hour12: false });

@@ -11,20 +11,23 @@ export async function pod(place, { name, open, close }) {
     el("div", { class: "bar-row" }, el("h1", { class: "grow" }, found.pod), el("button", { onclick: close, "aria-label": "Close" }, "Close")),
     el("p", {}, state(found)),
     el("p", { class: "quiet" }, situation(found)),
-    found.node && el("p", {}, el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)),
-    el("p", {}, el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
+    el("p", {}, found.node ? el("button", { class: "plain", onclick: () => open("node", found.node) }, found.node)
+      : found.state !== "gone" && el("a", { href: `#/cluster?pod=${encodeURIComponent(found.pod)}~pod/${encodeURI(found.pod)}` }, "Show on the map")),
     found.funnel.length > 0 && [el("h2", {}, "Nodes ruled out"), funnel(found.nodes, stepsOf(found))],
     found.nearMisses.length > 0 && [el("h2", {}, "Closest: only one thing in the way"), nearMisses(found, open)],
     found.changes.length > 0 && [el("h2", {}, "Any one of these would place it (each tried on the live state)"), changes(found, open)],
     found.state === "pending" && !found.changes.length && found.funnel.length > 0 && el("p", { class: "quiet" }, "No single change was found that would place it."),
     found.scores && found.scores.length > 0 && [el("h2", {}, "Points of the best nodes, by plugin"), scores(found, open)],
-    found.preemption && found.preemption.message && found.state === "pending" && [el("h2", {}, "Preemption"), el("p", {}, found.preemption.message)],
+    found.state === "pending" && found.preemption && preemption(found.preemption, "Preemption", wouldDo(found.preemption), open),
+    found.evictions && preemption(found.evictions.preemption ?? found.evictions, "Evicted for it", `${listed(found.evictions.victims)} had to leave ${found.evictions.node}${by(found.evictions)}.`, open),
+    found.evicted && preemption(found.evicted.preemption ?? found.evicted, "Evicted", `${found.evicted.by?.length ? `For ${listed(found.evicted.by)}` : "By preemption"}${by(found.evicted)}.`, open, found.evicted.by),
     found.wakes.length > 0 && [el("h2", {}, "Wakes it"), wakes(found)],
     found.attempts.length > 0 && [el("h2", {}, "Attempts"), attempts(found)],
     raw(found));
 }
 
 function state(found) {
+  if (found.state === "gone") return `Gone: ${found.message}`;
   if (found.state === "placed") {
     const again = found.wouldGoTo === found.node ? "It would be placed there again now." : found.wouldGoTo ? `It would go to ${found.wouldGoTo} now.` : found.message;
     return `On ${found.node}. ${again}`;
@@ -40,12 +43,39 @@ function situation(found) {
     for (const [plugin, said] of Object.entries(queue.heldBy)) parts.push(`${plugin}: ${said}`);
     if (queue.until) parts.push(`tried again at ${new Date(queue.until).toLocaleTimeString([], { hour12: false })} at the latest`);
   }
-  parts.push(`priority ${found.priority}`, `source: ${found.source}`);
+  if (found.priority !== undefined) parts.push(`priority ${found.priority}`);
+  parts.push(`source: ${found.source}`);
   if (found.nominatedNode) parts.push(`nominated node ${found.nominatedNode}`);
   return parts.join(" · ");
 }
 
 const stepsOf = (found) => found.funnel.map((line) => ({ label: line.plugin, value: line.nodes, note: line.reason }));
+
+const listed = (pods) => (pods.length > 4 ? `${pods.slice(0, 4).join(", ")} and ${number(pods.length - 4)} more` : pods.join(", "));
+const by = (done) => (done.preemption?.chosenBy ? `: ${done.preemption.chosenBy.text}` : "");
+
+function wouldDo(tried) {
+  if (tried.node) return `Would make room on ${tried.node}: ${listed(tried.victims)} would go${tried.chosenBy ? `; ${tried.chosenBy.text}` : ""}.`;
+  return tried.funnel?.length ? "Does not help: no node would have room even without pods of lower priority." : tried.message;
+}
+
+// What preemption did or would do: where, whom, and why not on the other nodes.
+function preemption(tried, heading, sentence, open, pods = tried.victims ?? []) {
+  if (!sentence) return null;
+  const steps = (tried.funnel ?? []).map((line) => ({ label: line.reason, value: line.nodes, note: examplesOf(line) }));
+  const accounted = steps.reduce((sum, step) => sum + step.value, tried.node ? 1 : 0);
+  const complete = accounted === tried.nodes;
+  const spared = tried.spared?.count ? `${listed(tried.spared.pods)}${tried.spared.count > tried.spared.pods.length ? ` and ${number(tried.spared.count - tried.spared.pods.length)} more` : ""} of lower priority stay: there is room for them.` : "";
+  return el("section", { class: "preemption", "aria-label": heading }, el("h2", {}, heading), el("p", {}, sentence),
+    pods.length > 0 && el("p", {}, pods.slice(0, 8).map((pod) => [el("button", { class: "plain", onclick: () => open("pod", pod) }, pod), " "])),
+    steps.length > 0 && funnel(complete ? tried.nodes : accounted, steps, complete ? "nodes" : "candidate nodes", tried.node ?? "no node left"),
+    spared && el("p", { class: "quiet" }, spared));
+}
+
+function examplesOf(line) {
+  const shown = (line.examples ?? []).map((one) => (one.text ? `${one.node} (${one.text})` : one.node));
+  return shown.join(", ") + (shown.length && shown.length < line.nodes ? ", …" : "");
+}
 
 function nearMisses(found, open) {
   const shown = found.nearMisses.slice(0, 8);
@@ -72,7 +102,7 @@ function wakes(found) {
 }
 
 function attempts(found) {
-  return table(["attempt", "when", "outcome"], found.attempts.map((one) => ({ cells: [String(one.number), `${age(one.time)} ago`, `${one.outcome}: ${one.message}`] })));
+  return table(["attempt", "when", "outcome"], found.attempts.map((one) => ({ cells: [String(one.number), el("span", { class: "tight" }, `${age(one.time)} ago`), `${one.outcome}: ${one.message}`] })));
 }
 
 function raw(found) {

@@ -151,7 +151,7 @@ def _spared(
 
 
 def _shown(criterion: int, node: _Node, chosen: _Node) -> RuledOutNode:
-    text = f"{_measure(criterion, node)}, on {chosen.name} {_measure(criterion, chosen)}"
+    text = f"{_measure(criterion, node)}, {chosen.name}: {_measure(criterion, chosen)}"
     return RuledOutNode(node.name, text, tuple(node.victims))
 
 
@@ -160,7 +160,7 @@ def _measure(criterion: int, node: _Node) -> str:
     value, count = node.costs[criterion], node.costs[NUMBER_OF_VICTIMS]
     if criterion == SUM_OF_PRIORITIES:
         # Priorities are added up from the lowest there is, so the number of victims weighs most.
-        return f"{value + count * LOWEST_PRIORITY} of {count}"
+        return f"{count} {'victim' if count == 1 else 'victims'} sum {value + count * LOWEST_PRIORITY}"
     if criterion != AGE:
         return str(value)
     return "not yet" if -value == NOT_STARTED else timestamp(-value / 1_000_000)

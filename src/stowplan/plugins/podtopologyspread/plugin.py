@@ -37,6 +37,7 @@ from stowplan.framework import (
     StaleRows,
     Status,
     error,
+    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
@@ -59,6 +60,7 @@ from stowplan.plugins.podtopologyspread.common import (
     with_selector,
 )
 from stowplan.plugins.podtopologyspread.fewnodes import HardConstraints, SoftConstraints, first_rare
+from stowplan.releases import Behaviour
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
@@ -171,7 +173,7 @@ class PodTopologySpread(Plugin):
         )
 
     def events(self) -> Sequence[EventRegistration]:
-        return SpreadHints(self._hard_constraints).registrations()
+        return SpreadHints(self._hard_constraints, self.handle.behaviour).registrations()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo = self._memo(cycle)
@@ -404,14 +406,20 @@ class PodTopologySpread(Plugin):
 class SpreadHints:
     """The hints of PodTopologySpread; `hard` gives a pod's hard constraints."""
 
-    def __init__(self, hard: Callable[[PodInfo], Sequence[Constraint]]) -> None:
+    def __init__(self, hard: Callable[[PodInfo], Sequence[Constraint]], behaviour: Behaviour) -> None:
         self._hard = hard
+        self._pods = pod_resources(behaviour)
 
     def registrations(self) -> Sequence[EventRegistration]:
-        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        own = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        if self._pods.of_target is self._pods.of_assigned:
+            of_pods = [ClusterEvent(self._pods.of_assigned, pods | own)]
+        else:
+            of_pods = [ClusterEvent(self._pods.of_assigned, pods), ClusterEvent(self._pods.of_target, own)]
         return (
-            EventRegistration(ClusterEvent(Resource.POD, pods), self.after_pod_change, by_template=True),
+            *(EventRegistration(event, self.after_pod_change, by_template=True) for event in of_pods),
             EventRegistration(ClusterEvent(Resource.NODE, nodes), self.after_node_change, by_template=True),
         )
 

@@ -124,7 +124,7 @@ export function barList(bars, { unit = "", most = Math.max(...bars.map((bar) => 
 }
 
 // How a total shrinks: every step a bar of its share.
-export function funnel(total, steps, unit = "nodes") {
+export function funnel(total, steps, unit = "nodes", rest = "left") {
   const row = (sign, count, words, background) => [
     el("span", { class: "amount" }, `${sign}${number(count)}`),
     el("span", { class: "track" }, el("i", { class: "part", style: { width: `${(100 * count) / Math.max(total, 1)}%`, background } }), el("span", { class: "words" }, words)),
@@ -133,7 +133,7 @@ export function funnel(total, steps, unit = "nodes") {
   return el("div", { class: "funnel" },
     row("", total, unit, "var(--c7)"),
     steps.map((step, index) => row("−", step.value, [step.label, step.note].filter(Boolean).join(": "), colour(index))),
-    row("= ", left, "left", "var(--good)"));
+    row("= ", left, rest, "var(--good)"));
 }
 
 // Sums with what they are made of: names of the parts; bars: [{ label, values, open }].

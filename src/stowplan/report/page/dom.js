@@ -17,10 +17,17 @@ function filled(node, attributes = {}, children = []) {
 
 export const show = (place, ...children) => place.replaceChildren(...children.flat(Infinity).filter(Boolean));
 
+// Show something newer in a place; the keyboard stays where it was if that is still there.
+export function redraw(place, ...children) {
+  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  show(place, ...children);
+  if (key !== undefined) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+}
+
 export function table(headings, rows, { caption = "", numeric = [] } = {}) {
   const head = el("tr", {}, headings.map((text, index) => el("th", { class: numeric.includes(index) ? "num" : null, scope: "col" }, text)));
-  const body = rows.map(({ cells, open }) => {
-    const row = el("tr", open ? { class: "link", tabindex: "0" } : {},
+  const body = rows.map(({ cells, open, key = null }) => {
+    const row = el("tr", open ? { class: "link", tabindex: "0", "data-key": key } : {},
       cells.map((cell, index) => el("td", { class: numeric.includes(index) ? "num" : null }, cell ?? "")));
     if (open) {
       row.addEventListener("click", open);
@@ -32,6 +39,9 @@ export function table(headings, rows, { caption = "", numeric = [] } = {}) {
 }
 
 export const empty = (sentence, command = "") => el("div", { class: "empty" }, el("p", {}, sentence), command ? el("code", {}, command) : null);
+
+// A name cut in the middle: both ends tell names apart.
+export const middle = (name, most) => (name.length <= most ? name : `${name.slice(0, Math.ceil((most - 1) / 2))}…${name.slice(name.length - Math.floor((most - 1) / 2))}`);
 
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 export const number = (value) => Number(value).toLocaleString("en-US");

@@ -33,7 +33,7 @@ export class Tiles {
     const count = this.groups.length;
     if (!count) return;
     let size = 150;
-    while (size > 2 && !this.fits(size, width, height)) size -= size > 16 ? 2 : 0.5;
+    while (size > 2 && !this.fits(size, width, height)) size -= size > 16 ? 1 : 0.5;
     this.size = size;
   }
 
