@@ -1,7 +1,7 @@
 """Hostile expressions in claims and classes: the attempt of one pod fails, and nothing else."""
 
 import tracemalloc
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +12,7 @@ from effort import examples
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.api.pod import PodResourceClaim
+from stowplan.cel.devices import Compiled, Match
 from stowplan.cel.program import LIMIT_EXCEEDED
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import build, default_config
@@ -29,9 +30,9 @@ def explained(expression: str, *, in_class: bool = False, nodes: int = 2) -> tup
     """What a pod is told whose claim or class has an expression, and what an explanation says of it."""
     table = ClusterTable()
     selectors = [{"cel": {"expression": expression}}]
-    asked = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+    asked: dict[str, Any] = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
     if not in_class:
-        asked["selectors"] = selectors  # type: ignore[assignment]
+        asked["selectors"] = selectors
     table.put(
         convert(
             {"metadata": {"name": "any"}, "spec": {"selectors": selectors if in_class else []}}, DeviceClass
@@ -45,7 +46,13 @@ def explained(expression: str, *, in_class: bool = False, nodes: int = 2) -> tup
             "driver": DRIVER,
             "nodeName": name,
             "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": "g", "attributes": attributes, "capacity": {"c": {"value": "1Gi"}}}],
+            "devices": [
+                {
+                    "name": "g",
+                    "attributes": {**attributes, "id": {"int": number}},
+                    "capacity": {"c": {"value": "1Gi"}},
+                }
+            ],
         }
         table.put(convert({"metadata": {"name": name}, "spec": spec}, ResourceSlice))
     body = {
@@ -102,3 +109,20 @@ def test_no_expression_raises_out_of_the_plugin(expression: str, in_class: bool)
     told, explanation = explained(expression, in_class=in_class, nodes=1)
     assert told == "" or "CEL" in told
     assert told in explanation
+
+
+def test_an_expression_that_costs_too_much_is_tried_for_a_few_devices_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = 0
+    match = Compiled.match
+
+    def counting(self: Compiled, *args: Any) -> Match:
+        nonlocal tried
+        tried += 1
+        return match(self, *args)
+
+    monkeypatch.setattr(Compiled, "match", counting)
+    told, _ = explained("lists.range(9223372036854775807).size() > 0", nodes=100)
+    assert LIMIT_EXCEEDED in told
+    assert tried <= 10
