@@ -29,7 +29,7 @@ class EvaluationError(Exception):
 class _Costly(NamedTuple):
     """How often an expression ran into its cost limit, how that ended last, and until when it rests."""
 
-    count: int
+    times: int
     error: EvaluationError
     until: float
 
@@ -54,7 +54,7 @@ class Selectors:
         kept = ref.matches.get(expression)
         if kept is None:
             costly = self._costly.get(expression)
-            if costly is not None and costly.count >= _MOST_COSTLY and time.monotonic() < costly.until:
+            if costly is not None and costly.times >= _MOST_COSTLY and time.monotonic() < costly.until:
                 raise costly.error
             kept = ref.matches[expression] = self._evaluated(expression, ref)
         if isinstance(kept, Exception):
@@ -76,8 +76,8 @@ class Selectors:
     def _note_costly(self, expression: str, error: EvaluationError) -> None:
         before = self._costly.pop(expression, None)
         now = time.monotonic()
-        count = 1 if before is None or before.until <= now else before.count + 1
-        self._costly[expression] = _Costly(count, error, now + _PAUSE)
+        times = 1 if before is None or before.until <= now else before.times + 1
+        self._costly[expression] = _Costly(times, error, now + _PAUSE)
         if len(self._costly) > _MOST_COMPILED:
             self._costly.popitem(last=False)
 
