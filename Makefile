@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# The tests start many processes, which would all compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: up test stories check lint types layers kubectl chromium clean
 
 up: $(READY)

@@ -1,5 +1,6 @@
 """Settings for all tests."""
 
+import gc
 import os
 from typing import Any
 
@@ -23,8 +24,27 @@ TOGETHER = (
     "tests/controllers/test_recorded_stories.py",
     "tests/apiserver/test_manifests_of_all_kinds.py",
     "tests/up/test_corpus.py",
+    "tests/up/test_kubectl_on_up.py",
+    "tests/apiserver/test_recorded_answers.py",
+    "tests/bench/test_bench_growth.py",
+    "tests/deploy/test_applied.py",
+    "tests/explain/test_inspection.py",
+    "tests/explain/test_running_scheduler.py",
+    "tests/httpclient/test_large_lists.py",
+    "tests/page/test_page.py",
 )
 """Tests of these files look at the same processes or runs, which start and end once for all of them."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave all tests and what they import out of garbage collection.
+
+    That is a million objects: without this, a test that collects garbage ten times takes seconds. Benchmarks
+    unfreeze everything when they are done, so it may have to be done again.
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 class OneByOne(LoadScopeScheduling):  # type: ignore[misc]

@@ -17,6 +17,7 @@ from stowplan.embedded.admission import ClusterAdmission, create_bootstrap_objec
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import FieldManager, Store
 from stowplan.embedded.usage import PretendUsage
+from waiting import PATIENCE
 
 T = TypeVar("T")
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -46,7 +47,7 @@ class Served:
         async def there() -> T:
             return work(self.store)
 
-        return asyncio.run_coroutine_threadsafe(there(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(there(), self._loop).result(PATIENCE)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done in the server's thread meanwhile."""
@@ -56,9 +57,9 @@ class Served:
         host, port = self.server.url.split("//")[1].split(":")
         certificate = self.server.certificate
         if certificate is None:
-            return http.client.HTTPConnection(host, int(port), timeout=10)
+            return http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
         context = ssl.create_default_context(cadata=certificate.decode())
-        return http.client.HTTPSConnection(host, int(port), timeout=10, context=context)
+        return http.client.HTTPSConnection(host, int(port), timeout=PATIENCE, context=context)
 
     def headers(self, **more: str) -> dict[str, str]:
         given = {"Authorization": f"Bearer {self.server.token}", "Content-Type": "application/json"}
@@ -118,11 +119,11 @@ def serving(
         stored_only=stored_only,
         usage=usage,
     )
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE)
     try:
         yield Served(server, store, loop)
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(PATIENCE)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()

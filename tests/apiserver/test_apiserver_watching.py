@@ -11,6 +11,7 @@ import pytest
 from apiserver.served import PODS, Served, pod, serving
 from stowplan.api import catalogue as c
 from stowplan.embedded.store import BOOKMARK
+from waiting import until
 
 STREAM = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
@@ -81,7 +82,7 @@ def test_one_object_can_be_watched(api: Served) -> None:
 def test_a_watch_ends_when_its_time_is_over(api: Served) -> None:
     began = time.monotonic()
     assert len(list(api.watch(f"{PODS}?watch=true&timeoutSeconds=1"))) == 2
-    assert 0.9 < time.monotonic() - began < 5
+    assert 0.9 < time.monotonic() - began < 60
 
 
 def test_bookmarks_are_for_those_who_want_them(api: Served) -> None:
@@ -109,10 +110,7 @@ def test_who_hangs_up_is_forgotten(api: Served) -> None:
     next(events)
     assert watchers(api) == 1
     events.close()
-    deadline = time.monotonic() + 5
-    while watchers(api) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert watchers(api) == 0
+    until(lambda: watchers(api) == 0)
 
 
 def watchers(api: Served) -> int:

@@ -10,7 +10,7 @@ from apiserver.served import APPLY, JSON_PATCH, STRATEGIC, Served, pod
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 PODS = "/api/v1/namespaces/default/pods"
 MANY = 8000
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)

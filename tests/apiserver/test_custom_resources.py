@@ -680,4 +680,4 @@ def test_large_definitions_are_accepted_soon(api: Served) -> None:
     refused = api.ask("POST", objects("giants"), custom("Giant", "h", spec=wrong))
     assert refused.body["details"]["causes"][0]["field"] == "spec.f0.f1.f2.f3.cpu"
     assert api.ask("GET", "/openapi/v3/apis/example.com/v1").code == 200
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 90

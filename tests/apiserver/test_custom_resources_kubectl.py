@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from apiserver.served import Served, serving
+from waiting import KUBECTL_PATIENCE, PATIENCE
 
 Run = Callable[..., str]
 
@@ -93,13 +94,13 @@ def kubectl(api: Served, tmp_path_factory: pytest.TempPathFactory) -> Run:
     def run(*words: str, text: str = "", fails: bool = False) -> str:
         """What kubectl prints; what it complains of, if it is to fail."""
         done = subprocess.run(
-            ["kubectl", *words], input=text, capture_output=True, text=True, timeout=30, env=environment
+            ["kubectl", *words], input=text, capture_output=True, text=True, timeout=PATIENCE, env=environment
         )
         assert (done.returncode != 0) is fails, done.stderr or done.stdout
         return done.stderr if fails else done.stdout + done.stderr
 
     run("apply", "-f", "-", text=DEFINITION)
-    run("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=10s")
+    run("wait", "--for=condition=Established", "crd/widgets.example.com", KUBECTL_PATIENCE)
     return run
 
 
@@ -174,5 +175,5 @@ def test_a_list_of_kinds_in_one_file(kubectl: Run) -> None:
     assert "created" in kubectl(
         "create", "-f", "-", text=WIDGET.replace("NAME", "g").replace("Widget", "Gadget")
     )
-    assert "deleted" in kubectl("delete", "crd", "gadgets.example.com", "--timeout=10s")
+    assert "deleted" in kubectl("delete", "crd", "gadgets.example.com", KUBECTL_PATIENCE)
     assert "gadgets" in kubectl("get", "gadgets", fails=True)

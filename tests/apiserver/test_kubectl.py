@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from apiserver.served import MERGE, PODS, STRATEGIC, Served, serving
+from waiting import KUBECTL_PATIENCE, PATIENCE, until
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -83,7 +83,7 @@ def kubectl(api: Served, tmp_path_factory: pytest.TempPathFactory) -> Run:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert (result.returncode != 0) == fails, result.stdout + result.stderr
@@ -134,17 +134,13 @@ def test_changes_are_shown_as_they_come(kubectl: Run, api: Served, tmp_path: Pat
     environment = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path)}
     (tmp_path / "kubeconfig").write_text(api.server.kubeconfig())
     with subprocess.Popen(
-        ["kubectl", "get", "pods", "-w", "--request-timeout=30s"],
+        ["kubectl", "get", "pods", "-w", f"--request-timeout={PATIENCE:.0f}s"],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
     ) as watching:
         assert watching.stdout is not None
-        deadline = time.monotonic() + 20
-        count = api.run(lambda store: sum(len(found.watchers) for found in store._collections.values()))
-        while not count and time.monotonic() < deadline:
-            time.sleep(0.05)
-            count = api.run(lambda store: sum(len(found.watchers) for found in store._collections.values()))
+        until(lambda: api.run(lambda store: any(found.watchers for found in store._collections.values())))
         kubectl("run", "seen", "--image=x")
         assert watching.stdout.readline().split()[:2] == ["NAME", "READY"]
         assert watching.stdout.readline().split()[:3] == ["seen", "0/1", "Pending"]
@@ -204,7 +200,8 @@ def test_nodes_are_tainted_cordoned_and_drained(kubectl: Run, api: Served) -> No
     assert "violate the pod's disruption budget" in blocked.stderr
     api.ask("PATCH", budget, {"status": {"disruptionsAllowed": 1}}, Content_Type=MERGE)
     assert (
-        "pod/guarded evicted" in kubectl("drain", "n2", "--force", "--grace-period=0", "--timeout=20s").stdout
+        "pod/guarded evicted"
+        in kubectl("drain", "n2", "--force", "--grace-period=0", KUBECTL_PATIENCE).stdout
     )
     assert "NotFound" in kubectl("get", "pod", "guarded", fails=True).stderr
 
@@ -252,8 +249,8 @@ def test_deployments_are_scaled_and_waited_for(kubectl: Run, api: Served) -> Non
     }
     path = "/apis/apps/v1/namespaces/default/deployments/d/status"
     assert api.ask("PATCH", path, {"status": told}, Content_Type=MERGE).code == 200
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/d", "--timeout=10s").stdout
-    kubectl("wait", "--for=condition=Available", "deployment/d", "--timeout=10s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/d", KUBECTL_PATIENCE).stdout
+    kubectl("wait", "--for=condition=Available", "deployment/d", KUBECTL_PATIENCE)
     assert kubectl("get", "deployment", "d", "-o", "jsonpath={.spec.replicas}").stdout == "3"
     kubectl("delete", "deployment", "d", "--wait=true")
     assert "NotFound" in kubectl("get", "deployment", "d", fails=True).stderr

@@ -13,14 +13,18 @@ from stowplan.clock import Hold, LoopWatchdog, run
 from stowplan.clock.watchdog import Holder
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing import node, pod
+from waiting import eventually
 
 LIMIT = 0.05
 
 
 def watched(story: Callable[[], Awaitable[None]], **options: Any) -> tuple[LoopWatchdog, list[Hold]]:
-    """Run a coroutine on a watched loop in real time; what was reported."""
+    """Run a coroutine on a watched loop in real time; what was reported.
+
+    By time on the CPU, unless a test wants otherwise: on a busy machine any turn may be interrupted.
+    """
     reported: list[Hold] = []
-    watchdog = LoopWatchdog(lambda hold, others: reported.append(hold), **options)
+    watchdog = LoopWatchdog(lambda hold, others: reported.append(hold), **{"by_cpu": True, **options})
     with asyncio.Runner(loop_factory=watchdog.new_loop) as runner, watchdog:
         runner.run(story())  # type: ignore[arg-type]
     return watchdog, reported
@@ -28,19 +32,19 @@ def watched(story: Callable[[], Awaitable[None]], **options: Any) -> tuple[LoopW
 
 def busy(seconds: float) -> None:
     """Compute for a while."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         sum(range(200))
 
 
 def test_a_turn_that_takes_too_long_is_reported_with_who_held_the_loop() -> None:
     async def story() -> None:
         await asyncio.sleep(0.01)
-        busy(4 * LIMIT)
+        busy(6 * LIMIT)
         await asyncio.sleep(0.01)
 
     watchdog, [hold] = watched(story)
-    assert hold.seconds >= 4 * LIMIT
+    assert hold.seconds >= 6 * LIMIT
     assert hold.holder.activity
     assert watchdog.longest is hold
     assert sum(watchdog.holds.values()) == 1
@@ -53,7 +57,7 @@ def test_waiting_is_no_hold_and_neither_are_many_short_turns() -> None:
             busy(LIMIT / 10)
             await asyncio.sleep(0)
 
-    watchdog, reported = watched(story, by_cpu=True)
+    watchdog, reported = watched(story)
     assert (reported, watchdog.longest.seconds) == ([], 0.0)
 
 
@@ -63,8 +67,8 @@ def test_by_cpu_it_does_not_matter_how_long_a_turn_slept() -> None:
         time.sleep(3 * LIMIT)
         await asyncio.sleep(0)
 
-    assert watched(story, by_cpu=True)[1] == []
-    assert len(watched(story)[1]) == 1
+    assert watched(story)[1] == []
+    assert len(watched(story, by_cpu=False)[1]) == 1
 
 
 def test_reports_are_not_repeated_within_seconds_but_holds_are_counted() -> None:
@@ -99,8 +103,8 @@ from stowplan.framework import Plugin
 
 class Sluggish(Plugin):
     def filter_node(self, cycle, pod, node):
-        end = time.monotonic() + 0.2
-        while time.monotonic() < end:
+        end = time.thread_time() + 0.3
+        while time.thread_time() < end:
             pass
 """
 
@@ -132,7 +136,7 @@ def test_a_slow_plugin_is_named_with_its_pod(tmp_path: Any) -> None:
         )
         async with scheduler.running():
             store.create(PODS, to_builtins(pod("slow").obj()))
-            await asyncio.sleep(0.5)
+            await eventually(lambda: store.get(PODS, "default", "slow")["spec"].get("nodeName"))
 
     watchdog, _ = watched(story, limit=0.1)
     values = watchdog.longest.values()
@@ -145,12 +149,12 @@ def test_virtual_time_is_watched_too() -> None:
 
     async def main(clock: object) -> None:
         await asyncio.sleep(3600)
-        busy(2 * LIMIT)
+        busy(6 * LIMIT)
         await asyncio.sleep(3600)
 
     with watchdog:
         run(main, watchdog=watchdog)
-    assert 2 * LIMIT <= watchdog.longest.seconds < 60
+    assert 6 * LIMIT <= watchdog.longest.seconds < 600
     assert watchdog.longest.holder != Holder()
 
 
@@ -172,7 +176,7 @@ def test_what_held_the_loop_is_not_kept_alive_by_whoever_looked() -> None:
 
     def deal_with_a_pod() -> weakref.ref[Subject]:
         pod = Subject()
-        busy(4 * LIMIT)
+        busy(6 * LIMIT)
         return weakref.ref(pod)
 
     async def story() -> None:
@@ -192,10 +196,10 @@ def test_a_turn_whose_objects_cannot_be_looked_at_is_reported_without_a_name() -
 
     async def story() -> None:
         pod = Unfinished()
-        busy(4 * LIMIT)
+        busy(6 * LIMIT)
         assert pod is not None
         await asyncio.sleep(0.01)
-        busy(4 * LIMIT)
+        busy(6 * LIMIT)
 
     watchdog, _ = watched(story)
     assert sum(watchdog.holds.values()) == 2

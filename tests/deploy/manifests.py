@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 OVERLAYS = ("beside", "instead")
@@ -38,7 +40,7 @@ def built(overlay: str) -> tuple[Object, ...]:
         [kubectl, "kustomize", str(DEPLOY / "overlays" / overlay)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ import pytest
 
 from deploy.manifests import DEPLOY, NAMESPACE, OVERLAYS, ROOT, built, of_kind
 from up.clusters import up
+from waiting import KUBECTL_PATIENCE, PATIENCE
 
 Run = Callable[..., str]
 PAGE = ROOT / "docs" / "deploy.md"
@@ -32,13 +33,13 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=40,
+                timeout=2 * PATIENCE,
                 check=False,
             )
             assert (done.returncode == 0) is ok, done.stdout + done.stderr
             return done.stdout if ok else done.stderr
 
-        run("wait", "node", "--all", "--for=condition=Ready", "--timeout=30s")
+        run("wait", "node", "--all", "--for=condition=Ready", KUBECTL_PATIENCE)
         yield run
 
 
@@ -89,14 +90,14 @@ def test_the_server_can_apply_it_too(kubectl: Run) -> None:
 
 def test_two_pods_run_on_two_nodes_and_one_of_them_may_be_evicted(kubectl: Run) -> None:
     kubectl("apply", "-k", folder_of("beside"))
-    kubectl("-n", NAMESPACE, "rollout", "status", "deployment/stowplan", "--timeout=30s")
+    kubectl("-n", NAMESPACE, "rollout", "status", "deployment/stowplan", KUBECTL_PATIENCE)
     wanted = ("-l", "app.kubernetes.io/name=stowplan", "-o", "json")
     pods = json.loads(kubectl("-n", NAMESPACE, "get", "pods", *wanted))["items"]
     assert len({pod["spec"]["nodeName"] for pod in pods}) == len(pods) == 2
     assert {pod["spec"]["priority"] for pod in pods} == {2_000_000_000}
     first, second = (pod["metadata"]["name"] for pod in pods)
     node = pods[0]["spec"]["nodeName"]
-    drained = kubectl("drain", node, "--ignore-daemonsets", "--timeout=30s")
+    drained = kubectl("drain", node, "--ignore-daemonsets", KUBECTL_PATIENCE)
     assert f"pod/{first} evicted" in drained
     assert second in kubectl("-n", NAMESPACE, "get", "pods", second, "-o", "name")
     kubectl("uncordon", node)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,20 @@ def commands(page: Path) -> list[str]:
         if line.startswith("$ ")
     ]
     return list(dict.fromkeys((*shown, *_INLINE.findall(_BLOCK.sub("", page.read_text())))))
+
+
+def shown(page: Path) -> dict[str, str]:
+    """The output that a page shows of commands: a block of text right behind the one of the command.
+
+    Not one with commands of its own: that is what happens elsewhere meanwhile.
+    """
+    text = page.read_text()
+    return {
+        command.text.removeprefix("$ ").strip(): output.text
+        for command, output in pairwise(blocks(page))
+        if f"```console\n{command.text}```\n\n```text\n{output.text}" in text
+        and not output.text.startswith("$ ")
+    }
 
 
 def links(page: Path) -> list[tuple[Path, str]]:

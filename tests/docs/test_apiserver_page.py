@@ -5,6 +5,7 @@ from pathlib import Path
 
 from apiserver.served import serving
 from docs.pages import ROOT, blocks
+from waiting import PATIENCE
 
 PAGE = ROOT / "docs" / "apiserver.md"
 
@@ -22,7 +23,12 @@ def test_an_account_gets_a_role_and_a_token(tmp_path: Path) -> None:
         outputs = []
         for command in block.text.splitlines():
             done = subprocess.run(
-                command.split(), env=environment, capture_output=True, text=True, timeout=60, check=False
+                command.split(),
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
             )
             assert done.returncode == 0, (command, done.stderr)
             outputs.append(done.stdout)

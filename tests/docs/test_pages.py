@@ -1,72 +1,35 @@
 """Every command line in the documentation runs, blocks are what they say, and links lead somewhere."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, write_files
-from stowplan.cli.main import stowplan
+from docs.pages import PAGES, ROOT, anchors, blocks, commands, links, shown, write_files
+from docs.running import run
 
-LASTING = (
-    "stowplan node",
-    "stowplan shadow",
-    "stowplan top",
-    "stowplan view",
-    "stowplan run",
-    "stowplan up",
-    "stowplan apiserver",
-    "stowplan kubelets",
-    "stowplan controllers",
-)
-LONG = ("stowplan bench", "stowplan chaos", "stowplan fuzz")
-"""Commands that take long; tests/bench, tests/chaos and tests/fuzz run them."""
-INSTALLING = ("pip install",)
-SHELL = frozenset(("|", "||", "&&", "&", ";", ">", "<", "--"))
-TESTING = "pytest "
 LANGUAGES = {"console", "python", "yaml", "text"}
-RUNS = [
-    pytest.param(page, command, id=f"{page.relative_to(ROOT)}: {command}")
-    for page in PAGES
-    for command in commands(page)
-]
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command line as a reader would.
+def _runs() -> Iterator[Any]:
+    """Commands of all pages, each once unless it is about a file that the page has.
 
-    What runs until Ctrl-C, takes long or installs something is run with `--help`, which still refuses unknown
-    options; ours in this process. `make` only prints what it would do, and pytest what it would test.
+    Those whose output is shown are run by the tests of that output.
     """
-    words = shlex.split(command)
-    if command.startswith((*LASTING, *LONG)) and not SHELL.intersection(words):
-        helped = CliRunner().invoke(stowplan, [*words[1:], "--help"])
-        return subprocess.CompletedProcess(command, helped.exit_code, helped.stdout, helped.stderr)
-    if command.startswith((*LASTING, *LONG, *INSTALLING)):
-        command = f"{command} --help"
-    if command.startswith(TESTING):
-        command = f"python -m {command} --collect-only -q -p no:cacheprovider"
-    if command.startswith("make "):
-        command = f"make --dry-run {command.removeprefix('make ')}"
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    return subprocess.run(
-        command,
-        shell=True,
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    met: set[object] = set()
+    for page in PAGES:
+        files = [block.file for block in blocks(page) if block.file is not None]
+        known = shown(page)
+        for command in commands(page):
+            about = page if any(file in command for file in files) else command
+            if command not in known and (about, command) not in met:
+                met.add((about, command))
+                yield pytest.param(page, command, id=f"{page.relative_to(ROOT)}: {command}")
 
 
-@pytest.mark.parametrize(("page", "command"), RUNS)
+@pytest.mark.parametrize(("page", "command"), list(_runs()))
 def test_a_command_of_a_page_runs(page: Path, command: str, folder: Path) -> None:
     write_files(page, folder)
     result = run(command, folder)

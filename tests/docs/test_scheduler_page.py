@@ -1,18 +1,14 @@
 """What a page shows as the output of a program is what the program prints."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from docs.pages import PAGES, blocks, write_files
-from docs.test_pages import run
+from docs.pages import PAGES, shown, write_files
+from docs.running import run
 
 SHOWN = [
-    pytest.param(page, command.text.removeprefix("$ ").strip(), text.text, id=command.text.strip())
-    for page in PAGES
-    for command, text in pairwise(blocks(page))
-    if f"```console\n{command.text}```\n\n```text\n{text.text}" in page.read_text()
+    pytest.param(page, command, text, id=command) for page in PAGES for command, text in shown(page).items()
 ]
 
 
@@ -22,6 +18,7 @@ def test_the_output_that_is_shown_is_what_comes_out(
 ) -> None:
     write_files(page, folder)
     result = run(command, folder)
+    assert result.returncode == 0, result.stderr
     assert result.stdout.rstrip("\n") == text.rstrip("\n"), result.stderr
 
 

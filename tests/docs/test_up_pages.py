@@ -24,6 +24,7 @@ from stowplan.embedded.kubelets.devices import (
 )
 from stowplan.embedded.kubelets.pretend import FAILURES, NODE_ANNOTATIONS, POD_ANNOTATIONS
 from stowplan.testing import live_cluster
+from waiting import PATIENCE
 
 UP, SHAPES, PRETEND = (ROOT / "docs" / name for name in ("up.md", "shapes.md", "pretend.md"))
 
@@ -91,7 +92,9 @@ def test_the_workflow_shown_runs(tmp_path: Path) -> None:
     assert len(commands) == 2
     for command in commands:
         words = [sys.executable, "-m", *shlex.split(command)]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "ready after" in done.stdout
 
@@ -99,7 +102,9 @@ def test_the_workflow_shown_runs(tmp_path: Path) -> None:
 def test_the_test_shown_passes(tmp_path: Path) -> None:
     write_files(UP, tmp_path)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_operator.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

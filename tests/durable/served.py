@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from waiting import PATIENCE
+
 TOKEN = "the-token"
 _START = "from stowplan.cli.apiserver import apiserver; apiserver()"
 
@@ -35,7 +37,7 @@ class Server:
         return self._process.returncode
 
     def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
 
 
 def ask(

@@ -16,6 +16,7 @@ from stowplan.api.status import ApiError
 from stowplan.embedded.admission import create_bootstrap_objects
 from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.durable import DataDirError
+from waiting import eventually
 
 FULL = "database or disk is full"
 URL = "/api/v1/namespaces/default/configmaps"
@@ -39,9 +40,7 @@ def _big(name: str) -> dict[str, Any]:
 
 
 async def _until_admitted(life: Life) -> None:
-    async with asyncio.timeout(5):
-        while life.log._refusal:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not life.log._refusal)
 
 
 def test_a_write_that_is_not_kept_fails_and_then_nothing_is_written(tmp_path: Path) -> None:

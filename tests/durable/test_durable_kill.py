@@ -3,12 +3,13 @@
 import http.client
 import random
 import threading
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from durable.served import Server, ask, watch
 from effort import examples
+from waiting import PATIENCE, until
 
 URL = "/api/v1/namespaces/default/configmaps"
 ROUNDS = 3
@@ -43,7 +44,7 @@ class Writer(threading.Thread):
         return other
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         while self.surprise is None:
             try:
                 self._step(connection)
@@ -120,7 +121,7 @@ class Follower(threading.Thread):
         return other
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         if self.version:
             self.resumed += 1
         else:
@@ -159,6 +160,14 @@ def _found(server: Server) -> tuple[dict[str, tuple[str, str, int]], int]:
     return found, int(listed["metadata"]["resourceVersion"])
 
 
+def _answers(writers: list[Writer]) -> int:
+    return sum(writer.answers for writer in writers)
+
+
+def _are_at_work(writers: list[Writer], follower: Follower, answers: int) -> bool:
+    return _answers(writers) >= answers and (follower.version > 0 or not follower.is_alive())
+
+
 def test_after_kills_at_random_moments_nothing_acknowledged_is_missing_and_watches_resume(
     tmp_path: Path,
 ) -> None:
@@ -178,12 +187,12 @@ def test_after_kills_at_random_moments_nothing_acknowledged_is_missing_and_watch
         follower = follower.again(server.port)
         for thread in (follower, *writers):
             thread.start()
-        time.sleep(rng.uniform(0.1, 0.6))
+        until(partial(_are_at_work, writers, follower, _answers(writers) + rng.randint(10, 80)))
         server.kill()
         for thread in (follower, *writers):
-            thread.join(20)
+            thread.join(PATIENCE)
         assert [writer.surprise for writer in writers] == [None] * len(writers)
-    assert sum(writer.answers for writer in writers) > 20
+    assert _answers(writers) > 20
 
     server = Server(tmp_path)
     found, _ = _found(server)
@@ -192,15 +201,9 @@ def test_after_kills_at_random_moments_nothing_acknowledged_is_missing_and_watch
     follower = follower.again(server.port)
     follower.start()
     ask(server.connection(), "POST", URL, {"metadata": {"name": "last"}, "data": {"value": "last"}})
-    _until(lambda: "last" in follower.picture or not follower.is_alive())
+    until(lambda: "last" in follower.picture or not follower.is_alive())
     expected = {name: state[0] for name, state in found.items()} | {"last": "last"}
     assert follower.relisted or follower.picture == expected
     assert follower.resumed
     assert server.stop() == 0
-    follower.join(20)
-
-
-def _until(is_so: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    follower.join(PATIENCE)

@@ -12,6 +12,7 @@ from stowplan.api.catalogue import LEASES
 from stowplan.client.http import Address, HttpClient, Server
 from stowplan.clock import RealClock
 from stowplan.election import Elector, LeaseLostError, Timing, identity, lock_for
+from waiting import PATIENCE
 
 
 def elector_of(client: HttpClient, times: Timing, seed: int, kind: str = "leases") -> Elector:
@@ -37,7 +38,7 @@ def test_a_lease_is_taken_held_and_handed_over(tmp_path: Path, kind: str) -> Non
             assert (first.is_leader, second.is_leader) == (True, False)
             holding.cancel()
             assert await first.release()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(PATIENCE):
                 await waiting
             assert store.get(LEASES, NAMESPACE, NAME)["spec"]["holderIdentity"] == second.identity
             assert store.get(LEASES, NAMESPACE, NAME)["spec"]["leaseTransitions"] == 1

@@ -86,7 +86,7 @@ def explained(nodes: Sequence[Node], pods: Sequence[Pod], pod: Pod) -> PodExplan
     return Explainer(framework, "a test").explain(framework.table.info(pod))
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_every_change_places_the_pod_when_it_is_made(cluster: tuple[list[Node], list[Pod], Pod]) -> None:
     nodes, pods, wanting = cluster
@@ -132,7 +132,7 @@ def _preempts(nodes: list[Node], pods: list[Pod], pod: Pod, change: Change) -> b
     )
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_near_misses_are_the_nodes_that_one_filter_rejects(
     cluster: tuple[list[Node], list[Pod], Pod],
@@ -161,7 +161,7 @@ def _rejecting(nodes: list[Node], pods: list[Pod], pod: Pod, node: str) -> Itera
             yield use.name
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_the_funnel_adds_up_and_the_cluster_is_as_before(
     cluster: tuple[list[Node], list[Pod], Pod],

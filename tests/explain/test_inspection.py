@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from up.clusters import Up, up
+from waiting import PATIENCE
 
 APP = """
 apiVersion: v1
@@ -70,7 +71,7 @@ class Api:
         if user:
             request.add_header("Impersonate-User", user)
         try:
-            with urllib.request.urlopen(request, context=self._tls, timeout=20) as response:
+            with urllib.request.urlopen(request, context=self._tls, timeout=PATIENCE) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)

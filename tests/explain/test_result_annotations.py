@@ -11,6 +11,7 @@ import yaml
 from explain.test_inspection import Api
 from stowplan.scheduler.result_annotations import LIMIT, PREFIX, Results
 from up.clusters import up
+from waiting import PATIENCE
 
 POD = {
     "apiVersion": "v1",
@@ -25,7 +26,7 @@ POD = {
 
 def annotations_of(api: Api) -> dict[str, str]:
     """The annotations of the pod; those of results come after it is bound."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while True:
         _, pod = api.get("/api/v1/namespaces/default/pods/web")
         found: dict[str, str] = (pod.get("metadata") or {}).get("annotations") or {}

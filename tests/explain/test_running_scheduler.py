@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from stowplan.cli.main import stowplan
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from up.clusters import up
+from waiting import PATIENCE, until
 
 APP = """
 apiVersion: scheduling.k8s.io/v1
@@ -99,13 +100,6 @@ async def create(kubeconfig: Path, pod: dict[str, Any]) -> None:
     server = load_kubeconfig(kubeconfig)
     async with HttpClient(server, clock=RealClock(), rng=random.Random(0)) as client:
         await client.create(PODS, pod, namespace="default")
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def run(kubeconfig: Path, *arguments: str) -> Result:
@@ -226,7 +220,7 @@ def follow(kubeconfig: Path, command: str, wanted: bytes) -> bytes:
     os.close(theirs)
     shown = b""
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while wanted not in shown:
             assert time.monotonic() < end, shown
             shown += os.read(ours, 65536)
@@ -234,7 +228,7 @@ def follow(kubeconfig: Path, command: str, wanted: bytes) -> bytes:
         with suppress(OSError):
             while more := os.read(ours, 65536):
                 shown += more
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     finally:
         process.kill()
         process.wait()

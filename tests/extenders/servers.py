@@ -13,6 +13,7 @@ from aiohttp import web
 from stowplan.config.types import Extender
 from stowplan.extenders.http import HttpExtender
 from stowplan.gocompat.durations import Duration
+from waiting import PATIENCE
 
 Answer = Callable[[str, Any], Any]
 
@@ -123,7 +124,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a test in real time, with a limit."""
 
     async def limited() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await main
 
     asyncio.run(limited())

@@ -67,7 +67,7 @@ def test_what_is_refused(pattern: str, message: str) -> None:
 
 
 def test_patterns_that_would_hold_a_backtracking_matcher() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert not regexps.compile("^(a+)+$").matches("a" * 5000 + "b")
     assert not regexps.compile("^(a|a?)+$").matches("a" * 5000 + "b")
     assert not regexps.compile("(x+x+)+y").matches("x" * 5000)
@@ -77,7 +77,7 @@ def test_patterns_that_would_hold_a_backtracking_matcher() -> None:
         regexps.compile("(a{1000}){1000}")
     with pytest.raises(regexps.RegexpError, match="nests too deeply"):
         regexps.compile("(" * 5000 + ")" * 5000)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 _SIMPLE = st.recursive(

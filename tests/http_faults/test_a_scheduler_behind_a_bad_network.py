@@ -23,6 +23,7 @@ from stowplan.embedded.apiserver import ApiServer, Listening
 from stowplan.embedded.store import Store
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.testing.proxy import MisbehavingProxy, WireFaults
+from waiting import eventually
 
 NODE_COUNT = 12
 POD_COUNT = 200
@@ -114,15 +115,11 @@ class World:
                 self.store.patch(NODES, "", f"n{rng.randrange(NODE_COUNT)}", labels)
             due = began + TROUBLE * number / POD_COUNT
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-        async with asyncio.timeout(20):
-            while sum(map(len, self.bindings.nodes.values())) < 0.8 * POD_COUNT:
-                await asyncio.sleep(0.02)
+        await eventually(lambda: sum(map(len, self.bindings.nodes.values())) >= 0.8 * POD_COUNT)
 
     async def settle(self) -> None:
         """Wait until every pod that fits has a node, and the scheduler knows all there is to know."""
-        async with asyncio.timeout(30):
-            while not self.is_settled():
-                await asyncio.sleep(0.05)
+        await eventually(self.is_settled)
 
     def is_settled(self) -> bool:
         pods = self.store.list(PODS).items

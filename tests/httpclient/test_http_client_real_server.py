@@ -19,6 +19,7 @@ from stowplan.client.http import client as http_client
 from stowplan.clock import RealClock
 from stowplan.embedded.client import InProcessClient
 from stowplan.scheduler import Scheduler, Settings
+from waiting import PATIENCE, eventually
 
 
 class Seen:
@@ -124,14 +125,11 @@ def test_a_reflector_follows_a_server_through_this_client(tmp_path: Path, stream
                 stream=stream,
             )
             task = asyncio.create_task(reflector.run())
-            await asyncio.wait_for(reflector.wait_synced(), 5)
+            await asyncio.wait_for(reflector.wait_synced(), PATIENCE)
             for number in range(300):
                 store.create(PODS, pod(f"p{number}"))
             store.delete(PODS, "default", "first", DeleteOptions(grace_period_seconds=0))
-            for _ in range(100):
-                await asyncio.sleep(0.02)
-                if reflector.resource_version == str(store.version):
-                    break
+            await eventually(lambda: reflector.resource_version == str(store.version))
             task.cancel()
             assert {key: one.data for key, one in seen.objects.items()} == {
                 f"default/{one['metadata']['name']}": one for one in store.list(PODS).items
@@ -165,14 +163,12 @@ def test_a_reflector_that_is_cut_off_again_and_again_misses_nothing(
                 stream=stream,
             )
             task = asyncio.create_task(reflector.run())
-            await asyncio.wait_for(reflector.wait_synced(), 5)
+            await asyncio.wait_for(reflector.wait_synced(), PATIENCE)
             for number in range(300):
                 store.create(PODS, pod(f"p{number}"))
                 if number % 30 == 0:
                     await asyncio.sleep(0.02)
-            async with asyncio.timeout(10):
-                while reflector.resource_version != str(store.version):
-                    await asyncio.sleep(0.02)
+            await eventually(lambda: reflector.resource_version == str(store.version))
             task.cancel()
             assert len(reflector.objects) == 300
             assert told
@@ -223,9 +219,8 @@ def test_a_scheduler_binds_pods_through_this_client(tmp_path: Path) -> None:
             for number in range(50):
                 store.create(PODS, pod(f"p{number}"))
             scheduler = Scheduler(client, Settings.of(), clock=RealClock(), rng=random.Random(3))
-            async with asyncio.timeout(20), scheduler.running():
-                while not all(one["spec"].get("nodeName") for one in store.list(PODS).items):
-                    await asyncio.sleep(0.02)
+            async with scheduler.running():
+                await eventually(lambda: all(one["spec"].get("nodeName") for one in store.list(PODS).items))
             bound = [one["spec"]["nodeName"] for one in store.list(PODS).items]
             assert len(bound) == 50
             assert {bound.count(f"n{number}") for number in range(5)} == {10}

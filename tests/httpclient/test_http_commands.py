@@ -14,6 +14,7 @@ from stowplan.cli.components import _run_kubelets as run_kubelets
 from stowplan.cli.main import stowplan
 from stowplan.client.http import load_kubeconfig
 from stowplan.embedded.kubelets import KubeletSettings, Shape
+from waiting import eventually
 
 DEPLOYMENT = {
     "metadata": {"name": "web", "namespace": "default"},
@@ -74,9 +75,9 @@ def test_controllers_and_kubelets_bring_a_deployment_to_life(
                 asyncio.create_task(run_kubelets(server, [Shape(count=2)], settings, random.Random(2))),
             ]
             await client.create(DEPLOYMENTS, DEPLOYMENT)
-            async with asyncio.timeout(20):
-                while [one["status"]["phase"] for one in store.list(PODS).items] != ["Running"] * 2:
-                    await asyncio.sleep(0.05)
+            await eventually(
+                lambda: [one["status"]["phase"] for one in store.list(PODS).items] == ["Running"] * 2
+            )
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

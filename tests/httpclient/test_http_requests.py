@@ -25,6 +25,7 @@ from stowplan.api.status import ApiError
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
 from stowplan.client.http import HttpClient
+from waiting import PATIENCE, eventually
 
 BINDING = Binding(
     metadata=ObjectMeta(namespace="default", name="web", uid="u1"),
@@ -296,11 +297,11 @@ def test_a_request_that_is_cancelled_leaves_its_place_to_others() -> None:
             first = asyncio.create_task(get(client))
             second = asyncio.create_task(get(client))
             third = asyncio.create_task(get(client))
-            await asyncio.sleep(0.05)
+            await eventually(lambda: server.requests)
             second.cancel()
             await asyncio.sleep(0)
             first.cancel()
-            assert await asyncio.wait_for(third, 2) == {}
+            assert await asyncio.wait_for(third, PATIENCE) == {}
 
     asyncio.run(run())
 
@@ -309,7 +310,7 @@ def test_closing_the_client_fails_what_is_under_way() -> None:
     async def run() -> None:
         async with NastyServer(silence) as server, server.client(connections=1) as client:
             waiting = [asyncio.create_task(client.bind(BINDING)) for _ in range(3)]
-            await asyncio.sleep(0.05)
+            await eventually(lambda: server.requests)
             client.close()
             for failure in await asyncio.gather(*waiting, return_exceptions=True):
                 assert isinstance(failure, ApiError)

@@ -14,6 +14,7 @@ from stowplan.api.requests import Selection
 from stowplan.api.status import ApiError
 from stowplan.client.http import HttpClient
 from stowplan.client.interface import WatchEvent
+from waiting import PATIENCE
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -221,7 +222,7 @@ def test_a_watch_that_falls_silent_ends(
             for _ in range(seen):
                 await anext(watch)
             with pytest.raises(StopAsyncIteration):
-                await asyncio.wait_for(anext(watch), 5)
+                await asyncio.wait_for(anext(watch), PATIENCE)
 
     asyncio.run(run())
 

@@ -24,6 +24,7 @@ from stowplan.client.http import HttpClient, Server, decoder
 from stowplan.client.http.decoder import SLICE, Decoding
 from stowplan.client.http.settings import Address
 from stowplan.clock import LoopWatchdog, RealClock
+from waiting import eventually
 
 R = TypeVar("R")
 
@@ -227,9 +228,7 @@ def test_a_reflector_that_lists_30000_unchanged_pods_again_does_not_hold_the_loo
                     client, PODS, Pod, handler, clock=RealClock(), rng=random.Random(1), report=lambda _: None
                 )
                 task = asyncio.create_task(reflector.run())
-                async with asyncio.timeout(60):
-                    while not resumed.is_set():
-                        await asyncio.sleep(0.01)
+                await eventually(resumed.is_set)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             return reflector

@@ -21,6 +21,7 @@ from stowplan.client import Reflector, Retries
 from stowplan.clock import RealClock
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.scheduler.informers import UNFINISHED
+from waiting import eventually
 
 Query = dict[str, str]
 
@@ -51,9 +52,7 @@ def headers_of(request: bytes) -> dict[str, str]:
 
 
 async def until_asked(server: NastyServer, count: int) -> None:
-    async with asyncio.timeout(10):
-        while len(server.requests) < count:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(server.requests) >= count)
 
 
 def open_watch(*lines: bytes) -> Act:

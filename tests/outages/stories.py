@@ -16,13 +16,14 @@ from pathlib import Path
 
 from httpclient.httpworlds import node, pod, serving
 from run.doors import free_port
-from run.processes import RunningScheduler, begin, until
+from run.processes import RunningScheduler, begin
 from stowplan.api.catalogue import EVENTS, NODES, PODS
 from stowplan.api.pod import Pod
 from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import RealClock
 from stowplan.embedded.store import Change, Store
 from stowplan.testing.proxy import OutageProxy
+from waiting import PATIENCE, eventually
 
 SECONDS = float(os.environ.get("STOWPLAN_OUTAGE", "10"))
 """How long an outage lasts. Pauses between tries have grown to several seconds by then."""
@@ -59,7 +60,7 @@ class Bindings:
         self.at.setdefault(name, []).append(_now())
 
     async def all_of(self, names: list[str], why: Callable[[], str]) -> None:
-        await until(lambda: all(name in self.at for name in names), why)
+        await eventually(lambda: all(name in self.at for name in names), why)
 
     def follow(self, store: Store) -> None:
         def seen(change: Change) -> None:
@@ -104,7 +105,7 @@ async def behind_a_proxy(folder: Path, cut: Callable[[OutageProxy], None], secon
             returned = _now()
             await bindings.all_of(_names("waiting"), lambda: scheduler.log)
             await _events_of(store, WAITING)
-            await _said_to_be_back(scheduler)
+            await _said_to_be_back(scheduler, seconds)
             return _outcome(bindings, returned, scheduler, before, store, _names("waiting"))
 
 
@@ -121,7 +122,7 @@ async def in_a_burst(folder: Path, cut: Callable[[OutageProxy], None], seconds: 
             await _warm_up(store, bindings, scheduler)
             for name in names:
                 store.create(PODS, pod(name))
-            await until(lambda: len(bindings.at) > WAITING + pods // 10, lambda: scheduler.log)
+            await eventually(lambda: len(bindings.at) > WAITING + pods // 10, lambda: scheduler.log)
             cut(proxy)
             await asyncio.sleep(1)
             before = resident(scheduler)
@@ -153,16 +154,20 @@ async def _events_of(store: Store, count: int) -> None:
             one["reason"] == "Scheduled" and one["regarding"]["name"].startswith("waiting") for one in events
         )
 
-    await until(lambda: told() >= count, lambda: f"{told()} events of {count} pods")
+    await eventually(lambda: told() >= count, lambda: f"{told()} events of {count} pods")
 
 
-async def _said_to_be_back(scheduler: RunningScheduler) -> None:
-    """The log is written a little later."""
+async def _said_to_be_back(scheduler: RunningScheduler, seconds: float = SECONDS) -> None:
+    """The log is written a little later. An outage that was very short may not have been noticed."""
     await asyncio.sleep(0.2)
-    await until(
-        lambda: scheduler.log.count("is reachable again") == scheduler.log.count("is unreachable"),
-        lambda: scheduler.log,
-    )
+
+    def is_said() -> bool:
+        gone, back = (
+            scheduler.log.count(f"API server is {what}") for what in ("unreachable", "reachable again")
+        )
+        return gone == back and (gone > 0 or seconds < SECONDS)
+
+    await eventually(is_said, lambda: scheduler.log)
 
 
 def _outcome(
@@ -282,7 +287,7 @@ async def _all_bound(
 ) -> tuple[float, float]:
     """When the first and the last of them had a node."""
     times: list[float] = []
-    deadline = _now() + 60
+    deadline = _now() + PATIENCE
     while len(times) < len(names):
         assert _now() < deadline, scheduler.log
         listing = await client.list(PODS, Pod)

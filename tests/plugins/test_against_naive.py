@@ -23,7 +23,7 @@ from stowplan.plugins.noderesources.resource_allocation import UtilizationShapeP
 from stowplan.plugins.podtopologyspread.common import SYSTEM_DEFAULTS
 from stowplan.testing.cluster_strategies import FPGA, GPU
 
-MANY = settings(max_examples=examples(200))
+MANY = settings(max_examples=examples(120))
 
 
 class Answers:

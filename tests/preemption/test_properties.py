@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from effort import examples
 from plugins.answers import profile_with
 from preemption.preempting import budget, fresh_chance, plugin_of, told
 from preemption.random_clusters import World, budgets, wanting, worlds
@@ -166,7 +167,7 @@ def wanted_company(pod: PodInfo) -> tuple[PodAffinityTerm, ...]:
     return affinity.pod_affinity.required_during_scheduling_ignored_during_execution
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds(), st.data(), st.sampled_from(CONFIGS))
 def test_both_ways_agree_and_victims_are_lesser_enough_and_needed(
     world: World, data: st.DataObject, config: Any

@@ -17,10 +17,11 @@ from typing import Any
 from observed.files import recorded
 from run.doors import Act, GuardedCluster, broken, free_port, guarded_cluster, hanging, reset
 from run.lives import ask
-from run.processes import RunningScheduler, until
+from run.processes import RunningScheduler
 from stowplan.api.catalogue import LEASES
 from stowplan.api.meta import micro_timestamp
 from stowplan.clock import RealClock
+from waiting import eventually
 
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in recorded("cli/cases")}
 AT_ONCE = 3
@@ -74,7 +75,7 @@ class Scene:
 
     async def more_asked_for_lease(self, method: str) -> None:
         before = self.asked_for_lease(method)
-        await until(
+        await eventually(
             lambda: self.asked_for_lease(method) > before,
             lambda: f"{self.name}: no {method}\n{self.scheduler.log}",
         )

@@ -14,11 +14,12 @@ import aiohttp
 
 from observed.files import recorded
 from run.doors import TOKENS, Asked, GuardedCluster, broken, delegating, free_port, guarded_cluster
-from run.processes import RunningScheduler, until
+from run.processes import RunningScheduler
 from scheduler.wires import Write
 from serving.secureports import Authority, authentication_settings_in, trusting_all
 from stowplan.api.catalogue import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from stowplan.api.requests import DeleteOptions
+from waiting import eventually
 
 RENEWAL = ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")
 CODES: dict[str, dict[str, int]] = recorded("ports/codes")
@@ -75,7 +76,7 @@ async def leader_and_standby(folder: Path) -> Lives:
         port, other = free_port(), free_port()
         leader = await place.start(*delegating(place.kubeconfig(), port))
         await leader.says("Successfully acquired lease")
-        await until(lambda: _first_renewal(place) > 0, lambda: "no lease was renewed")
+        await eventually(lambda: _first_renewal(place) > 0, lambda: "no lease was renewed")
         at_start = place.door.asked[: _first_renewal(place) + 1]
         joining = asyncio.create_task(_standby(place, other))
         await _scenarios(place)
@@ -249,7 +250,7 @@ async def _wrote(place: GuardedCluster, namespace: str, count: int) -> None:
     def enough() -> bool:
         return len([one for one in _writes(namespace, place.door.asked) if one.code]) >= count
 
-    await until(enough, lambda: f"{count} writes expected, got {_writes(namespace, place.door.asked)}")
+    await eventually(enough, lambda: f"{count} writes expected, got {_writes(namespace, place.door.asked)}")
 
 
 # Lives without election

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,8 @@ from httpclient.httpworlds import serving
 from stowplan.api.catalogue import EVENTS, LEASES, NODES, PODS
 from stowplan.api.requests import Json
 from stowplan.embedded.store import Store
+from waiting import PATIENCE, eventually
 
-PATIENCE = 60.0
 LEASE = ("kube-system", "kube-scheduler")
 
 
@@ -46,7 +46,7 @@ class RunningScheduler:
             found = next((line for line in self.lines if re.search(pattern, line)), "")
             return bool(found)
 
-        await until(said, lambda: f"nobody said {pattern!r}:\n{self.log}")
+        await eventually(said, lambda: f"nobody said {pattern!r}:\n{self.log}")
         return found
 
     def signal(self, number: signal.Signals) -> None:
@@ -121,14 +121,14 @@ class Cluster:
     async def bound(self, *names: str) -> None:
         """Wait until pods have a node."""
         for name in names:
-            await until(partial(self.is_bound, name), partial(self._why, name))
+            await eventually(partial(self.is_bound, name), partial(self._why, name))
 
     def is_bound(self, name: str) -> bool:
         return bool(self.node_of(name))
 
     async def told_once(self, *names: str) -> None:
         """Wait until there is an event for each pod's assignment, and see that there is one each."""
-        await until(
+        await eventually(
             lambda: all(self.scheduled(name) for name in names), lambda: "pods were bound without an event"
         )
         assert {name: self.scheduled(name) for name in names} == dict.fromkeys(names, 1)
@@ -172,15 +172,6 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
         finally:
             for one in made.started:
                 await one.clear_away()
-
-
-async def until(holds: Callable[[], bool], why: Callable[[], str], seconds: float = PATIENCE) -> None:
-    """Wait until something holds, and fail with a reason if it does not."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not holds():
-        assert loop.time() < deadline, why()
-        await asyncio.sleep(0.01)
 
 
 def names(count: int, prefix: str = "p") -> Sequence[str]:

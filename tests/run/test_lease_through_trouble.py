@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from run.processes import Cluster, RunningScheduler, cluster, until
+from run.processes import Cluster, RunningScheduler, cluster
 from stowplan.api.catalogue import LEASES
 from stowplan.embedded.store import Change
+from waiting import eventually
 
 SHORT = {"leaderElect": True, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
 BLOCKED = 8
@@ -146,7 +147,7 @@ def test_the_lease_is_given_back_when_something_fails(
             scheduler = await started(place, patch)
             await scheduler.says("Successfully acquired lease")
             seen = holders(place)
-            await until(lambda: len(seen) > 0, lambda: scheduler.log)
+            await eventually(lambda: len(seen) > 0, lambda: scheduler.log)
             if number is not None:
                 scheduler.signal(number)
             assert await scheduler.ends() == 1

@@ -5,8 +5,9 @@ import json
 import signal
 from pathlib import Path
 
-from run.processes import LEASE, Cluster, cluster, until
+from run.processes import LEASE, Cluster, cluster
 from stowplan.api.catalogue import CONFIG_MAPS, ENDPOINTS, LEASES, Resource
+from waiting import eventually
 
 FLAGS = (
     "--leader-elect-lease-duration=3s",
@@ -113,6 +114,6 @@ def test_a_policy_in_a_config_map_is_read_at_the_start_and_on_request(tmp_path: 
             scheduler.signal(signal.SIGHUP)
             refused = await scheduler.says("Configuration was not reloaded")
             assert "policy.cfg" in refused
-            await until(lambda: place.scheduled("p") == 1, lambda: "nobody was told")
+            await eventually(lambda: place.scheduled("p") == 1, lambda: "nobody was told")
 
     asyncio.run(story())

@@ -24,7 +24,7 @@ def test_a_leader_that_is_asked_to_end_gives_back_its_lease(tmp_path: Path) -> N
             began = time.monotonic()
             scheduler.signal(signal.SIGTERM)
             assert await scheduler.ends() == 0
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 60
             assert holder
             assert place.lease()["holderIdentity"] == ""
             assert place.lease()["leaseDurationSeconds"] == 1

@@ -10,6 +10,7 @@ from observed.files import recorded
 from run_flags.commands import call
 from stowplan.run.command import help_text, usage_text
 from stowplan.run.flags.table import GROUPS
+from waiting import PATIENCE
 
 _LINE = re.compile(r"  (?:-(?P<letter>\w), |    )--(?P<name>[\w-]+)(?: (?P<type>[^ ]+))?(?:   |$)")
 
@@ -84,6 +85,10 @@ def test_an_answer_from_the_arguments_alone_loads_nothing_of_the_scheduler(argum
         "print('LOADED', sorted(heavy & sys.modules.keys()))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, argument], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script, argument],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.stdout.endswith(f"CODE {1 if argument == '--nosuch' else 0}\nLOADED []\n")

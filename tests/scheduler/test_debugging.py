@@ -8,6 +8,7 @@ from scheduler.worlds import World, live, node, pod
 from stowplan.api.catalogue import NODES, PODS
 from stowplan.clock import RealClock
 from stowplan.scheduler.debugger import Comparison
+from waiting import PATIENCE, eventually
 
 
 def test_a_scheduler_that_heard_everything_believes_what_is_so() -> None:
@@ -90,10 +91,10 @@ def test_sigusr2_has_it_all_written() -> None:
 
         async with world.scheduler.running():
             world.store.create(PODS, pod("p"))
-            await asyncio.sleep(0.05)
+            await eventually(lambda: "nodeName" in world.store.list(PODS).items[0]["spec"])
             world.scheduler.debugger.on_signal(write)
             os.kill(os.getpid(), signal.SIGUSR2)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await heard.wait()
         assert "Node name: n" in written
         assert any("name: p" in line for line in written)

@@ -5,7 +5,7 @@ import functools
 import random
 import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from stowplan.embedded.client import InProcessClient
 from stowplan.embedded.store import Store
 from stowplan.serving import Pages, SecureServer, ServingSettings
 from stowplan.serving.certificates import self_signed
+from waiting import PATIENCE
 
 NOW = 1_800_000_000.0
 TOKENS = {
@@ -67,14 +68,15 @@ class RecordedApi(InProcessClient):
         super().__init__(self.store)
         self.reviews: list[Json] = []
         self.failures: list[Exception] = []
-        self.latency = 0.0
+        self.may_answer = asyncio.Event()
+        """Reviews are held until it is set."""
+        self.may_answer.set()
 
     async def create(self, resource: Resource, body: Any, *, namespace: str = "") -> Json:
         if "reviews" not in resource.plural:
             return await super().create(resource, body, namespace=namespace)
         self.reviews.append(body)
-        if self.latency:
-            await asyncio.sleep(self.latency)
+        await self.may_answer.wait()
         if self.failures:
             raise self.failures.pop(0)
         return {**body, "status": self.answer(body)}
@@ -283,8 +285,8 @@ def authentication_settings_in(store: Store, clients: str = "", proxies: str = "
         store.create(CONFIG_MAPS, body, "kube-system")
 
 
-async def eventually(true: Any, seconds: float = 5.0) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(seconds):
+async def eventually(true: Callable[[], Awaitable[object]]) -> None:
+    """Wait until something holds that has to be asked for."""
+    async with asyncio.timeout(PATIENCE):
         while not await true():
             await asyncio.sleep(0.02)

@@ -25,6 +25,7 @@ from stowplan.api.status import ApiError
 from stowplan.logs import Logger
 from stowplan.serving import AuthenticationSettings, AuthorizationSettings, Limits, SecureServer, ServingError
 from stowplan.serving.authorization import AllowedPaths
+from waiting import eventually
 
 REFUSALS: dict[str, list[dict[str, Any]]] = recorded("ports/refusals")
 
@@ -184,10 +185,14 @@ def test_with_no_time_to_keep_answers_every_request_asks(tmp_path: Path) -> None
 
 def test_who_asks_the_same_at_the_same_time_shares_one_review(tmp_path: Path) -> None:
     api = AllowingApi()
-    api.latency = 0.1
+    api.may_answer.clear()
 
     async def steps(caller: Caller) -> None:
-        answers = await asyncio.gather(*(caller.get("/metrics") for _ in range(10)))
+        asking = [asyncio.create_task(caller.get("/metrics")) for _ in range(10)]
+        await eventually(lambda: api.reviews)
+        await asyncio.sleep(0.1)
+        api.may_answer.set()
+        answers = await asyncio.gather(*asking)
         assert {answer.code for answer in answers} == {200}
         assert api.asked() == {"TokenReview": 1, "SubjectAccessReview": 1}
 
@@ -224,14 +229,14 @@ def test_an_api_server_that_refuses_to_review_lets_nobody_in(tmp_path: Path) -> 
 
 def test_a_flood_is_told_to_come_back_and_health_is_still_answered(tmp_path: Path) -> None:
     api = AllowingApi()
-    api.latency = 0.3
+    api.may_answer.clear()
 
     async def run() -> None:
         async with delegating(tmp_path, api, limits=Limits(requests=2)) as server:
             flood = [asyncio.create_task(Caller(server.port).get(f"/metrics/{n}")) for n in range(6)]
-            while len(api.reviews) < 2:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: sum(one.done() for one in flood) == 4)
             assert (await Caller(server.port).get("/healthz")).code == 200
+            api.may_answer.set()
             answers = await asyncio.gather(*flood)
         assert Counter(answer.code for answer in answers) == {404: 2, 429: 4}
         assert {answer.headers.get("Retry-After") for answer in answers if answer.code == 429} == {"1"}

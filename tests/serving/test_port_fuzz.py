@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from effort import examples
 from serving.secureports import AllowingApi, page, port, trusting_all
 from stowplan.serving import Pages
+from waiting import PATIENCE
 
 OPEN = ("/healthz", "/livez", "/readyz")
 CLOSED = (
@@ -59,7 +60,7 @@ class RunningPort:
 
     def __enter__(self) -> "RunningPort":
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(PATIENCE)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -67,7 +68,7 @@ class RunningPort:
         self._thread.join()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.number), timeout=5)
+        return socket.create_connection(("127.0.0.1", self.number), timeout=PATIENCE)
 
     def send(self, data: bytes, secure: bool = True) -> bytes:
         """What comes back, until the port closes the connection or has nothing more to say."""

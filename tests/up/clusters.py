@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from waiting import PATIENCE
+
 STOWPLAN = [sys.executable, "-c", "from stowplan.cli.main import main; main()", "up"]
 
 
@@ -35,7 +37,7 @@ class Up:
         """Everything it says until it ends by itself, or has been told to."""
         assert self.process.stdout is not None
         self._said += self.process.stdout.read()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE)
         return self._said
 
 

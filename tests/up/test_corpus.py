@@ -20,6 +20,7 @@ import yaml
 
 from stowplan.embedded.controllers.actors import STORED_ONLY
 from up.clusters import Up, up
+from waiting import KUBECTL_PATIENCE, PATIENCE
 
 KUBECTL = shutil.which("kubectl")
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -51,7 +52,7 @@ class Cluster:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=2 * PATIENCE,
             check=False,
         )
 
@@ -79,7 +80,7 @@ class Cluster:
 
     def rolled_out(self, namespace: str, *workloads: str) -> None:
         for workload in workloads:
-            self("rollout", "status", "-n", namespace, workload, "--timeout=40s")
+            self("rollout", "status", "-n", namespace, workload, KUBECTL_PATIENCE)
 
     def may(self, *words: str) -> bool:
         answer = self.run("auth", "can-i", *words).stdout.strip()
@@ -106,7 +107,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         environment = {**os.environ, "KUBECONFIG": str(running.kubeconfig), "HOME": str(folder)}
         kubectl = Cluster(running, environment)
         defined = kubectl("apply", "-f", str(DEFINITIONS))
-        kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=20s")
+        kubectl("wait", "crd", "--all", "--for=condition=Established", KUBECTL_PATIENCE)
         yield Cluster(running, environment, defined, kubectl("apply", "-f", str(CORPUS)))
 
 
@@ -171,7 +172,7 @@ def test_batch_work_under_a_quota(cluster: Cluster) -> None:
     assert pods[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "64Mi"}
     assert pods[0]["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     cluster("create", "job", "-n", "batch", "tonight", "--from=cronjob/nightly-report")
-    cluster("wait", "-n", "batch", "job/tonight", "--for=condition=Complete", "--timeout=40s")
+    cluster("wait", "-n", "batch", "job/tonight", "--for=condition=Complete", KUBECTL_PATIENCE)
     columns = cluster("get", "-n", "batch", "cronjob/nightly-report", "--no-headers").split()
     assert columns[:8] == ["nightly-report", "30", "2", "*", "*", "*", "Europe/Berlin", "False"]
     extra = cluster.refuses("create", "cronjob", "-n", "batch", "x", "--image=x", "--schedule=@daily")
@@ -183,7 +184,7 @@ def test_batch_work_under_a_quota(cluster: Cluster) -> None:
 
 def test_an_ingress_controller_with_a_certificate_job_and_a_site(cluster: Cluster) -> None:
     cluster.rolled_out("edge", "daemonset/edge-controller", "deployment/site")
-    cluster("wait", "-n", "edge", "job/edge-admission-create", "--for=condition=Complete", "--timeout=40s")
+    cluster("wait", "-n", "edge", "job/edge-admission-create", "--for=condition=Complete", KUBECTL_PATIENCE)
     service = cluster.get("edge", "service", "edge-controller")
     assert all(port["nodePort"] >= 30000 for port in service["spec"]["ports"])
     assert service["spec"]["healthCheckNodePort"] >= 30000
@@ -245,8 +246,8 @@ def test_log_collectors_run_on_nodes_that_take_no_other_pods(cluster: Cluster) -
 
 def test_ci_builds_succeed_and_fail_and_their_manager_has_few_rights(cluster: Cluster) -> None:
     cluster.rolled_out("ci", "deployment/manager")
-    cluster("wait", "-n", "ci", "job/build-4711", "--for=condition=Complete", "--timeout=40s")
-    cluster("wait", "-n", "ci", "job/build-4712", "--for=condition=Failed", "--timeout=60s")
+    cluster("wait", "-n", "ci", "job/build-4711", "--for=condition=Complete", KUBECTL_PATIENCE)
+    cluster("wait", "-n", "ci", "job/build-4712", "--for=condition=Failed", KUBECTL_PATIENCE)
     assert cluster.get("ci", "job", "build-4712")["status"]["failed"] == 2
     assert cluster.get("ci", "pvc", "cache")["status"]["phase"] == "Bound"
     assert "token" in cluster.until("ci", "secret manager-token", lambda found: found.get("data"))["data"]
@@ -350,7 +351,7 @@ def test_everything_can_be_deleted(cluster: Cluster) -> None:
     remaining = cluster.until("", "namespaces", lambda found: not NAMESPACES & _names(found))
     assert _names(remaining) == {"default", "kube-system", "kube-public", "kube-node-lease"}
     cluster.until("", "pv", lambda found: not found["items"])
-    cluster("delete", "-f", str(DEFINITIONS), "--timeout=20s")
+    cluster("delete", "-f", str(DEFINITIONS), KUBECTL_PATIENCE)
     left = "-A", "pods,jobs,deploy,rs,sts,ds,pvc,ingressclasses,crd,hpa,netpol"
     assert cluster.get("", *left)["items"] == []
     shipped = {each["metadata"]["name"] for each in PRODUCTS}

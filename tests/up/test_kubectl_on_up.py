@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from up.clusters import up
+from waiting import KUBECTL_PATIENCE, PATIENCE
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -54,13 +55,13 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=2 * PATIENCE,
                 check=False,
             )
             assert (done.returncode == 0) is ok, done.stdout + done.stderr
             return done
 
-        run("wait", "node", "--all", "--for=condition=Ready", "--timeout=30s")
+        run("wait", "node", "--all", "--for=condition=Ready", KUBECTL_PATIENCE)
         yield run
 
 
@@ -73,7 +74,7 @@ def pods(kubectl: Run, selector: str) -> list[dict[str, Any]]:
 
 def until(kubectl: Run, what: str, path: str, value: str) -> None:
     """Wait for a field to have a value, in a way that old versions of kubectl know too."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + PATIENCE
     while (found := kubectl("get", what, "-o", f"jsonpath={path}").stdout) != value:
         assert time.monotonic() < deadline, f"{what} {path}: expected {value}, got {found}"
         time.sleep(0.2)
@@ -81,17 +82,19 @@ def until(kubectl: Run, what: str, path: str, value: str) -> None:
 
 def test_a_deployment_is_rolled_out_scaled_changed_and_taken_back(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", text=WEB)
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=40s").stdout
+    assert (
+        "successfully rolled out" in kubectl("rollout", "status", "deployment/web", KUBECTL_PATIENCE).stdout
+    )
     kubectl("scale", "deployment/web", "--replicas=5")
     until(kubectl, "deployment/web", "{.status.readyReplicas}", "5")
     assert {pod["status"]["phase"] for pod in pods(kubectl, "app=web")} == {"Running"}
     kubectl("set", "image", "deployment/web", "main=nginx:2")
-    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    kubectl("rollout", "status", "deployment/web", KUBECTL_PATIENCE)
     images = {pod["spec"]["containers"][0]["image"] for pod in pods(kubectl, "app=web") if _stays(pod)}
     assert images == {"nginx:2"}
     assert kubectl("rollout", "history", "deployment/web").stdout.count("<none>") == 2
     kubectl("rollout", "undo", "deployment/web")
-    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    kubectl("rollout", "status", "deployment/web", KUBECTL_PATIENCE)
     images = {pod["spec"]["containers"][0]["image"] for pod in pods(kubectl, "app=web") if _stays(pod)}
     assert images == {"nginx:1"}
 
@@ -103,7 +106,7 @@ def _stays(pod: dict[str, Any]) -> bool:
 def test_a_drain_waits_for_what_a_budget_allows(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", text=WEB)
     kubectl("scale", "deployment/web", "--replicas=3")
-    kubectl("rollout", "status", "deployment/web", "--timeout=40s")
+    kubectl("rollout", "status", "deployment/web", KUBECTL_PATIENCE)
     kubectl("apply", "-f", "-", text=BUDGET)
     until(kubectl, "pdb/web", "{.status.currentHealthy}", "3")
     node = next(pod for pod in pods(kubectl, "app=web") if _stays(pod))["spec"]["nodeName"]
@@ -112,7 +115,7 @@ def test_a_drain_waits_for_what_a_budget_allows(kubectl: Run) -> None:
     assert "Cannot evict pod as it would violate the pod's disruption budget" in blocked.stderr
     kubectl("scale", "deployment/web", "--replicas=4")
     until(kubectl, "pdb/web", "{.status.disruptionsAllowed}", "1")
-    kubectl("drain", node, "--ignore-daemonsets", "--timeout=30s")
+    kubectl("drain", node, "--ignore-daemonsets", KUBECTL_PATIENCE)
     assert all(pod["spec"].get("nodeName") != node for pod in pods(kubectl, "app=web") if _stays(pod))
     kubectl("delete", "pdb", "web")
     kubectl("uncordon", node)
@@ -120,12 +123,12 @@ def test_a_drain_waits_for_what_a_budget_allows(kubectl: Run) -> None:
 
 def test_a_pod_that_fits_nowhere_says_why_and_runs_when_it_fits(kubectl: Run) -> None:
     kubectl("run", "large", "--image=nginx", "--overrides", _wanting("100"))
-    kubectl("wait", "pod/large", "--for=condition=PodScheduled=false", "--timeout=20s")
+    kubectl("wait", "pod/large", "--for=condition=PodScheduled=false", KUBECTL_PATIENCE)
     assert "4 Insufficient cpu" in kubectl("describe", "pod", "large").stdout
     assert "FailedScheduling" in kubectl("get", "events").stdout
     kubectl("delete", "pod", "large", "--now")
     kubectl("run", "small", "--image=nginx", "--overrides", _wanting("1"))
-    kubectl("wait", "pod/small", "--for=condition=Ready", "--timeout=20s")
+    kubectl("wait", "pod/small", "--for=condition=Ready", KUBECTL_PATIENCE)
     kubectl("delete", "pod", "small", "--grace-period=1")
     assert "NotFound" in kubectl("get", "pod", "small", ok=False).stderr
 
@@ -137,16 +140,16 @@ def _wanting(cpu: str) -> str:
 
 def test_jobs_end_and_what_they_made_goes_with_them(kubectl: Run) -> None:
     kubectl("create", "job", "once", "--image=busybox")
-    kubectl("wait", "job/once", "--for=condition=complete", "--timeout=40s")
-    kubectl("delete", "job", "once", "--cascade=foreground", "--timeout=30s")
+    kubectl("wait", "job/once", "--for=condition=complete", KUBECTL_PATIENCE)
+    kubectl("delete", "job", "once", "--cascade=foreground", KUBECTL_PATIENCE)
     assert pods(kubectl, "job-name=once") == []
 
 
 def test_a_namespace_takes_what_is_in_it_along(kubectl: Run) -> None:
     kubectl("create", "namespace", "team")
     kubectl("-n", "team", "create", "deployment", "d", "--image=nginx", "--replicas=2")
-    kubectl("-n", "team", "rollout", "status", "deployment/d", "--timeout=40s")
-    kubectl("delete", "namespace", "team", "--timeout=40s")
+    kubectl("-n", "team", "rollout", "status", "deployment/d", KUBECTL_PATIENCE)
+    kubectl("delete", "namespace", "team", KUBECTL_PATIENCE)
     assert "NotFound" in kubectl("get", "namespace", "team", ok=False).stderr
 
 
@@ -172,14 +175,14 @@ def test_a_replication_controller_of_the_early_designs_is_scaled(kubectl: Run) -
     kubectl("scale", "rc", "old", "--replicas=3")
     until(kubectl, "rc/old", "{.status.readyReplicas}", "3")
     assert kubectl("get", "rc", "old", "--no-headers").stdout.split()[:4] == ["old", "3", "3", "3"]
-    kubectl("delete", "rc", "old", "--cascade=foreground", "--timeout=40s")
+    kubectl("delete", "rc", "old", "--cascade=foreground", KUBECTL_PATIENCE)
     assert pods(kubectl, "app=old") == []
 
 
 def test_a_cron_job_makes_jobs_by_hand_too_and_finished_ones_say_complete(kubectl: Run) -> None:
     kubectl("create", "cronjob", "tick", "--image=busybox", "--schedule=0 0 1 1 *", "--", "true")
     kubectl("create", "job", "now", "--from=cronjob/tick")
-    kubectl("wait", "job/now", "--for=condition=Complete", "--timeout=40s")
+    kubectl("wait", "job/now", "--for=condition=Complete", KUBECTL_PATIENCE)
     assert kubectl("get", "job", "now", "--no-headers").stdout.split()[:3] == ["now", "Complete", "1/1"]
     assert "Job completed" in kubectl("describe", "job", "now").stdout
     until(kubectl, "cronjob/tick", "{.status.active}", "")
@@ -224,7 +227,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 def test_a_namespace_with_a_service_a_quota_and_a_claim_without_a_class(kubectl: Run) -> None:
     kubectl("create", "namespace", "shop")
     kubectl("apply", "-f", "-", text=BACK)
-    kubectl("rollout", "status", "-n", "shop", "deployment/back", "--timeout=40s")
+    kubectl("rollout", "status", "-n", "shop", "deployment/back", KUBECTL_PATIENCE)
     slices = "-n=shop", "get", "endpointslices", "-l", "kubernetes.io/service-name=back"
     ports = kubectl(
         *slices, "-o", "jsonpath={.items[*].ports[*].port} {.items[*].endpoints[*].targetRef.kind}"
@@ -239,7 +242,7 @@ def test_a_namespace_with_a_service_a_quota_and_a_claim_without_a_class(kubectl:
     top = kubectl("top", "pods", "-n", "shop").stdout.splitlines()[1:]
     assert [line.split()[1:] for line in top] == [["80m", "32Mi"]] * 2
     assert len(kubectl("top", "nodes").stdout.splitlines()) == 5
-    kubectl("delete", "namespace", "shop", "--timeout=40s")
+    kubectl("delete", "namespace", "shop", KUBECTL_PATIENCE)
 
 
 def test_what_nothing_acts_on_is_stored_with_a_warning(kubectl: Run) -> None:
@@ -253,7 +256,7 @@ def test_what_nothing_acts_on_is_stored_with_a_warning(kubectl: Run) -> None:
 
 def test_what_simulated_pods_cannot_do_is_said_in_one_line(kubectl: Run) -> None:
     kubectl("run", "shell", "--image=busybox")
-    kubectl("wait", "pod/shell", "--for=condition=Ready", "--timeout=20s")
+    kubectl("wait", "pod/shell", "--for=condition=Ready", KUBECTL_PATIENCE)
     assert "shell/shell: this pod is simulated" in kubectl("logs", "shell").stdout
     refusals = {
         "exec": ("exec", "shell", "--", "ls"),

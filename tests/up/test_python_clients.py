@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from kubernetes import client as official
 from kubernetes import config
 
 from up.clusters import up
+from waiting import until
 
 GREETINGS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -52,13 +52,6 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield running.kubeconfig
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.05)
-
-
 def deployment(name: str, replicas: int) -> dict[str, Any]:
     labels = {"app": name}
     return {
@@ -81,9 +74,9 @@ def test_kr8s_deploys_waits_scales_and_reads_logs(kubeconfig: Path) -> None:
     assert len(list(Node.list(api=api))) == 3
     web = Deployment(deployment("web", 2), api=api)
     web.create()
-    eventually(lambda: web.ready())
+    until(lambda: web.ready())
     web.scale(3)
-    eventually(lambda: web.ready() and len(web.pods()) == 3)
+    until(lambda: web.ready() and len(web.pods()) == 3)
     pods: list[Any] = list(Pod.list(api=api, namespace="default", label_selector={"app": "web"}))
     assert {pod.status.phase for pod in pods} == {"Running"}
     assert "simulated" in "\n".join(pods[0].logs())
@@ -91,7 +84,7 @@ def test_kr8s_deploys_waits_scales_and_reads_logs(kubeconfig: Path) -> None:
     web.refresh()
     assert web.labels["tier"] == "front"
     web.delete(propagation_policy="Background")
-    eventually(lambda: not list(Pod.list(api=api, namespace="default", label_selector={"app": "web"})))
+    until(lambda: not list(Pod.list(api=api, namespace="default", label_selector={"app": "web"})))
 
 
 def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
@@ -125,15 +118,15 @@ def test_a_kopf_operator_follows_its_custom_resources(kubeconfig: Path) -> None:
         first = greeting(
             {"metadata": {"name": "first", "namespace": "default"}, "spec": {"name": "world"}}, api=api
         )
-        eventually(lambda: _created(first))
-        eventually(lambda: _text(core, "first-text") == "hello world")
-        eventually(lambda: _said(first, "greet") == "hello world")
+        until(lambda: _created(first))
+        until(lambda: _text(core, "first-text") == "hello world")
+        until(lambda: _said(first, "greet") == "hello world")
         first.patch({"spec": {"name": "moon"}})
-        eventually(lambda: _text(core, "first-text") == "hello moon")
-        eventually(lambda: _said(first, "again/spec.name") == "hello moon")
+        until(lambda: _text(core, "first-text") == "hello moon")
+        until(lambda: _said(first, "again/spec.name") == "hello moon")
         first.delete()
-        eventually(lambda: not first.exists())
-        eventually(lambda: _text(core, "first-text") is None)
+        until(lambda: not first.exists())
+        until(lambda: _text(core, "first-text") is None)
     assert forgotten == ["first"]
 
 

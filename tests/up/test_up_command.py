@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from up.clusters import STOWPLAN, up
+from waiting import PATIENCE, until
 
 
 def ask(kubeconfig: Path, path: str, token: str | None = "") -> dict[str, object]:
@@ -24,17 +25,14 @@ def ask(kubeconfig: Path, path: str, token: str | None = "") -> dict[str, object
     context.verify_mode = ssl.CERT_NONE
     request = urllib.request.Request(cluster["server"] + path)
     request.add_header("Authorization", f"Bearer {token or user['token']}")
-    with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(request, context=context, timeout=PATIENCE) as answer:
         found: dict[str, object] = json.load(answer)
         return found
 
 
 def test_it_says_how_to_get_in_serves_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with up(tmp_path, "--nodes", "4") as cluster:
-        deadline = time.monotonic() + 20
-        while len(ask(cluster.kubeconfig, "/api/v1/nodes")["items"]) < 4:  # type: ignore[arg-type]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: len(ask(cluster.kubeconfig, "/api/v1/nodes")["items"]) == 4)  # type: ignore[arg-type]
         assert os.stat(cluster.kubeconfig).st_mode & 0o077 == 0
         cluster.process.send_signal(signal.SIGINT)
         said = cluster.rest()
@@ -75,7 +73,7 @@ items:
 """
     )
     with up(tmp_path, "--load", str(manifest)) as cluster:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while True:
             pod = ask(cluster.kubeconfig, "/api/v1/namespaces/default/pods/waiting")
             if pod["status"].get("phase") == "Running":  # type: ignore[attr-defined]
@@ -102,7 +100,9 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path, options: list[str], probl
     (tmp_path / "S").write_text("- count: many\n")
     (tmp_path / "L").write_text("x: 1\n")
     (tmp_path / "C").write_text("apiVersion: v1\n")
-    run = subprocess.run([*STOWPLAN, *options], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [*STOWPLAN, *options], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert run.returncode != 0
     assert problem in run.stderr
     assert "Traceback" not in run.stderr

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from click.testing import CliRunner
 from stowplan.cli.up import up as up_command
 from up.clusters import STOWPLAN, Up, up
 from up.dumps import comparable, differences
+from waiting import KUBECTL_PATIENCE, PATIENCE, until
 
 NODE = [*STOWPLAN[:-1], "node"]
 KUBECTL = shutil.which("kubectl") or ""
@@ -101,7 +101,7 @@ MINE = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "min
 
 def stowplan(folder: Path, *words: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        words, cwd=folder, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        words, cwd=folder, input=stdin, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
     )
 
 
@@ -117,18 +117,11 @@ def kubectl(cluster: Up, *words: str, stdin: str | None = None) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_until_ready_waits_for_every_workload_and_runs_a_command_then(tmp_path: Path) -> None:
@@ -160,9 +153,9 @@ def test_what_kubectl_dumps_is_loaded_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text(APP + "---" + HUGE + "---" + WISH)
     dumping = ("get", KINDS, "-A", "-o", "yaml", "--show-managed-fields")
     with up(tmp_path, "--load", str(tmp_path / "app.yaml"), "--seed", "5") as cluster:
-        kubectl(cluster, "wait", "-n", "shop", "job/report", "--for=condition=complete", "--timeout=30s")
-        kubectl(cluster, "rollout", "status", "-n", "shop", "statefulset/db", "--timeout=30s")
-        kubectl(cluster, "rollout", "status", "-n", "shop", "deployment/web", "--timeout=30s")
+        kubectl(cluster, "wait", "-n", "shop", "job/report", "--for=condition=complete", KUBECTL_PATIENCE)
+        kubectl(cluster, "rollout", "status", "-n", "shop", "statefulset/db", KUBECTL_PATIENCE)
+        kubectl(cluster, "rollout", "status", "-n", "shop", "deployment/web", KUBECTL_PATIENCE)
         time.sleep(1.5)
         before = kubectl(cluster, *dumping)
     (tmp_path / "dump.yaml").write_text(before)
@@ -187,7 +180,7 @@ def test_a_node_that_kubectl_creates_takes_pods_fails_and_recovers(tmp_path: Pat
     ) as cluster:
         kubectl(cluster, "create", "-f", "-", stdin=MINE)
         kubectl(cluster, "run", "web", "--image=nginx")
-        kubectl(cluster, "wait", "pod/web", "--for=condition=Ready", "--timeout=20s")
+        kubectl(cluster, "wait", "pod/web", "--for=condition=Ready", KUBECTL_PATIENCE)
         at = ("--kubeconfig", str(cluster.kubeconfig))
         failed = stowplan(tmp_path, *NODE, "fail", "mine", *at)
         assert (failed.returncode, failed.stdout) == (0, "node/mine fails: Silent\n")
@@ -199,7 +192,7 @@ def test_a_node_that_kubectl_creates_takes_pods_fails_and_recovers(tmp_path: Pat
         until(lambda: ready() == "Unknown")
         assert stowplan(tmp_path, *NODE, "recover", "mine", *at).stdout == "node/mine recovers\n"
         until(lambda: ready() == "True")
-        kubectl(cluster, "wait", "pod/web", "--for=condition=Ready", "--timeout=20s")
+        kubectl(cluster, "wait", "pod/web", "--for=condition=Ready", KUBECTL_PATIENCE)
         assert stowplan(tmp_path, *NODE, "fail", "mine", "--as", "NotReady", *at).returncode == 0
         until(lambda: ready() == "False")
         unknown = stowplan(tmp_path, *NODE, "fail", "nobody", *at)
@@ -228,7 +221,7 @@ def ask(cluster: Up, port: str, path: str) -> str:
     request = urllib.request.Request(f"https://127.0.0.1:{port}{path}")
     request.add_header("Authorization", f"Bearer {token}")
     context = ssl._create_unverified_context()
-    with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(request, context=context, timeout=PATIENCE) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -245,7 +238,7 @@ def test_two_schedulers_a_port_a_log_and_a_plugin_that_is_read_again(tmp_path: P
     with up(tmp_path, *options, "--scheduler-port", free_port, "-v", "2") as cluster:
         kubectl(cluster, "create", "-f", "-", stdin=pod("p", "picky"))
         kubectl(cluster, "create", "-f", "-", stdin=pod("q", "default-scheduler"))
-        kubectl(cluster, "wait", "pod/p", "pod/q", "--for=condition=Ready", "--timeout=20s")
+        kubectl(cluster, "wait", "pod/p", "pod/q", "--for=condition=Ready", KUBECTL_PATIENCE)
         assert kubectl(cluster, "get", "pod", "p", "-o", "jsonpath={.spec.nodeName}") == "node-1"
         assert ask(cluster, free_port, "/healthz") == "ok"
         assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1' in ask(
@@ -256,7 +249,7 @@ def test_two_schedulers_a_port_a_log_and_a_plugin_that_is_read_again(tmp_path: P
         (tmp_path / "picky.py").write_text(PICKY % ["node-2"])
         until(lambda: "scheduler picky: reloaded" in cluster.errors)
         kubectl(cluster, "create", "-f", "-", stdin=pod("r", "picky"))
-        kubectl(cluster, "wait", "pod/r", "--for=condition=Ready", "--timeout=20s")
+        kubectl(cluster, "wait", "pod/r", "--for=condition=Ready", KUBECTL_PATIENCE)
         assert kubectl(cluster, "get", "pod", "r", "-o", "jsonpath={.spec.nodeName}") == "node-2"
 
 

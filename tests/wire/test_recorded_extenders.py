@@ -1,6 +1,5 @@
 """Extenders over real sockets, as recorded: what they are asked, and what the scheduler writes then."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from stowplan.clock import RealClock
 from stowplan.config.types import Extender as ExtenderConfig
 from stowplan.extenders import Extender, ExtenderError
 from stowplan.testing.extenders import RuleExtender, Rules
+from waiting import eventually
 from wire.comparing import same_as, same_writes
 from wire.objects import same_objects
 
@@ -79,13 +79,6 @@ class Answers:
 
 def _name(obj: Any) -> str:
     return str(obj["metadata"]["name"])
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait, in real time, until something is so."""
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def _written(world: World, count: int) -> Callable[[], bool]:

@@ -50,15 +50,19 @@ def measure(nodes: int, count: int, only: str = "") -> Iterator[Attempt]:
     table = ClusterTable()
     load(table, _cluster(nodes, count))
     framework = Framework(default_profile(), table, in_tree_registry())
-    for name, case in CASES.items():
-        if only in name:
-            yield _attempt(framework, name, _pod(name, case(count)))
-            framework.forget_classes()
+    gc.collect()
+    gc.freeze()
+    try:
+        for name, case in CASES.items():
+            if only in name:
+                yield _attempt(framework, name, _pod(name, case(count)))
+                framework.forget_classes()
+    finally:
+        gc.unfreeze()
 
 
 def _attempt(framework: Framework, case: str, pod: Pod) -> Attempt:
     gc.collect()
-    gc.freeze()
     began = thread_time()
     info = framework.table.info(pod)
     evaluation = framework.evaluate(info)
@@ -66,7 +70,6 @@ def _attempt(framework: Framework, case: str, pod: Pod) -> Attempt:
     first = thread_time()
     framework.evaluate(framework.table.info(pod))
     again = thread_time()
-    gc.unfreeze()
     node = None if row is None else framework.table.name_of(row)
     return Attempt(case, round((first - began) * 1000, 1), round((again - first) * 1000, 1), node)
 

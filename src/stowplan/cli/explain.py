@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -23,7 +24,7 @@ import yaml
 from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.options import feature_gates_option, plugins_option
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.running import Document, RunningScheduler
 from stowplan.cli.targets import chosen, single_pods, some_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
@@ -33,6 +34,9 @@ from stowplan.explain.pending_text import only_of
 from stowplan.explain.pending_text import render as render_pending
 from stowplan.explain.terminal import render
 
+if TYPE_CHECKING:
+    from stowplan.api.feature_gates import FeatureGates
+
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
 
@@ -41,7 +45,7 @@ class Configuration(NamedTuple):
     """The options that say what decides where there is no running scheduler to ask."""
 
     config: Path | None
-    gates: tuple[str, ...]
+    gates: "FeatureGates | None"
     plugins: tuple[str, ...]
 
 
@@ -64,11 +68,11 @@ class Where:
         files: tuple[Path, ...],
         offline: bool,
         config: Path | None,
-        gates: tuple[str, ...],
+        gates: "FeatureGates | None",
         plugins: tuple[str, ...],
     ) -> "Where":
         """Where options lead. Somebody who names a configuration wants to know what that one decides."""
-        own = offline or config is not None or bool(gates) or bool(plugins)
+        own = offline or config is not None or gates is not None or bool(plugins)
         return cls(kubeconfig, context, files, Configuration(config, gates, plugins), not own)
 
 
@@ -83,7 +87,23 @@ class Wanted:
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster to look at, and with which configuration."""
+    """The options that say which cluster to look at, and with which configuration: one argument, `where`."""
+
+    @wraps(command)
+    def with_where(
+        kubeconfig: Path | None,
+        context: str,
+        files: tuple[Path, ...],
+        offline: bool,
+        config: Path | None,
+        gates: "FeatureGates | None",
+        plugins: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
+        return command(where=where, **others)
+
+    decorated: Callable[..., Any] = with_where
     for option in reversed(
         (
             click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
@@ -99,7 +119,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--offline", is_flag=True, help="Decide here even if the scheduler of the cluster answers."
             ),
             click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to decide with."),
-            feature_gates_option,
+            gates_options,
             plugins_option,
             click.option(
                 "-o",
@@ -111,8 +131,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
         )
     ):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
 
 
 @click.command("explain")
@@ -130,13 +150,7 @@ def explain(
     selector: str,
     filename: tuple[Path, ...],
     all_nodes: bool,
-    kubeconfig: Path | None,
-    context: str,
-    files: tuple[Path, ...],
-    offline: bool,
-    config: Path | None,
-    feature_gates: tuple[str, ...],
-    plugins: tuple[str, ...],
+    where: Where,
     output: str,
 ) -> None:
     """Explain why a pod is pending, or why it is on its node.
@@ -151,7 +165,6 @@ def explain(
       stowplan explain -f new-job.yaml
       kubectl get nodes,pods -A -o yaml | stowplan explain --from - pod/web-7
     """
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
     wanted = Wanted(targets, namespace, selector, filename)
     found, notes = asyncio.run(_explanations(where, wanted))
     _show(found, output, all_nodes)
@@ -174,21 +187,14 @@ def pending(
     namespace: str,
     watch: bool,
     every: float,
-    kubeconfig: Path | None,
-    context: str,
-    files: tuple[Path, ...],
-    offline: bool,
-    config: Path | None,
-    feature_gates: tuple[str, ...],
-    plugins: tuple[str, ...],
+    where: Where,
     output: str,
 ) -> None:
     """Group waiting pods by cause.
 
     Every cause comes with the changes that would place its pods, each tried on this state of the cluster.
     """
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
-    if watch and files:
+    if watch and where.files:
         raise click.UsageError("--watch follows a cluster, --from is a moment")
     if not watch:
         document, notes = asyncio.run(_pending_once(where, namespace))

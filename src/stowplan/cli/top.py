@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -44,13 +43,7 @@ _CAUSES_EVERY = 5.0
 def top(
     every: float,
     once: bool,
-    kubeconfig: Path | None,
-    context: str,
-    files: tuple[Path, ...],
-    offline: bool,
-    config: Path | None,
-    feature_gates: tuple[str, ...],
-    plugins: tuple[str, ...],
+    where: Where,
     output: str,
 ) -> None:
     """Show queue, rate and causes of a cluster, live.
@@ -58,9 +51,8 @@ def top(
     A running stowplan is asked through its API. Any other cluster is looked at through its lists: then pods
     are either waiting or gated, and the rate is that of pods that get nodes. Ctrl-C ends it.
     """
-    if files:
+    if where.files:
         raise click.UsageError("top looks at a cluster, --from is a moment: see stowplan pending --from")
-    where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
     live = not once and output == "text" and sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         asyncio.run(_top(where, every, output, live))

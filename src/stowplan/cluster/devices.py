@@ -176,6 +176,9 @@ class Slices:
         start = version - self._forgotten
         return None if start < 0 else self._changes[start:]
 
+    def all(self) -> Iterator[SliceView]:
+        yield from self._views.values()
+
     def for_node(self, node: str) -> Iterator[SliceView]:
         """The slices that may have devices for a node: its own, and all that are not for one node."""
         yield from self._of_node.get(node, {}).values()
@@ -190,9 +193,6 @@ class Slices:
 
     def has_counters(self, pool: PoolID) -> bool:
         return pool in self._counting
-
-    def all(self) -> Iterator[SliceView]:
-        yield from self._views.values()
 
     def of_pool(self, pool: PoolID) -> Iterator[SliceView]:
         yield from self._of_pool.get(pool, {}).values()

@@ -6,11 +6,15 @@ from typing import Final
 from stowplan.api import status
 from stowplan.api.catalogue import (
     CERTIFICATE_SIGNING_REQUESTS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     DEVICE_TAINT_RULES,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICES,
     Resource,
 )
@@ -27,7 +31,6 @@ from stowplan.embedded.admission.plugins import (
 )
 from stowplan.embedded.admission.plugins.resourcequota import charge_quotas
 from stowplan.embedded.admission.refusals import forbidden
-from stowplan.embedded.admission.roles import RoleGuard
 from stowplan.embedded.admission.serviceips import ServiceAllocator
 from stowplan.embedded.admission.strategy import (
     PREPARE_CREATED,
@@ -38,10 +41,15 @@ from stowplan.embedded.admission.strategy import (
     set_requestor,
 )
 from stowplan.embedded.admission.validation import check_created, check_loaded, check_status, check_updated
+from stowplan.embedded.auth.escalation import check_escalation
+from stowplan.embedded.auth.rbac import AccessRules
+from stowplan.embedded.auth.users import MASTERS, User
+from stowplan.embedded.store import Store
 from stowplan.embedded.store.registry import APPROVAL, POD_PARTS, Lookup
 from stowplan.embedded.store.writer import WriteContext
 
 _PROTECTED_NAMESPACES: Final = ("default", "kube-system", "kube-public")
+_ROLES: Final = frozenset((CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES))
 _KUBELETS: Final = "system:kubelet"
 Commit = Callable[[], None]
 
@@ -179,3 +187,25 @@ def _check_namespace(lookup: Lookup, resource: Resource, obj: Json) -> None:
     }
     error.details["causes"] = [cause]
     raise error
+
+
+class RoleGuard:
+    """Checks that writers of roles and bindings hand on no rights but their own.
+
+    Knows the roles of one store, from the first time that somebody who is no administrator writes one.
+    """
+
+    def __init__(self) -> None:
+        self._access: AccessRules | None = None
+
+    def check(
+        self, lookup: Lookup, resource: Resource, old: Json | None, new: Json, by: WriteContext
+    ) -> None:
+        """Raises `ApiError` 403."""
+        if resource not in _ROLES or MASTERS in by.user.groups or not isinstance(lookup, Store):
+            return
+        if self._access is None:
+            self._access = AccessRules(lookup)
+        user = User(by.user.name, by.user.groups)
+        name = "" if old is None else old["metadata"]["name"]
+        check_escalation(self._access, user, resource, new, old, name)

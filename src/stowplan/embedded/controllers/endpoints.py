@@ -14,6 +14,8 @@ from stowplan.embedded.controllers.endpointslice import (
     SERVICE_NAME,
     SlicePlan,
     ports_key,
+    ports_of,
+    slice_port,
     slices_service,
 )
 from stowplan.embedded.controllers.events import WARNING
@@ -37,7 +39,6 @@ from stowplan.embedded.controllers.servicepods import (
     addresses_of,
     families_of,
     family_of,
-    find_port,
     has_endpoint,
     hostname_for,
     is_headless,
@@ -103,17 +104,9 @@ def subsets_of(pods: Iterable[AddressedPod]) -> tuple[list[Json], bool]:
 
 
 def _ports_on(pod: Json, service: Json) -> list[Json]:
-    found: list[Json] = []
-    for port in spec_of(service).get("ports") or ():
-        number = find_port(pod, port)
-        if number is None:
-            continue
-        one: Json = {"name": port["name"]} if port.get("name") else {}
-        one |= {"port": number, "protocol": port.get("protocol", "TCP")}
-        if port.get("appProtocol") is not None:
-            one["appProtocol"] = port["appProtocol"]
-        found.append(one)
-    return sorted(found, key=lambda one: (one.get("name", ""), one["port"], one["protocol"]))
+    """The ports that slices have, too, but one without a name has none at all here."""
+    found = sorted(ports_of(pod, service), key=lambda one: (one["name"], one["port"], one["protocol"]))
+    return [{name: value for name, value in one.items() if name != "name" or value} for one in found]
 
 
 def _is_portless(service: Json) -> bool:
@@ -233,7 +226,7 @@ def mirrored(endpoints: Json) -> tuple[dict[tuple[Any, ...], Json], int, int]:
     found: dict[tuple[Any, ...], Json] = {}
     invalid = skipped = 0
     for subset in endpoints.get("subsets") or ():
-        ports = [_slice_port(one) for one in subset.get("ports") or ()]
+        ports = [slice_port(one, one["port"]) for one in subset.get("ports") or ()]
         added = 0
         told = [(one, True) for one in subset.get("addresses") or ()]
         told += [(one, False) for one in subset.get("notReadyAddresses") or ()]
@@ -249,11 +242,6 @@ def mirrored(endpoints: Json) -> tuple[dict[tuple[Any, ...], Json], int, int]:
                 one = found.setdefault((family, ports_key(ports)), contents)
                 one["endpoints"].append(_slice_endpoint(address, ready))
     return found, invalid, skipped
-
-
-def _slice_port(port: Json) -> Json:
-    one = {"name": port.get("name", ""), "protocol": port.get("protocol", "TCP"), "port": port["port"]}
-    return one | ({"appProtocol": port["appProtocol"]} if port.get("appProtocol") is not None else {})
 
 
 def _slice_endpoint(address: Json, ready: bool) -> Json:

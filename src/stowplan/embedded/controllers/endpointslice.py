@@ -98,11 +98,16 @@ def ports_of(pod: Json, service: Json) -> list[Json]:
     for port in spec_of(service).get("ports") or ():
         number = find_port(pod, port)
         if number is not None:
-            one = {"name": port.get("name", ""), "protocol": port.get("protocol", "TCP"), "port": number}
-            if port.get("appProtocol") is not None:
-                one["appProtocol"] = port["appProtocol"]
-            found.append(one)
+            found.append(slice_port(port, number))
     return found
+
+
+def slice_port(port: Json, number: int) -> Json:
+    """A port of a service or of Endpoints as slices have it."""
+    one: Json = {"name": port.get("name", ""), "protocol": port.get("protocol", "TCP"), "port": number}
+    if port.get("appProtocol") is not None:
+        one["appProtocol"] = port["appProtocol"]
+    return one
 
 
 def ports_key(ports: Iterable[Json] | None) -> PortsKey:

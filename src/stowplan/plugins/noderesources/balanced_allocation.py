@@ -16,6 +16,7 @@ from stowplan.framework import (
     FEW_ROWS,
     MAX_NODE_SCORE,
     SKIP,
+    UNSIGNED,
     Cycle,
     FeatureGates,
     Handle,
@@ -25,14 +26,17 @@ from stowplan.framework import (
     Reads,
     Scores,
     Status,
+    Unsigned,
 )
 from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
     Figures,
     ResourceSpec,
     ScoredResources,
     complete_resources,
+    scores_devices,
 )
 
 _MOST_KEPT = 16
@@ -73,19 +77,21 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = tuple(spec.name for spec in args.resources)
+        self._totals = DeviceTotals(handle.table, handle.gates)
         for name in self._resources:
             handle.table.hold_resource(name)
         self._as_they_are: dict[tuple[int, ...], _KeptBalance] = {}
         """By the resources that count, of which each pod asks for some."""
 
-    def sign(self, pod: PodInfo) -> Hashable:
-        return self._requests(pod)
+    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
+        requests = self._requests(pod)
+        return UNSIGNED if scores_devices(self._totals, self._resources, requests) else requests
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         requests = self._requests(pod)
         if not any(requests):
             return SKIP
-        cycle.write_score(self, ScoredResources(cycle.table, self._resources, requests))
+        cycle.write_score(self, ScoredResources(cycle.table, self._resources, requests, self._totals))
         return None
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
@@ -94,7 +100,7 @@ class NodeResourcesBalancedAllocation(Plugin):
             requests = self._requests(pod)
             if not any(requests):
                 return None
-            resources = ScoredResources(cycle.table, self._resources, requests)
+            resources = ScoredResources(cycle.table, self._resources, requests, self._totals)
         figures = resources.look(nodes, with_defaults=False)
         without = self._without_pod(resources, figures, nodes)
         half = MAX_NODE_SCORE // 2
@@ -114,7 +120,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     def _without_pod(self, resources: ScoredResources, figures: Figures, nodes: NodeRows) -> IntArray:
         """The balance of nodes as they are, which no pod's requests enter: kept for all classes of pods."""
-        if not isinstance(nodes.rows, slice):
+        if not isinstance(nodes.rows, slice) or resources.by_devices:
             return _balance(figures.used, figures.allocatable)
         kept = self._as_they_are.get(resources.which)
         if kept is None:

@@ -20,6 +20,7 @@ from stowplan.cluster.changes import Rows
 from stowplan.cluster.columns import CORE_RESOURCES, BoolColumn, IntArray, Lines, ResourceLines
 from stowplan.cluster.table import allocatable_amounts
 from stowplan.framework import (
+    UNSIGNED,
     Action,
     ClusterEvent,
     Code,
@@ -38,15 +39,19 @@ from stowplan.framework import (
     Scores,
     Shortfall,
     Status,
+    Unsigned,
+    pod_resources,
     queue_if,
 )
 from stowplan.plugins.args import PluginArgs
+from stowplan.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.plugins.noderesources.resource_allocation import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
     ScoredResources,
     ScoringStrategy,
     complete_resources,
+    scores_devices,
     strategy_scorers,
 )
 
@@ -227,11 +232,14 @@ class NodeResourcesFit(Plugin):
         self._with_devices = handle.gates["DRAExtendedResource"]
         self._resources = tuple(spec.name for spec in strategy.resources)
         self._score, self._score_one = strategy_scorers(strategy)
+        self._totals = DeviceTotals(handle.table, handle.gates)
         for name in self._resources:
             handle.table.hold_resource(name)
 
-    def sign(self, pod: PodInfo) -> Hashable:
+    def sign(self, pod: PodInfo) -> Hashable | Unsigned:
         requests = pod.requests
+        if requests.scalars and scores_devices(self._totals, self._resources, self._for_scoring(pod)):
+            return UNSIGNED
         return (
             requests.milli_cpu,
             requests.memory,
@@ -405,17 +413,20 @@ class NodeResourcesFit(Plugin):
         return found
 
     def pre_score(self, cycle: Cycle, pod: PodInfo) -> None:
-        cycle.write_score(self, ScoredResources(cycle.table, self._resources, self._for_scoring(pod)))
+        cycle.write_score(self, self._scored(cycle, pod))
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores:
         resources: ScoredResources | None = cycle.read_score(self)
         if resources is None:
-            resources = ScoredResources(cycle.table, self._resources, self._for_scoring(pod))
+            resources = self._scored(cycle, pod)
         return self._score(resources.look(nodes, with_defaults=True))
 
     def score_row(self, cycle: Cycle, pod: PodInfo, row: int) -> int:
         resources: ScoredResources = cycle.read_score(self)
         return self._score_one(resources.look_at(cycle.table, row, True))
+
+    def _scored(self, cycle: Cycle, pod: PodInfo) -> ScoredResources:
+        return ScoredResources(cycle.table, self._resources, self._for_scoring(pod), self._totals)
 
     def _for_scoring(self, pod: PodInfo) -> tuple[int, ...]:
         return pod.template.asked(self._resources, non_zero=True, pod_level=False)
@@ -485,18 +496,41 @@ class FitHints:
     def __init__(self, handle: Handle) -> None:
         self._with_devices = handle.gates["DRAExtendedResource"]
         self._classes = handle.table.devices.classes
+        self._pods = pod_resources(handle.behaviour)
+        self._accounting = handle.behaviour.rules.resize_accounting
 
     def registrations(self) -> Sequence[EventRegistration]:
-        pods = ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
+        deleted, shrunk = Action.DELETE, Action.UPDATE_POD_SCALE_DOWN
+        if self._pods.of_target is self._pods.of_assigned:
+            pods = [ClusterEvent(self._pods.of_assigned, deleted | shrunk)]
+        else:
+            assigned, own = self._pods.of_assigned, self._pods.of_target
+            pods = [
+                ClusterEvent(assigned, deleted),
+                ClusterEvent(assigned, shrunk),
+                ClusterEvent(own, shrunk),
+            ]
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         classes = ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE)
         found = [
-            EventRegistration(pods, after_pod_change, by_template=True),
+            *(EventRegistration(event, self.after_pod_change, by_template=True) for event in pods),
             EventRegistration(nodes, self.after_node_change, by_template=True),
         ]
         if self._with_devices:
             found.append(EventRegistration(classes, after_class_change, by_template=True))
         return found
+
+    def after_pod_change(self, pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
+        if new is None:
+            return queue_if(old.is_placed)
+        if new.metadata.uid == pod.uid:
+            return Hint.QUEUE
+        if not new.spec.node_name:
+            return Hint.SKIP
+        before = accounted_requests(old, self._accounting).amounts()
+        now = accounted_requests(new, self._accounting).amounts()
+        wanted = pod.template.accounted.amounts()
+        return queue_if(any(before.get(name, 0) > now.get(name, 0) for name in wanted))
 
     def after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         wanted, offered = pod.requests.amounts(), allocatable_amounts(new)
@@ -525,18 +559,6 @@ class FitHints:
             and not offered.get(name, 0)
             and name in self._classes.resources
         )
-
-
-def after_pod_change(pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
-    if new is None:
-        return queue_if(old.is_placed)
-    if new.metadata.uid == pod.uid:
-        return Hint.QUEUE
-    if not new.spec.node_name:
-        return Hint.SKIP
-    before, now = accounted_requests(old).amounts(), accounted_requests(new).amounts()
-    wanted = pod.template.accounted.amounts()
-    return queue_if(any(before.get(name, 0) > now.get(name, 0) for name in wanted))
 
 
 def after_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:

@@ -14,6 +14,7 @@ from stowplan.cluster.columns import CPU, MEMORY, IntArray, Lines
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import MAX_NODE_SCORE, NodeRows, Scores
 from stowplan.gocompat.numbers import MAX_INT64
+from stowplan.plugins.noderesources.device_totals import DeviceTotals
 from stowplan.plugins.normalize import rounded
 
 LEAST_ALLOCATED = "LeastAllocated"
@@ -126,15 +127,28 @@ Figure = tuple[int, int, int, int]
 class ScoredResources:
     """The resources a score looks at, and what a class of pods asks of each."""
 
-    __slots__ = ("_amounts", "_lines", "_listed", "_only_core", "which")
+    __slots__ = ("_amounts", "_devices", "_lines", "_listed", "_only_core", "by_devices", "which")
 
-    def __init__(self, table: ClusterTable, names: Sequence[str], amounts: Sequence[int]) -> None:
+    def __init__(
+        self,
+        table: ClusterTable,
+        names: Sequence[str],
+        amounts: Sequence[int],
+        devices: DeviceTotals | None = None,
+    ) -> None:
         self._listed = tuple(
             (index, table.line_of(name), amount)
             for index, (name, amount) in enumerate(zip(names, amounts, strict=True))
             if amount or not is_scalar(name)
         )
         self.which = tuple(index for index, _, _ in self._listed)
+        self._devices = devices
+        self.by_devices = [
+            (place, names[index])
+            for place, (index, _, _) in enumerate(self._listed)
+            if devices is not None and devices.means_devices(names[index])
+        ]
+        """The resources, by their place, that nodes which do not have them may answer with devices."""
         self._lines = Lines([line for _, line, _ in self._listed])
         self._only_core = self._lines.listed in ((CPU,), (MEMORY,), (CPU, MEMORY))
         self._amounts = np.array([amount for _, _, amount in self._listed], dtype=np.int64)[:, None]
@@ -152,10 +166,27 @@ class ScoredResources:
                 for position, line in enumerate(self._lines.listed):
                     if line <= MEMORY:
                         used[position] = table.non_zero[line, rows]
+        if self.by_devices:
+            allocatable, used = self._with_devices(allocatable, used, rows)
         return Figures(self.which, allocatable, used, saturated_sum(used, self._amounts))
+
+    def _with_devices(
+        self, allocatable: IntArray, used: IntArray, rows: IntArray | slice
+    ) -> tuple[IntArray, IntArray]:
+        """Count devices where a node does not have the resource they stand for."""
+        allocatable, used = allocatable.copy(), used.copy()
+        for place, name in self.by_devices:
+            totals = None if self._devices is None else self._devices.of(name)
+            if totals is not None:
+                counts = (allocatable[place] == 0) & (totals.capacity[rows] > 0)
+                allocatable[place][counts] = totals.capacity[rows][counts]
+                used[place][counts] = totals.allocated[rows][counts]
+        return allocatable, used
 
     def look_at(self, table: ClusterTable, row: int, with_defaults: bool) -> list[Figure]:
         """Figures of one row, without the resources the node does not have."""
+        if self.by_devices:
+            return self._look_at_devices(table, row, with_defaults)
         figures = []
         for index, line, amount in self._listed:
             allocatable = table.allocatable.item(line, row)
@@ -165,6 +196,26 @@ class ScoredResources:
                 then = used + amount
                 figures.append((index, allocatable, used, then if then < MAX_INT64 else MAX_INT64))
         return figures
+
+    def _look_at_devices(self, table: ClusterTable, row: int, with_defaults: bool) -> list[Figure]:
+        nodes = NodeRows(table, np.array([row], dtype=np.intp))
+        _, allocatable, used, requested = self.look(nodes, with_defaults=with_defaults)
+        return [
+            (index, allocatable.item(place, 0), used.item(place, 0), requested.item(place, 0))
+            for place, index in enumerate(self.which)
+            if allocatable.item(place, 0)
+        ]
+
+
+def scores_devices(totals: DeviceTotals, names: Sequence[str], amounts: Sequence[int]) -> bool:
+    """Whether a pod asks for a resource of a score that may be answered with devices.
+
+    Their number can change in any row at any time, so that nothing can be kept for pods that are alike.
+    """
+    return any(
+        amount and is_scalar(name) and totals.means_devices(name)
+        for name, amount in zip(names, amounts, strict=True)
+    )
 
 
 def saturated_sum(used: IntArray, amounts: IntArray) -> IntArray:
