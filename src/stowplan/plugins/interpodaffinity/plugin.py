@@ -147,7 +147,8 @@ class InterPodAffinity(Plugin):
         everything = sums.all
         for entry in everything:
             entry.sync()
-        if not terms.requires and not (sums.existing and any(entry.any for entry in sums.existing)):
+        requires = terms.terms and terms.requires
+        if not requires and not (sums.existing and any(entry.any for entry in sums.existing)):
             return SKIP
         alone = own.matches_itself and not any(entry.any for entry in sums.affinity)
         cycle.write(self, _FilterState(sums, tuple(entry.position for entry in everything), alone))
@@ -281,7 +282,7 @@ class InterPodAffinity(Plugin):
     def _memo(self, cycle: Cycle, pod: PodInfo) -> _Memo:
         """What is kept for the class, begun anew when namespaces changed, or keys that count for it."""
         memo: _Memo | None = cycle.memo(self)
-        if memo is not None and memo.own.holds:
+        if memo is not None and (not pod.template.terms.terms or memo.own.holds):
             return memo
         fresh = _Memo(OwnTerms(cycle.table, pod))
         if memo is not None:

@@ -13,6 +13,7 @@ from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.taints import same_taints
+from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
     SKIP_CLASS,
@@ -127,6 +128,7 @@ class _Memo:
     full: list[tuple[Any, Any]] = field(default_factory=list)
     shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
+    having: tuple[int, BoolColumn | None] = (-1, None)
     many_hard: HardConstraints | None = None
     many_soft: SoftConstraints | None = None
     rare_keys: tuple[str, ...] = ()
@@ -263,22 +265,25 @@ class PodTopologySpread(Plugin):
         if memo.many_soft is not None:
             assert cycle.feasible is not None
             few = memo.many_soft.raw_scores(cycle.feasible, cycle.feasible_version)
-            cycle.write_score(self, scoring.ScoreState((), (), True, few))
+            cycle.write_score(self, scoring.ScoreState((), (), few=few))
             return None
         if not memo.soft:
             return SKIP_CLASS
         requires_all = self._constraints(pod).requires_all
         topology = cycle.table.topology_version
+        if requires_all and memo.having[0] != topology:
+            memo.having = (topology, scoring.rows_with_all_keys(memo.soft, cycle.table.rows_in_use))
+        having = memo.having[1]
         basis = (topology, cycle.feasible_version)
         if memo.sizes[0] != basis:
-            memo.sizes = (basis, scoring.domain_sizes(memo.soft, cycle, requires_all))
+            memo.sizes = (basis, scoring.domain_sizes(memo.soft, cycle, having))
         for position, (counted, size) in enumerate(zip(memo.soft, memo.sizes[1], strict=True)):
             version = (topology, counted.counter.counts.version, size)
             if memo.shares[position][0] != version:
                 share = scoring.share(counted, size, requires_all)
                 memo.shares[position] = ((topology, counted.counter.counts.version, size), share)
         shares = tuple(share for _, share in memo.shares if share is not None)
-        cycle.write_score(self, scoring.ScoreState(memo.soft, shares, requires_all))
+        cycle.write_score(self, scoring.ScoreState(memo.soft, shares, having))
         return None
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
