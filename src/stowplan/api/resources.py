@@ -94,14 +94,17 @@ def is_pod_level(name: str) -> bool:
     return name in (CPU, MEMORY) or is_hugepages(name)
 
 
-def accounted_requests(pod: Pod) -> PodRequests:
-    """What a pod on a node takes of it, with resizes under way counted at the larger size."""
-    return _count(pod, use_status=True)
+def accounted_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
+    """What a pod on a node takes of it, with resizes under way counted at the larger size.
+
+    `by_claims`: with what its status says of resources that it takes through claims.
+    """
+    return _count(pod, use_status=True, by_claims=by_claims)
 
 
-def incoming_requests(pod: Pod) -> PodRequests:
-    """What a pod asks of a node it is to run on; its status says nothing yet."""
-    return _count(pod, use_status=False)
+def incoming_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
+    """What a pod asks of a node it is to run on; its status says nothing yet but what claims take."""
+    return _count(pod, use_status=False, by_claims=by_claims)
 
 
 def requests_for_scoring(
@@ -123,8 +126,12 @@ def pod_requests(
     use_status: bool = True,
     pod_level: bool = True,
     defaults: Mapping[str, Quantity] = _NO_DEFAULTS,
+    by_claims: bool = False,
 ) -> Amounts:
-    """A pod's total requests. `defaults` stand in for what a container does not mention."""
+    """A pod's total requests. `defaults` stand in for what a container does not mention.
+
+    `by_claims`: with what its status says of resources that it takes through claims.
+    """
     infeasible = use_status and _resize_is_infeasible(pod)
 
     def effective(container: Container, status: ContainerStatus | None) -> Amounts:
@@ -133,6 +140,9 @@ def pod_requests(
         return {**defaults, **amounts} if defaults else amounts
 
     total = _total(pod, effective, use_status)
+    if by_claims:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add(total, _amounts(claim.resources))
     if pod_level:
         total.update(_pod_level_requests(pod, use_status, infeasible))
     _add(total, _amounts(pod.spec.overhead))
@@ -160,10 +170,12 @@ def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) ->
     return total
 
 
-def _count(pod: Pod, use_status: bool) -> PodRequests:
-    requests = pod_requests(pod, use_status=use_status)
+def _count(pod: Pod, use_status: bool, by_claims: bool) -> PodRequests:
+    requests = pod_requests(pod, use_status=use_status, by_claims=by_claims)
     defaults = _missing_defaults(pod, requests)
-    filled = pod_requests(pod, use_status=use_status, defaults=defaults) if defaults else requests
+    filled = requests
+    if defaults:
+        filled = pod_requests(pod, use_status=use_status, defaults=defaults, by_claims=by_claims)
     return PodRequests(
         milli_cpu=_figure(requests, CPU),
         memory=_figure(requests, MEMORY),
