@@ -49,12 +49,16 @@ def commands(page: Path) -> list[str]:
 
 
 def shown(page: Path) -> dict[str, str]:
-    """The output that a page shows of commands: a block of text right behind the one of the command."""
+    """The output that a page shows of commands: a block of text right behind the one of the command.
+
+    Not one with commands of its own: that is what happens elsewhere meanwhile.
+    """
     text = page.read_text()
     return {
         command.text.removeprefix("$ ").strip(): output.text
         for command, output in pairwise(blocks(page))
         if f"```console\n{command.text}```\n\n```text\n{output.text}" in text
+        and not output.text.startswith("$ ")
     }
 
 

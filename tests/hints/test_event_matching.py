@@ -2,14 +2,15 @@
 
 import pytest
 
+from releases import V1_36, V1_37
 from stowplan.framework.events import (
     ASSIGNED_POD_DELETE,
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
-    UNSCHEDULED_POD_ADD,
     Action,
     ClusterEvent,
     Resource,
+    pod_resources,
 )
 
 NODE, POD = Resource.NODE, Resource.POD
@@ -24,7 +25,9 @@ NODE, POD = Resource.NODE, Resource.POD
         ((NODE, Action.ADD | Action.UPDATE_NODE_TAINT), (NODE, Action.UPDATE_NODE_TAINT), True),
         ((NODE, Action.ADD | Action.UPDATE_NODE_TAINT), (NODE, Action.UPDATE_NODE_LABEL), False),
         ((POD, Action.UPDATE), (Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL), True),
-        ((POD, Action.UPDATE), (Resource.UNSCHEDULED_POD, Action.UPDATE), True),
+        ((POD, Action.UPDATE), (Resource.UNSCHEDULABLE_POD, Action.UPDATE), True),
+        ((POD, Action.UPDATE), (Resource.TARGET_POD, Action.UPDATE_POD_SCALE_UP), True),
+        ((Resource.TARGET_POD, Action.UPDATE), (Resource.UNSCHEDULED_POD, Action.UPDATE), False),
         ((POD, Action.UPDATE_POD_LABEL), (Resource.ASSIGNED_POD, Action.UPDATE), False),
         ((Resource.ASSIGNED_POD, Action.ADD), (POD, Action.ADD), False),
         ((NODE, Action.ALL), (Resource.ASSIGNED_POD, Action.ADD), False),
@@ -43,7 +46,8 @@ def test_who_hears_of_what(registered: tuple[str, Action], incoming: tuple[str, 
     ("event", "label"),
     [
         (ASSIGNED_POD_DELETE, "AssignedPodDelete"),
-        (UNSCHEDULED_POD_ADD, "UnschedulablePodAdd"),
+        (pod_resources(V1_36.behaviour).added, "UnschedulablePodAdd"),
+        (pod_resources(V1_37.behaviour).added, "UnscheduledPodAdd"),
         (ClusterEvent(NODE, Action.UPDATE_NODE_TAINT), "NodeUpdateNodeTaint"),
         (ClusterEvent(Resource.CSI_NODE, Action.ADD), "storage.k8s.io/CSINodeAdd"),
         (ClusterEvent(NODE, Action.ALL), "NodeAll"),

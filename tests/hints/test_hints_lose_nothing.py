@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from hints.smallworlds import ZONE, Change, Maker, World
+from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable, load
@@ -23,12 +24,13 @@ from stowplan.framework.runtime import Framework
 from stowplan.plugins.interpodaffinity.plugin import REASON_AFFINITY, REASON_EXISTING
 from stowplan.plugins.podtopologyspread.plugin import REASON_SKEW
 from stowplan.plugins.registry import in_tree_registry
-from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.queue.requeue import worth_requeuing
 from stowplan.queue.sub_queues import Strategy
 from stowplan.testing import node, pod
 
+EVENTS = UpdateEvents(DEFAULT_GATES)
 PROFILE = default_profile()
 REGISTRY = in_tree_registry()
 CHANGES_PER_WORLD = 6
@@ -37,9 +39,9 @@ CHANGES_PER_WORLD = 6
 def events_of(change: Change) -> list[ClusterEvent]:
     match change.old, change.new:
         case Node() as old, Node() as new:
-            return node_events(old, new)
+            return EVENTS.of_node(old, new)
         case Pod() as old, Pod() as new:
-            return pod_events(old, new)
+            return EVENTS.of_pod(old, new, is_target=change.own)
         case None, Node():
             return [NODE_ADD]
         case Node(), None:

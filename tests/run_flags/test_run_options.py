@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from releases import EMULATE_1_36
 from run_flags.commands import HEADER, KUBECONFIG, Called, call
 from stowplan.config import ConfigError
 from stowplan.gocompat.durations import Duration
@@ -191,12 +192,15 @@ def test_what_is_not_done_as_asked_is_said_once_and_nothing_else_happens(
 
 def test_gates_change_scheduling_and_what_is_around_it() -> None:
     options = call(
-        MASTER, "--feature-gates=GenericWorkload=true,AllAlpha=false,WatchListClient=false"
+        MASTER, EMULATE_1_36, "--feature-gates=GenericWorkload=true,AllAlpha=false,WatchListClient=false"
     ).options
     assert options.loaded.gates["GenericWorkload"]
     assert not options.gates["WatchListClient"]
     assert options.gates["LoggingBetaOptions"]
-    assert options.warnings == ()
+    assert options.warnings == (
+        "component has alpha features enabled in emulated version, this is unsupported: "
+        "features=[GenericWorkload]",
+    )
 
 
 def test_a_stage_can_be_switched_as_a_whole() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from releases import V1_36, V1_37
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.pod import Pod
 from stowplan.api.storage import StorageClass
@@ -14,10 +16,10 @@ from stowplan.framework.events import (
     ASSIGNED_POD_UPDATE,
     NODE_ADD,
     NODE_DELETE,
-    UNSCHEDULED_POD_ADD,
     Action,
     ClusterEvent,
     Resource,
+    pod_resources,
 )
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.scheduler.event_handlers import EventHandlers, event_of
@@ -83,7 +85,9 @@ def test_nodes_come_change_and_go() -> None:
 def test_declared_features_are_no_event_without_their_gate() -> None:
     able = node("n").features("X").obj()
     assert len(calls("update_node", NODE, able)) == 2
-    assert calls("update_node", NODE, able, declared_features=False) == [("put_node", able)]
+    assert calls("update_node", NODE, able, gates=FeatureGates({"NodeDeclaredFeatures": False})) == [
+        ("put_node", able)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,10 @@ def test_a_new_pod_goes_to_the_cache_or_to_the_queue_or_is_not_ours(added: Pod, 
 
 
 def test_with_gangs_a_new_pod_may_help_others() -> None:
-    expected = [("add", WAITING), ("move_all", UNSCHEDULED_POD_ADD, None, WAITING)]
-    assert calls("add_pod", WAITING, gangs=True) == expected
+    for release, gate in ((V1_36, "GangScheduling"), (V1_37, "GenericWorkload")):
+        gates = FeatureGates({"GenericWorkload": True, gate: True}, release)
+        expected = [("add", WAITING), ("move_all", pod_resources(release.behaviour).added, None, WAITING)]
+        assert calls("add_pod", WAITING, gates=gates) == expected
 
 
 @pytest.mark.parametrize(

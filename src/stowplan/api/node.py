@@ -21,9 +21,16 @@ class Taint(Struct, frozen=True, eq=False):
         return hash((self.key, self.value, self.effect))
 
 
+class PodPreemptionPolicy(Struct, frozen=True):
+    """Who may have pods of a node evicted. Names in `disable_resize_preemption`: no resize may."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(Struct, frozen=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: PodPreemptionPolicy | None = None
 
 
 class ContainerImage(Struct, frozen=True):

@@ -6,9 +6,9 @@ Requests set on the pod as a whole replace that sum; overhead comes on top.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -32,6 +32,7 @@ _NON_ZERO_DEFAULTS: Final[Mapping[str, Quantity]] = MappingProxyType(
     {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
 )
 _NO_DEFAULTS: Final[Mapping[str, Quantity]] = MappingProxyType({})
+_NO_STATUSES: Final[Mapping[str, ContainerStatus]] = MappingProxyType({})
 _NO_SCALARS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -94,12 +95,18 @@ def is_pod_level(name: str) -> bool:
     return name in (CPU, MEMORY) or is_hugepages(name)
 
 
-def accounted_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
+ResizeAccounting = Literal["per-container", "per-view"]
+"""How a pod counts that is being resized; releases differ (`releases.behaviour.Rules`)."""
+
+
+def accounted_requests(
+    pod: Pod, accounting: ResizeAccounting = "per-container", *, by_claims: bool = False
+) -> PodRequests:
     """What a pod on a node takes of it, with resizes under way counted at the larger size.
 
     `by_claims`: with what its status says of resources that it takes through claims.
     """
-    return _count(pod, use_status=True, by_claims=by_claims)
+    return _count(pod, use_status=True, accounting=accounting, by_claims=by_claims)
 
 
 def incoming_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
@@ -108,7 +115,12 @@ def incoming_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
 
 
 def requests_for_scoring(
-    pod: Pod, resource_names: Sequence[str], *, non_zero: bool, pod_level: bool
+    pod: Pod,
+    resource_names: Sequence[str],
+    *,
+    non_zero: bool,
+    pod_level: bool,
+    accounting: ResizeAccounting = "per-container",
 ) -> tuple[int, ...]:
     """The incoming pod's requests as node scores see them (cpu in milli), one figure per resource.
 
@@ -116,7 +128,9 @@ def requests_for_scoring(
     requests and, with `pod_level`, those of the whole pod and of resizes under way.
     """
     defaults = _NON_ZERO_DEFAULTS if non_zero else _NO_DEFAULTS
-    requests = pod_requests(pod, use_status=pod_level, pod_level=pod_level, defaults=defaults)
+    requests = pod_requests(
+        pod, use_status=pod_level, pod_level=pod_level, defaults=defaults, accounting=accounting
+    )
     return tuple(_figure(requests, name) for name in resource_names)
 
 
@@ -126,6 +140,7 @@ def pod_requests(
     use_status: bool = True,
     pod_level: bool = True,
     defaults: Mapping[str, Quantity] = _NO_DEFAULTS,
+    accounting: ResizeAccounting = "per-container",
     by_claims: bool = False,
 ) -> Amounts:
     """A pod's total requests. `defaults` stand in for what a container does not mention.
@@ -133,20 +148,63 @@ def pod_requests(
     `by_claims`: with what its status says of resources that it takes through claims.
     """
     infeasible = use_status and _resize_is_infeasible(pod)
+    per_view = use_status and accounting == "per-view"
+    if per_view:
+        total = _largest_view(pod, defaults, infeasible)
+    else:
+        total = _sum_of_largest(pod, defaults, use_status, infeasible)
+    if by_claims:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add(total, _amounts(claim.resources))
+    if pod_level:
+        total.update(_pod_level_requests(pod, use_status, infeasible, per_view))
+    _add(total, _amounts(pod.spec.overhead))
+    return total
+
+
+def _sum_of_largest(
+    pod: Pod, defaults: Mapping[str, Quantity], use_status: bool, infeasible: bool
+) -> Amounts:
+    """Of each container that is being resized the largest of spec, actuated and allocated counts."""
 
     def effective(container: Container, status: ContainerStatus | None) -> Amounts:
         spec = container.resources.requests
         amounts = _resized(spec, status, infeasible) if status else _amounts(spec)
         return {**defaults, **amounts} if defaults else amounts
 
-    total = _total(pod, effective, use_status)
-    if by_claims:
-        for claim in pod.status.node_allocatable_resource_claim_statuses:
-            _add(total, _amounts(claim.resources))
-    if pod_level:
-        total.update(_pod_level_requests(pod, use_status, infeasible))
-    _add(total, _amounts(pod.spec.overhead))
-    return total
+    return _total(pod, effective, _given_statuses(pod) if use_status else _NO_STATUSES)
+
+
+def _largest_view(pod: Pod, defaults: Mapping[str, Quantity], infeasible: bool) -> Amounts:
+    """Three sums over the whole pod (spec, allocated, actuated), of which the largest counts."""
+    statuses = _statuses(pod)
+
+    def sum_of(view: Callable[[ContainerStatus], ResourceList | None] | None) -> Amounts:
+        def effective(container: Container, status: ContainerStatus | None) -> Amounts:
+            found = None if view is None or status is None else view(status)
+            if found is None:
+                found = {} if infeasible and view is not None else container.resources.requests
+            amounts = _amounts(found)
+            return {**defaults, **amounts} if defaults else amounts
+
+        return _total(pod, effective, statuses, init_statuses=True)
+
+    whole, given = pod.status.allocated_resources, pod.status.resources
+    if whole is not None and given is not None and given.requests:
+        views = [_amounts(whole), _amounts(given.requests)]
+    else:
+        views = [sum_of(_allocated), sum_of(_actuated)]
+    return _largest(*views) if infeasible else _largest(sum_of(None), *views)
+
+
+def _allocated(status: ContainerStatus) -> ResourceList | None:
+    return status.allocated_resources
+
+
+def _actuated(status: ContainerStatus) -> ResourceList | None:
+    if status.resources is not None and status.resources.requests:
+        return status.resources.requests
+    return status.allocated_resources
 
 
 def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) -> Amounts:
@@ -156,7 +214,7 @@ def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) ->
     def effective(container: Container, status: ContainerStatus | None) -> Amounts:
         return _resized_limits(container.resources.limits, status.resources if status else None, infeasible)
 
-    total = _total(pod, effective, use_status)
+    total = _total(pod, effective, _given_statuses(pod) if use_status else _NO_STATUSES)
     if pod_level and pod.spec.resources is not None:
         actual = pod.status.resources if use_status else None
         limits = _resized_limits(pod.spec.resources.limits, actual, infeasible)
@@ -170,12 +228,13 @@ def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) ->
     return total
 
 
-def _count(pod: Pod, use_status: bool, by_claims: bool) -> PodRequests:
-    requests = pod_requests(pod, use_status=use_status, by_claims=by_claims)
+def _count(
+    pod: Pod, *, use_status: bool, accounting: ResizeAccounting = "per-container", by_claims: bool = False
+) -> PodRequests:
+    count = partial(pod_requests, pod, use_status=use_status, accounting=accounting, by_claims=by_claims)
+    requests = count()
     defaults = _missing_defaults(pod, requests)
-    filled = requests
-    if defaults:
-        filled = pod_requests(pod, use_status=use_status, defaults=defaults, by_claims=by_claims)
+    filled = count(defaults=defaults) if defaults else requests
     return PodRequests(
         milli_cpu=_figure(requests, CPU),
         memory=_figure(requests, MEMORY),
@@ -217,10 +276,16 @@ def _amount(quantity: Quantity, shift: int) -> int:
 
 
 def _total(
-    pod: Pod, effective: Callable[[Container, ContainerStatus | None], Amounts], use_status: bool
+    pod: Pod,
+    effective: Callable[[Container, ContainerStatus | None], Amounts],
+    statuses: Mapping[str, ContainerStatus],
+    *,
+    init_statuses: bool = False,
 ) -> Amounts:
-    """Add up containers: those that run together, or the largest moment before, whichever is more."""
-    statuses = _statuses(pod) if use_status else {}
+    """Add up containers: those that run together, or the largest moment before, whichever is more.
+
+    Statuses of init containers that are no sidecars count only with `init_statuses`.
+    """
     total: Amounts = {}
     for container in pod.spec.containers:
         _add(total, effective(container, statuses.get(container.name)))
@@ -236,7 +301,7 @@ def _total(
             _raise(largest, sidecars)
         else:
             moment: Amounts = {}
-            _add(moment, effective(container, None))
+            _add(moment, effective(container, statuses.get(container.name) if init_statuses else None))
             _add(moment, sidecars)
             _raise(largest, moment)
     _raise(total, largest)
@@ -244,14 +309,19 @@ def _total(
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """Statuses that say what a container was given, by container name."""
+    """Statuses by container name."""
     status = pod.status
     everyone: Iterable[ContainerStatus] = (*status.container_statuses, *status.init_container_statuses)
-    by_name = {container.name: container for container in everyone}
-    return {name: container for name, container in by_name.items() if container.resources is not None}
+    return {container.name: container for container in everyone}
 
 
-def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool) -> Amounts:
+def _given_statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    """Statuses that say what a container was given, by container name."""
+    return {name: one for name, one in _statuses(pod).items() if one.resources is not None}
+
+
+def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool, per_view: bool = False) -> Amounts:
+    """Requests of the pod as a whole: of what its spec names, `per_view` also of what its status names."""
     resources = pod.spec.resources
     if resources is None:
         return {}
@@ -263,6 +333,8 @@ def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool) -> Amounts
             _amounts(pod.status.resources.requests),
             _amounts(pod.status.allocated_resources or {}),
         )
+        if per_view:
+            names = [name for name in amounts if is_pod_level(name)]
     return {name: amounts.get(name, ZERO) for name in names}
 
 

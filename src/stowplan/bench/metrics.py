@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from stowplan.api.feature_gates import DEFAULT_GATES
 from stowplan.bench.workloads import WORKLOADS
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework.events import ASSIGNED_POD_ADD, UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_DELETE
+from stowplan.framework.events import ASSIGNED_POD_ADD, Action, ClusterEvent, pod_resources
 from stowplan.framework.status import SUCCESS, Status
 from stowplan.metrics import SchedulerMetrics
 from stowplan.metrics.catalogue import COUNTERS, GAUGES, HISTOGRAMS, MetricDescription
@@ -33,8 +33,9 @@ _PROFILE: Final = "default-scheduler"
 _OK: Final = "Success"
 _SKIP: Final = "Skip"
 _SECONDS: Final = 0.000_04
-_ADD: Final = UNSCHEDULED_POD_ADD.label
-_DELETE: Final = UNSCHEDULED_POD_DELETE.label
+_PODS: Final = pod_resources(DEFAULT_GATES.behaviour)
+_ADD: Final = _PODS.added.label
+_DELETE: Final = ClusterEvent(_PODS.unscheduled, Action.DELETE).label
 _ASSIGNED: Final = ASSIGNED_POD_ADD.label
 _PRE_ENQUEUE: Final = ("SchedulingGates", "DefaultPreemption", "DynamicResources")
 _SIGNING: Final = (

@@ -6,22 +6,26 @@ from contextlib import contextmanager
 
 import click
 
-from stowplan.api.feature_gates import FeatureGates
-from stowplan.cli.options import feature_gates_option, plugins_option
+from stowplan import releases
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
+from stowplan.config.emulation import emulated_release
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
-from stowplan.config.migrate import Migrated, migrate, migrate_provider
+from stowplan.config.migrate import ALREADY_V1, Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
+from stowplan.config.upgrade import settings_of, upgrade_notes
 from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import ProfileError
+from stowplan.metrics.catalogue import metric_notes
 from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
 
@@ -34,25 +38,24 @@ def config_group() -> None:
 
 
 @config_group.command("defaults")
-@feature_gates_option
-def defaults_command(feature_gates: tuple[str, ...]) -> None:
+@gates_options
+def defaults_command(gates: FeatureGates | None) -> None:
     """Print the default configuration."""
     with one_line_errors():
-        gates = parse_feature_gates(feature_gates)
-        click.echo(dump_yaml(build(default_config(gates)).config), nl=False)
+        click.echo(dump_yaml(build(default_config(gates or DEFAULT_GATES)).config), nl=False)
 
 
 @config_group.command("validate")
 @click.argument("file")
-@feature_gates_option
+@gates_options
 @plugins_option
-def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+def validate_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Validate FILE as a starting scheduler would.
 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        loaded, built = _built(file, feature_gates, plugins)
+        loaded, built = _built(file, gates or DEFAULT_GATES, plugins)
     names = ", ".join(profile.scheduler_name for profile in built.profiles)
     click.echo(f"{file}: valid, schedules for {names}")
     echo_notes(loaded.legacy.notes)
@@ -60,9 +63,9 @@ def validate_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[s
 
 @config_group.command("show")
 @click.argument("file")
-@feature_gates_option
+@gates_options
 @plugins_option
-def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]) -> None:
+def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]) -> None:
     """Show FILE with plugins and defaults resolved.
 
     Prints the plugins of every extension point in order, then the configuration with all defaults.
@@ -70,7 +73,7 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
     FILE is a KubeSchedulerConfiguration of any version, or a Policy.
     """
     with one_line_errors():
-        _, built = _built(file, feature_gates, plugins)
+        _, built = _built(file, gates or DEFAULT_GATES, plugins)
     for line in _described(built):
         click.echo(line)
     click.echo(dump_yaml(built.config), nl=False)
@@ -92,21 +95,43 @@ def show_command(file: str, feature_gates: tuple[str, ...], plugins: tuple[str, 
     show_default=True,
     help="Release that defines the predicates and priorities of a Policy.",
 )
-@feature_gates_option
+@click.option(
+    "--to",
+    type=click.Choice(tuple(releases.RELEASES)),
+    help="Kubernetes release to move to: also tells on stderr what changes for this configuration, compared "
+    "with --emulated-version [default of that: the release before].",
+)
+@gates_options
 def migrate_command(
-    file: str | None, provider: str | None, release: str, feature_gates: tuple[str, ...]
+    file: str | None, provider: str | None, release: str, to: str | None, gates: FeatureGates | None
 ) -> None:
     """Convert FILE to KubeSchedulerConfiguration v1.
 
-    FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. The result goes to
-    stdout. What has no exact equivalent is listed on stderr, with its replacement.
+    FILE is a KubeSchedulerConfiguration of any version, or a Policy. The result goes to stdout.
+    What has no exact equivalent is listed on stderr, with its replacement.
     """
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")
     with one_line_errors():
-        migrated = _migrated(file, provider, release, parse_feature_gates(feature_gates))
+        before, after = _from_and_to(gates, to)
+        migrated = _migrated(file, provider, release, after)
+        notes = [note for note in migrated.notes if to is None or note != ALREADY_V1]
+        if to is not None:
+            notes += upgrade_notes(migrated.text.encode(), before, after)
+            notes += metric_notes(before.release, after.release)
     click.echo(migrated.text, nl=False)
-    echo_notes(migrated.notes)
+    echo_notes(notes)
+
+
+def _from_and_to(gates: FeatureGates | None, to: str | None) -> tuple[FeatureGates, FeatureGates]:
+    """The gates of the user in the release used so far, and in the one to move to."""
+    if to is None:
+        return gates or DEFAULT_GATES, gates or DEFAULT_GATES
+    new = releases.release(to)
+    names = list(releases.RELEASES)
+    previous = releases.RELEASES[names[max(names.index(to) - 1, 0)]]
+    before = FeatureGates(release=previous) if gates is None else gates
+    return before, settings_of(before, new)
 
 
 def _migrated(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> Migrated:
@@ -122,6 +147,18 @@ def echo_notes(notes: Iterable[str]) -> None:
         click.echo(f"note: {note}", err=True)
 
 
+def read_gates(
+    settings: Iterable[str], emulated: Iterable[str] = (), compatible: Iterable[str] = ()
+) -> FeatureGates:
+    """The feature gates of options; mistakes are reported in one line, what has no effect in a note."""
+    with one_line_errors():
+        release = emulated_release(emulated, compatible)
+        gates = parse_feature_gates(settings, release)
+    names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
+    echo_notes(f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names)
+    return gates
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turns a refused configuration into one line on stderr and exit code 1."""
@@ -132,11 +169,8 @@ def one_line_errors() -> Iterator[None]:
         raise click.ClickException(f"{line} ({error.hint})" if error.hint else line) from None
 
 
-def _built(
-    file: str, feature_gates: tuple[str, ...], plugins: tuple[str, ...]
-) -> tuple[LoadedConfig, BuiltConfig]:
+def _built(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tuple[LoadedConfig, BuiltConfig]:
     """The configuration of a file, with every plugin in use constructed once, as a scheduler would."""
-    gates = parse_feature_gates(feature_gates)
     registry = in_tree_registry().with_plugins([*installed_plugins(), *map(load_plugin, plugins)])
     loaded = load_any_file(file, gates)
     built = build(loaded, registry.offered)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -24,7 +24,7 @@ import yaml
 from stowplan.api.catalogue import PODS, REPLICA_SETS
 from stowplan.api.pod import Pod
 from stowplan.api.workloads import ReplicaSet
-from stowplan.cli.options import feature_gates_option, plugins_option
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.running import Document, RunningScheduler
 from stowplan.cli.targets import chosen, single_pods, some_pods
 from stowplan.client.http import AccessError, HttpClient, default_kubeconfigs, load_kubeconfig
@@ -34,6 +34,9 @@ from stowplan.explain.pending_text import only_of
 from stowplan.explain.pending_text import render as render_pending
 from stowplan.explain.terminal import render
 
+if TYPE_CHECKING:
+    from stowplan.api.feature_gates import FeatureGates
+
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _AGENT: Final = "stowplan-explain"
 
@@ -42,7 +45,7 @@ class Configuration(NamedTuple):
     """The options that say what decides where there is no running scheduler to ask."""
 
     config: Path | None
-    gates: tuple[str, ...]
+    gates: "FeatureGates | None"
     plugins: tuple[str, ...]
 
 
@@ -65,11 +68,11 @@ class Where:
         files: tuple[Path, ...],
         offline: bool,
         config: Path | None,
-        gates: tuple[str, ...],
+        gates: "FeatureGates | None",
         plugins: tuple[str, ...],
     ) -> "Where":
         """Where options lead. Somebody who names a configuration wants to know what that one decides."""
-        own = offline or config is not None or bool(gates) or bool(plugins)
+        own = offline or config is not None or gates is not None or bool(plugins)
         return cls(kubeconfig, context, files, Configuration(config, gates, plugins), not own)
 
 
@@ -84,7 +87,8 @@ class Wanted:
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster to look at, and with which configuration: one argument, `where`."""
+    """The options that say which cluster to look at and with which configuration (one argument, `where`), and
+    the form of the answer (`output`)."""
 
     @wraps(command)
     def with_where(
@@ -93,12 +97,14 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         files: tuple[Path, ...],
         offline: bool,
         config: Path | None,
-        feature_gates: tuple[str, ...],
+        gates: "FeatureGates | None",
         plugins: tuple[str, ...],
+        output: str,
+        as_json: bool,
         **others: Any,
     ) -> Any:
-        where = Where.of(kubeconfig, context, files, offline, config, feature_gates, plugins)
-        return command(where=where, **others)
+        where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
+        return command(where=where, output="json" if as_json else output, **others)
 
     decorated: Callable[..., Any] = with_where
     for option in reversed(
@@ -116,7 +122,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--offline", is_flag=True, help="Decide here even if the scheduler of the cluster answers."
             ),
             click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to decide with."),
-            feature_gates_option,
+            gates_options,
             plugins_option,
             click.option(
                 "-o",
@@ -126,6 +132,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 help="Output format.",
             ),
+            click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         )
     ):
         decorated = option(decorated)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.api.decode import DecodeError, convert
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
 from stowplan.cli.config import one_line_errors
 from stowplan.cli.progress import Progress, elapsed, ticking
@@ -16,7 +17,6 @@ from stowplan.client.http import HttpClient
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.cluster.table import ClusterTable
 from stowplan.config import default_config
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.explain.explainer import PodExplanation
 from stowplan.explain.pending import NEAREST, causes
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 # The cluster
 
 
-def scheduler_settings(config: Path | None, gates: Sequence[str], plugins: Sequence[str]) -> Settings:
+def scheduler_settings(config: Path | None, gates: FeatureGates | None, plugins: Sequence[str]) -> Settings:
     """The settings that options stand for; mistakes are reported in one line."""
     with one_line_errors():
-        given = parse_feature_gates(gates)
+        given = DEFAULT_GATES if gates is None else gates
         loaded = default_config(given) if config is None else load_any_file(config, given)
         return Settings.of(loaded, [*installed_plugins(), *map(load_plugin, plugins)])
 

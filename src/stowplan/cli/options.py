@@ -1,22 +1,61 @@
 """Options of every command with a scheduler in it."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
+from stowplan.releases import DEFAULT, NEWEST, OLDEST_EMULATED
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-
-def feature_gates_option(command: _Command) -> _Command:
-    """The option that switches feature gates, for every command with a scheduler in it."""
-    option = click.option(
+_GATE_OPTIONS = (
+    click.option(
         "--feature-gates",
         metavar="GATE=BOOL,…",
         multiple=True,
         help="Feature gates, such as GenericWorkload=true. Can be repeated.",
-    )
-    return option(command)
+    ),
+    click.option(
+        "--emulated-version",
+        metavar="VERSION",
+        multiple=True,
+        help=f"Kubernetes version to be, from {OLDEST_EMULATED} to {NEWEST.name} [default: {DEFAULT.name}].",
+    ),
+    click.option(
+        "--min-compatibility-version",
+        metavar="VERSION",
+        multiple=True,
+        help="Oldest Kubernetes version of other components; some feature gates depend on it.",
+    ),
+)
+
+
+def gates_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose the release and switch its feature gates.
+
+    The command is given `gates`: FeatureGates, or None if none of the options was used.
+    """
+
+    @wraps(command)
+    def with_gates(
+        *args: Any,
+        feature_gates: tuple[str, ...],
+        emulated_version: tuple[str, ...],
+        min_compatibility_version: tuple[str, ...],
+        **values: Any,
+    ) -> Any:
+        gates = None
+        if feature_gates or emulated_version or min_compatibility_version:
+            from stowplan.cli.config import read_gates
+
+            gates = read_gates(feature_gates, emulated_version, min_compatibility_version)
+        return command(*args, gates=gates, **values)
+
+    for option in reversed(_GATE_OPTIONS):
+        with_gates = option(with_gates)
+    return with_gates
 
 
 def plugins_option(command: _Command) -> _Command:

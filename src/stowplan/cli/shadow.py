@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import click
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.cli.explain import connect
 from stowplan.cli.offline import scheduler_settings
-from stowplan.cli.options import feature_gates_option, plugins_option
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import Progress, elapsed
 from stowplan.cli.values import Seconds
 from stowplan.client import Client
@@ -27,7 +28,6 @@ from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import PageServer
 from stowplan.report.page import render as render_page
 from stowplan.report.terminal import render
-from stowplan.run.version import KUBERNETES
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.shadow import Judgement, Sampling, Shadow, Tally
 from stowplan.shadow.metrics import MetricsServer, ShadowMetrics
@@ -42,7 +42,7 @@ _EVERY: Final = 1.0
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         plugins_option,
-        feature_gates_option,
+        gates_options,
         click.option("--config", type=_FILE, help="KubeSchedulerConfiguration to compare with."),
         click.option("--context", default="", help="Context of the kubeconfig to use."),
         click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster [default: as kubectl]."),
@@ -79,7 +79,7 @@ def shadow(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     duration: float | None,
     bindings: int | None,
@@ -95,7 +95,7 @@ def shadow(
     Reads only. For each pod that gets a node: would we have chosen it at that moment? With --config and
     --plugin the question is how another configuration would decide on today's traffic.
     """
-    settings = scheduler_settings(config, feature_gates, plugins)
+    settings = scheduler_settings(config, gates, plugins)
     if percentage is None and config is None:
         percentage = 0
     watching = _Watching(duration, bindings, quiet, percentage, metrics_port)
@@ -119,7 +119,7 @@ def view(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     port: int,
 ) -> None:
@@ -128,7 +128,7 @@ def view(
     Reads only. The page is served on loopback until Ctrl-C; the address has a token in it. Explanations are
     made here, by the default profile or that of --config.
     """
-    asyncio.run(_view(kubeconfig, context, scheduler_settings(config, feature_gates, plugins), port))
+    asyncio.run(_view(kubeconfig, context, scheduler_settings(config, gates, plugins), port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,9 @@ async def _view(kubeconfig: Path | None, context: str, settings: Settings, port:
         scheduler, follower = await stack.enter_async_context(
             following(client, settings, RealClock(), report.add)
         )
-        inspection = Inspection(lambda: scheduler, cluster=where, release=KUBERNETES, leads=lambda: False)
+        inspection = Inspection(
+            lambda: scheduler, cluster=where, release=settings.release.version, leads=lambda: False
+        )
         routes = Routes(inspection, lambda: dump(settings.config.config))
         await stack.enter_async_context(inspection.following())
         page = await stack.enter_async_context(PageServer(routes, port))

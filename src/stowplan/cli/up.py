@@ -11,13 +11,12 @@ from pathlib import Path
 
 import click
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cli.config import echo_notes, one_line_errors
-from stowplan.cli.options import feature_gates_option, plugins_option
+from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds
 from stowplan.clock import RealClock
-from stowplan.config.featuregates import parse_feature_gates
 from stowplan.embedded.apiserver import Listening
 from stowplan.embedded.apiserver.server import kubeconfig_path, write_kubeconfig
 from stowplan.embedded.controllers.nodelifecycle import LifecycleSettings
@@ -95,7 +94,7 @@ class Wishes:
     multiple=True,
     help="Another scheduler: its name and its KubeSchedulerConfiguration. Can be repeated.",
 )
-@feature_gates_option
+@gates_options
 @plugins_option
 @click.option(
     "--annotate-results",
@@ -162,7 +161,7 @@ def up(
     files: tuple[Path, ...],
     config: Path | None,
     more: tuple[str, ...],
-    feature_gates: tuple[str, ...],
+    gates: FeatureGates | None,
     plugins: tuple[str, ...],
     annotate_results: bool,
     scheduler_port: int | None,
@@ -213,7 +212,7 @@ def up(
         source = SchedulerSource(
             str(config or ""),
             plugins,
-            parse_feature_gates(feature_gates),
+            gates or DEFAULT_GATES,
             annotate_results=annotate_results,
         )
         loaded_config = source.load()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 
@@ -29,12 +30,8 @@ def as_date(clock: Clock, moment: float) -> float:
     return clock.now() + (moment - clock.monotonic())
 
 
-_SUSPEND_AWARE: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def _uptime() -> float:
-    """Time since boot, with the time the machine was suspended where the system tells it."""
-    return time.clock_gettime(_SUSPEND_AWARE)
+_uptime: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Time since boot, with the time the machine was suspended where the system tells it."""
 
 
 class RealClock:

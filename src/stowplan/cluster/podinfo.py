@@ -65,7 +65,9 @@ class PodTemplate:
         self.label_set = label_set
         self.requests: PodRequests = incoming_requests(pod, by_claims=by_claims)
         self.accounted: PodRequests = (
-            accounted_requests(pod, by_claims=by_claims) if _may_be_resized(pod) else self.requests
+            accounted_requests(pod, rules.resize_accounting, by_claims=by_claims)
+            if _may_be_resized(pod)
+            else self.requests
         )
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
@@ -112,7 +114,13 @@ class PodTemplate:
             if self.pod.spec.resources is None and self.accounted is self.requests:
                 known = tuple(_plain_request(self.requests, name, non_zero) for name in names)
             else:
-                known = requests_for_scoring(self.pod, names, non_zero=non_zero, pod_level=pod_level)
+                known = requests_for_scoring(
+                    self.pod,
+                    names,
+                    non_zero=non_zero,
+                    pod_level=pod_level,
+                    accounting=self.rules.resize_accounting,
+                )
             self.note(key, known)
         assert isinstance(known, tuple)
         return known

@@ -8,3 +8,19 @@
 * `preemption`: what preemption did or would do
 * `terminal`, `pending_text`, `layout`: explanations as text; they need nothing but the data
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stowplan.explain.text import explain
+
+__all__ = ["explain"]
+
+
+def __getattr__(name: str) -> Any:
+    """`explain` is loaded when it is asked for: commands that only show explanations need no engine."""
+    if name == "explain":
+        from stowplan.explain.text import explain
+
+        return explain
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

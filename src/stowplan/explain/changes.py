@@ -7,6 +7,8 @@ pod or the changed cluster, let the pod pass. The table is changed for that, ask
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress, count
+from operator import attrgetter, is_not
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -336,8 +338,9 @@ class NodeShapes:
             self._of_row = np.concatenate(
                 (self._of_row[: len(nodes)], np.zeros(max(more, 0), dtype=np.int64))
             )
-        for row, (node, known) in enumerate(zip(nodes, before, strict=True)):
-            if node is not known and node is not None:
+        for row in compress(count(), map(is_not, nodes, before)):
+            node = nodes[row]
+            if node is not None:
                 self._of_row[row] = self._numbers.setdefault(_shape(node), len(self._numbers))
         self._nodes = list(nodes)
 
@@ -354,6 +357,7 @@ class NodeShapes:
         return [node for node in found if node is not None]
 
 
+_PRIORITY: Final = attrgetter("pod.spec.priority")
 _SHAPES: Final[WeakKeyDictionary[ClusterTable, NodeShapes]] = WeakKeyDictionary()
 
 
@@ -363,8 +367,8 @@ def _shape(node: Node) -> Any:
 
 
 def priorities(table: ClusterTable) -> list[int]:
-    """The priorities of pods on nodes, from the lowest."""
-    return sorted({info.pod.spec.priority or 0 for info in table.pods.values() if info.row >= 0})
+    """The priorities of pods with a node, from the lowest."""
+    return sorted({priority or 0 for priority in set(map(_PRIORITY, table.pods.values()))})
 
 
 def like(node: Node, table: ClusterTable) -> Node:

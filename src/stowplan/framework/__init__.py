@@ -26,7 +26,9 @@ from stowplan.framework.events import (
     Hint,
     HintError,
     HintFunction,
+    PodResources,
     Resource,
+    pod_resources,
     queue_if,
 )
 from stowplan.framework.explanation import (
@@ -147,6 +149,7 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PodInfo",
+    "PodResources",
     "Point",
     "PostBindPlugin",
     "PostFilterPlugin",
@@ -192,6 +195,7 @@ __all__ = [
     "error",
     "fit_error_text",
     "nominated_pods",
+    "pod_resources",
     "queue_if",
     "unresolvable",
     "unschedulable",

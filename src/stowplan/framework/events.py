@@ -7,18 +7,23 @@ from typing import Any, Final, NamedTuple
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.cluster.podinfo import PodInfo
 from stowplan.framework.interface import Plugin, Point, points_of
+from stowplan.releases import Behaviour
 
 
 class Resource(StrEnum):
     """The kinds of objects that events are about.
 
-    Plugins register for `Pod`; an event says whether the pod is on a node (`AssignedPod`) or waits for one.
-    Kinds that are not listed are named `<plural>.<version>.<group>`.
+    An event about a pod says whether it is on a node (`AssignedPod`), waits for one (`UnscheduledPod`) or is
+    the waiting pod itself that is asked about (`TargetPod`); who registers for `Pod` hears of all of them.
+    `UnschedulablePod` is what releases before 1.37 have for the last two. `PodResources` says which ones a
+    release has. Kinds that are not listed are named `<plural>.<version>.<group>`.
     """
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
-    UNSCHEDULED_POD = "UnschedulablePod"
+    UNSCHEDULED_POD = "UnscheduledPod"
+    TARGET_POD = "TargetPod"
+    UNSCHEDULABLE_POD = "UnschedulablePod"
     NODE = "Node"
     PERSISTENT_VOLUME = "PersistentVolume"
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -46,16 +51,19 @@ class Action(IntFlag):
     UPDATE_NODE_CONDITION = 32
     UPDATE_NODE_ANNOTATION = 64
     UPDATE_NODE_DECLARED_FEATURE = 128
-    UPDATE_POD_LABEL = 256
-    UPDATE_POD_SCALE_DOWN = 512
+    UPDATE_NODE_PREEMPTION_POLICY = 256
+    UPDATE_POD_LABEL = 512
+    UPDATE_POD_SCALE_DOWN = 1024
     """Some request became smaller."""
-    UPDATE_POD_TOLERATION = 1024
-    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+    UPDATE_POD_SCALE_UP = 2048
+    """Some request became larger."""
+    UPDATE_POD_TOLERATION = 4096
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 8192
     """The last scheduling gate is gone."""
-    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
-    UPDATE = 8188
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 16384
+    UPDATE = 32764
     """Any update; as an event: an update that is none of the above."""
-    ALL = 8191
+    ALL = 32767
 
     @property
     def label(self) -> str:
@@ -128,16 +136,51 @@ class ClusterEvent:
         return bool(self.action & incoming.action) and int(incoming.action) <= int(self.action)
 
 
-_KINDS_OF_PODS: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD)
+_KINDS_OF_PODS: Final = (
+    Resource.ASSIGNED_POD,
+    Resource.UNSCHEDULED_POD,
+    Resource.TARGET_POD,
+    Resource.UNSCHEDULABLE_POD,
+)
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_UPDATE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
-UNSCHEDULED_POD_UPDATE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE)
-UNSCHEDULED_POD_DELETE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+
+
+class PodResources(NamedTuple):
+    """What pods are called in the events of a release.
+
+    `unscheduled` and `target` are those of incoming events: another waiting pod, and the waiting pod itself.
+    `of_assigned` and `of_target` are what a plugin registers for that wants to hear of pods on nodes, or of
+    the pod it rejected. Before 1.37 it registers for all pods, and its hint has to tell them apart.
+    """
+
+    unscheduled: Resource
+    target: Resource
+    of_assigned: Resource
+    of_target: Resource
+
+    @property
+    def added(self) -> "ClusterEvent":
+        """A new pod waits for a node."""
+        return ClusterEvent(self.unscheduled, Action.ADD)
+
+
+_SPLIT: Final = PodResources(
+    Resource.UNSCHEDULED_POD, Resource.TARGET_POD, Resource.ASSIGNED_POD, Resource.TARGET_POD
+)
+_UNSPLIT: Final = PodResources(
+    Resource.UNSCHEDULABLE_POD, Resource.UNSCHEDULABLE_POD, Resource.POD, Resource.POD
+)
+
+
+def pod_resources(behaviour: Behaviour) -> PodResources:
+    """What pods are called in the events of a release with this behaviour."""
+    return _SPLIT if behaviour.queueing.target_pod_events else _UNSPLIT
+
 
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ForceActivate")
 """Somebody asks for a pod to be tried again now."""
@@ -292,13 +335,15 @@ def build_hint_map(
 ) -> HintMap:
     """The hint map of a profile with these plugins; `extenders`: it has extenders, too."""
     everything = _everything(gates)
+    wakes_by_taints = gates.behaviour.queueing.taint_hint_for_new_nodes
     registered: list[Registered] = []
     if extenders:
-        registered += _registered(EXTENDER, everything)
+        registered += _registered(EXTENDER, everything, wakes_by_taints)
     for plugin in plugins:
         if points_of(type(plugin)) & _REJECTING:
             events: Any = getattr(plugin, "events", None)
-            registered += _registered(plugin.name, everything if events is None else tuple(events()))
+            wanted = everything if events is None else tuple(events())
+            registered += _registered(plugin.name, wanted, wakes_by_taints)
     return HintMap(registered)
 
 
@@ -308,16 +353,18 @@ def _everything(gates: FeatureGates) -> tuple[EventRegistration, ...]:
     return tuple(EventRegistration(ClusterEvent(resource, Action.ALL)) for resource in resources)
 
 
-def _registered(plugin: str, events: Sequence[EventRegistration]) -> list[Registered]:
+def _registered(plugin: str, events: Sequence[EventRegistration], wakes_by_taints: bool) -> list[Registered]:
     """The registrations of a plugin.
 
-    Whoever registers for new nodes without registering for taints hears of taints all the same, and always
-    says try again: in Kubernetes a new node can be noticed first when its taints go away.
+    With `wakes_by_taints`, whoever registers for new nodes without registering for taints hears of taints all
+    the same, and always says try again: a new node could be noticed first when its taints went away.
     """
     found = [
         Registered(plugin, entry.event, entry.hint, entry.by_template or entry.hint is None, entry.only_claim)
         for entry in events
     ]
+    if not wakes_by_taints:
+        return found
     about_nodes = Action(0)
     for entry in events:
         if entry.event.resource == Resource.NODE:

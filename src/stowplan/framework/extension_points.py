@@ -173,16 +173,19 @@ def describe_exception(cause: BaseException) -> str:
 # PreFilter, which is also run in simulations
 
 
-_PRE_FILTER_ANSWERS = (Status, PreFilterResult)
-
-
 def ask_pre_filter(plugin: Plugin, cycle: Cycle) -> Status | PreFilterResult | None:
     """What a PreFilter plugin says of the pod. Raises PluginError if it fails or answers nonsense."""
     asked: PreFilterPlugin = plugin  # type: ignore[assignment]
     answer = call_plugin(plugin, "PreFilter", asked.pre_filter, cycle, cycle.pod)
-    if answer is None or isinstance(answer, _PRE_FILTER_ANSWERS):
-        found: Status | PreFilterResult | None = answer
-        return found
+    if answer is None or isinstance(answer, Status):
+        return answer
+    return checked_pre_filter(plugin, answer)
+
+
+def checked_pre_filter(plugin: Plugin, answer: object) -> PreFilterResult:
+    """An answer that is no status: the nodes to look at. Raises PluginError if it is not that either."""
+    if isinstance(answer, PreFilterResult):
+        return answer
     got = type(answer).__name__
     raise plugin_error(plugin, "PreFilter", f"expected a Status, a PreFilterResult or None, got {got}")
 
@@ -384,9 +387,9 @@ class Lifecycle:
     A plugin that raises has failed; the cycle ends with an error that names it. Nothing is raised here: every
     method returns a status.
 
-    Most pods have neither volumes nor claims, and most profiles do nothing for them between Score and Bind.
-    That is found out once, here: a point where no plugin has anything to do takes no time, and is counted so.
-    In cycles where every single plugin is timed all of them are called.
+    Most pods have neither volumes nor claims, and most plugins do nothing for them between Score and Bind
+    (`idle_for_plain_pods`): these are not called. A point where no plugin has anything to do takes no time,
+    and is counted so. In cycles where every single plugin is timed all of them are called.
     """
 
     def __init__(self, framework: "Framework") -> None:
@@ -400,8 +403,9 @@ class Lifecycle:
             (plugin, inspect.iscoroutinefunction(plugin.bind)) for plugin in self._having(Point.BIND, "bind")
         ]
         self._post_bind = self._having(Point.POST_BIND, "post_bind")
-        self._holds_plain = bool(self._permit) or not _all_idle(self._reserve)
-        self._prepares_plain = not _all_idle(self._pre_bind)
+        self._reserve_plain = [plugin for plugin in self._reserve if not plugin.idle_for_plain_pods]
+        self._holds_plain = bool(self._permit or self._reserve_plain)
+        self._prepares_plain = not all(plugin.idle_for_plain_pods for plugin in self._pre_bind)
         self.tells_of_bindings = bool(self._post_bind)
         """Whether anybody wants to be told that a pod is bound."""
 
@@ -426,7 +430,8 @@ class Lifecycle:
         """Run Reserve plugins; the first that rejects the pod ends it."""
         began = self._begin()
         status = SUCCESS
-        for plugin in self._reserve:
+        plain = cycle.watch is None and pod.template.is_plain
+        for plugin in self._reserve_plain if plain else self._reserve:
             status = _status(plugin, "Reserve", plugin.reserve, cycle, pod, node)
             if not status.is_success:
                 break
@@ -550,11 +555,6 @@ class Lifecycle:
         probe = self._probe
         if probe is not None:
             probe.took[point, status.code.label](probe.timer() - began)
-
-
-def _all_idle(plugins: Iterable[Plugin]) -> bool:
-    """Whether none of these does anything for pods without volumes, claims and extended resources."""
-    return all(plugin.idle_for_plain_pods for plugin in plugins)
 
 
 def checked_status(plugin: Plugin, point: str, answer: object) -> Status:

@@ -1,7 +1,7 @@
 """All Filter plugins of a profile over all rows, for one equivalence class of pods, and who rejects first."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -115,7 +115,8 @@ class FilterColumn(PluginColumn):
     def ask(self, cycle: Cycle, nodes: NodeRows, capacity: int | None) -> Codes | None:
         """The plugin's codes for some rows, checked; padded to `capacity` where given."""
         plugin = self.plugin
-        answer = call_plugin(plugin, "Filter", cast(FilterPlugin, plugin).filter, cycle, cycle.pod, nodes)
+        asked: FilterPlugin = plugin  # type: ignore[assignment]
+        answer = call_plugin(plugin, "Filter", asked.filter, cycle, cycle.pod, nodes)
         if answer is None:
             return None
         codes: Codes = self.checked(answer, nodes.count, "codes")

@@ -305,6 +305,8 @@ class Plugin:
     """`sign` looks only at what all pods of one template share (not at names, annotations or status)."""
     signs_volumes: ClassVar[bool] = False
     """Pods without volumes that are or become disks are all alike to it, and `pre_filter` skips them."""
+    signs_node_name: ClassVar[bool] = False
+    """Pods without `spec.nodeName` are all alike to it, as are all that wait for a node."""
     idle_for_plain_pods: ClassVar[bool] = False
     """`reserve` has nothing to do, and `pre_bind_pre_flight` skips, for pods without such volumes, resource
     claims and extended resources."""

@@ -19,20 +19,19 @@ from stowplan.cluster.table import ClusterTable
 from stowplan.framework.cycle_state import Cycle
 from stowplan.framework.equivalence_class import ClassKey, EquivalenceClass, EquivalenceClasses, Settled
 from stowplan.framework.evaluation import NOTHING_SAID, Evaluation, PreFiltering
-from stowplan.framework.extension_points import Probe, ask_pre_filter, call_plugin, plugin_error
+from stowplan.framework.extension_points import Probe, call_plugin, checked_pre_filter, plugin_error
 from stowplan.framework.filter_results import FilterColumn, FilterResults
 from stowplan.framework.interface import (
     UNSIGNED,
     Handle,
     Plugin,
     Point,
-    PreFilterResult,
     Services,
     Traits,
     Unsigned,
 )
 from stowplan.framework.profile import ProfileSpec
-from stowplan.framework.protocols import PreScorePlugin
+from stowplan.framework.protocols import PreFilterPlugin, PreScorePlugin
 from stowplan.framework.registry import Registry
 from stowplan.framework.score_results import ScoreColumn, ScoreResults
 from stowplan.framework.simulation import (
@@ -121,7 +120,7 @@ class Framework:
         self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
         self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
-        self._by_plain_pod = [plugin for plugin in self._by_pod if not plugin.signs_volumes]
+        self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]
 
     def twin(self, rng: Random, class_memory: int = 64 << 20) -> "Framework":
         """Another framework of the profile over the same table; its results and chance are its own."""
@@ -292,8 +291,8 @@ class Framework:
         """The class of a pod, found or begun."""
         latest = self._latest
         template = pod.template
-        signing = self._by_pod if template.volumes else self._by_plain_pod
-        signatures = tuple([_signature(plugin, pod) for plugin in signing])
+        signing = self._by_pod if template.volumes or pod.pod.spec.node_name else self._by_plain_pod
+        signatures = tuple([_signature(plugin, pod) for plugin in signing]) if signing else ()
         if (
             latest is not None
             and template is latest.template
@@ -402,10 +401,12 @@ def pre_filter(plugins: Sequence[Plugin], cycle: Cycle, pod_class: EquivalenceCl
     alike: list[Plugin] = []
     complete = True
     for plugin in asked:
-        answer = ask_pre_filter(plugin, cycle)
+        filterer: PreFilterPlugin = plugin  # type: ignore[assignment]
+        answer = call_plugin(plugin, "PreFilter", filterer.pre_filter, cycle, cycle.pod)
         if answer is None:
             continue
-        if isinstance(answer, PreFilterResult):
+        if not isinstance(answer, Status):
+            answer = checked_pre_filter(plugin, answer)
             complete = complete and not plugin.constant_pre_filter
             result = _narrowed(result, plugin, answer.node_names)
             if result.status is not None:

@@ -1,7 +1,7 @@
 """All Score plugins of a profile over all rows, for one equivalence class of pods, and their totals."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,16 +35,19 @@ class ScoreColumn(PluginColumn):
     """One Score plugin's raw and final scores over all rows.
 
     `raw` is None while every row has raw score 0; then `constant` is the final score of all of them.
-    `final` is `raw` itself for a plugin without `normalize`.
+    `final` is `raw` itself for a plugin without `normalize`. Final scores are compared with the range 0..100
+    as they come in; while `in_range` is False some row may have one outside of it.
     """
 
     __slots__ = (
         "_at_high",
         "_at_low",
+        "_odd_rows",
         "by_node",
         "constant",
         "extremes",
         "final",
+        "in_range",
         "known",
         "normalizes",
         "raw",
@@ -65,6 +68,9 @@ class ScoreColumn(PluginColumn):
         self.known: BoolColumn | None = None
         self.constant = 0
         self.extremes: Extremes | None = None
+        self.in_range = True
+        self._odd_rows: Rows | None = None
+        """Rows with scores out of range, and such as had them; None: they have to be looked for."""
         self._at_high = 0
         self._at_low = 0
 
@@ -76,6 +82,7 @@ class ScoreColumn(PluginColumn):
         was_active = self.active
         self.active, self.state, self.extremes = False, None, None
         self.raw = self.final = self.known = None
+        self.constant, self.in_range = 0, True
         return was_active
 
     def basis(self, cycle: Cycle) -> Any:
@@ -101,6 +108,8 @@ class ScoreColumn(PluginColumn):
             else:
                 self.final, self.extremes = None, None
         old[rows] = 0 if scores is None else scores
+        if scores is not None and not self.normalizes and not all_in_range(scores):
+            self._note_odd_scores()
         return before
 
     def compute_few(self, table: ClusterTable, cycle: Cycle, rows: list[int]) -> bool:
@@ -111,12 +120,14 @@ class ScoreColumn(PluginColumn):
             return raw is not self.raw
         if cycle.watch is not None:
             ask = self.timed(ask)
-        pod = cycle.pod
+        pod, is_final = cycle.pod, not self.normalizes
         try:
             for row in rows:
                 score = ask(cycle, pod, row)
                 if raw is not None:
                     raw[row] = score
+                    if is_final and (score > MAX_NODE_SCORE or score < 0):
+                        self._note_odd_scores()
                 elif score:
                     self.compute(table, cycle, np.array(rows, dtype=np.intp))
                     return True
@@ -141,8 +152,7 @@ class ScoreColumn(PluginColumn):
         rows = np.flatnonzero(cycle.feasible & ~self.known)
         self.raw[rows] = self._ask_nodes(cycle, rows)
         self.known[rows] = True
-        self.extremes = None
-        self.final = None if self.normalizes else self.raw
+        self._rewritten()
 
     def _compute_all(self, table: ClusterTable, cycle: Cycle) -> None:
         scores = self._ask(cycle, table.all_rows())
@@ -152,12 +162,20 @@ class ScoreColumn(PluginColumn):
             self.raw = np.empty(table.capacity, dtype=np.int64)
             self.raw[: len(scores)] = scores
             self.raw[len(scores) :] = 0
+        self._rewritten()
+
+    def _rewritten(self) -> None:
+        """Raw scores of all rows are others."""
         self.extremes = None
         self.final = None if self.normalizes else self.raw
+        self.in_range = True
+        if self.final is not None and not all_in_range(self.final):
+            self._note_odd_scores()
 
     def _ask(self, cycle: Cycle, nodes: NodeRows) -> Scores | None:
         plugin = self.plugin
-        answer = call_plugin(plugin, "Score", cast(ScorePlugin, plugin).score, cycle, cycle.pod, nodes)
+        asked: ScorePlugin = plugin  # type: ignore[assignment]
+        answer = call_plugin(plugin, "Score", asked.score, cycle, cycle.pod, nodes)
         if answer is None:
             return None
         scores: Scores = self.checked(answer, nodes.count, "scores")
@@ -230,22 +248,27 @@ class ScoreColumn(PluginColumn):
             constant = int(self._normalized(cycle, np.zeros(1, dtype=np.int64))[0])
             changed = changed or constant != self.constant
             self.constant, self.final = constant, None
+            self.in_range = 0 <= constant <= MAX_NODE_SCORE
             return changed
         if self.final is None or rows is None:
             used = cycle.table.rows_in_use
             self.final = np.zeros(len(self.raw), dtype=np.int64)
-            self.final[:used] = self._normalized(cycle, self.raw[:used])
-            return True
-        self.final[rows] = self._normalized(cycle, self.raw[rows])
-        return False
+            self.final[:used] = scores = self._normalized(cycle, self.raw[:used])
+            self.in_range = True
+        else:
+            self.final[rows] = scores = self._normalized(cycle, self.raw[rows])
+            used = 0
+        if not all_in_range(scores):
+            self._note_odd_scores()
+        return bool(used)
 
     def _normalized(self, cycle: Cycle, raw: Scores) -> Scores:
         # A plugin from outside the tree may write to what it is given.
         given = raw if self.trusted else raw.copy()
-        ask = cast(ScoreExtensions, self.plugin).normalize
+        asked: ScoreExtensions = self.plugin  # type: ignore[assignment]
         watch = cycle.watch
         began = 0.0 if watch is None else watch.timer()
-        result: Any = self.call(ask, cycle, given, self.extremes)
+        result: Any = self.call(asked.normalize, cycle, given, self.extremes)
         if watch is not None:
             watch.plugin(self.plugin.name, _NORMALIZE, _SUCCESS, watch.timer() - began)
         if not isinstance(result, np.ndarray) or result.shape != raw.shape:
@@ -254,24 +277,38 @@ class ScoreColumn(PluginColumn):
             raise self.error(f"normalize: expected integer scores, got {result.dtype}")
         return result
 
-    def check(self, feasible: BoolColumn | Rows) -> None:
+    def _note_odd_scores(self) -> None:
+        self.in_range, self._odd_rows = False, None
+
+    def _odd_rows_in(self, feasible: BoolColumn) -> Rows:
+        """The rows of some whose final scores are outside 0..100."""
+        odd = self._odd_rows
+        if odd is None:
+            assert self.final is not None
+            odd = self._odd_rows = (self.final.view(np.uint64) > MAX_NODE_SCORE).nonzero()[0]
+        return odd[feasible[odd]]
+
+    def check(self, feasible: BoolColumn) -> None:
         """Refuse scores outside 0..100 in feasible rows. Raises PluginError."""
-        if self.final is None:
-            bad = np.array([] if 0 <= self.constant <= MAX_NODE_SCORE else [self.constant])
-        else:
-            values = self.final[feasible]
-            bad = values[(values < 0) | (values > MAX_NODE_SCORE)]
-        if len(bad):
-            raise PluginError(
-                self.plugin.name,
-                f'plugin "{self.plugin.name}" returns an invalid score {bad[0]}, it should in the range of '
-                f"[0, {MAX_NODE_SCORE}] after normalizing",
-            )
+        bad = self.constant
+        if self.final is not None:
+            if not len(self._odd_rows_in(feasible)):
+                return
+            self._odd_rows = None
+            rows = self._odd_rows_in(feasible)
+            if not len(rows):
+                return
+            bad = self.final.item(rows[0])
+        raise PluginError(
+            self.plugin.name,
+            f'plugin "{self.plugin.name}" returns an invalid score {bad}, it should in the range of '
+            f"[0, {MAX_NODE_SCORE}] after normalizing",
+        )
 
 
 def all_in_range(scores: Scores) -> bool:
     """Whether scores are 0 to 100. Seen as unsigned, negative ones are above that, too."""
-    return not len(scores) or bool(scores.view(np.uint64).max() <= MAX_NODE_SCORE)
+    return bool(np.maximum.reduce(scores.view(np.uint64), initial=0) <= MAX_NODE_SCORE)
 
 
 class Share(NamedTuple):
@@ -304,10 +341,12 @@ class ScoreResults:
         "_feasible_version",
         "_local",
         "_node_position",
+        "_points",
+        "_ranging",
         "_scaled",
+        "_sharing",
         "_skipped",
         "_sums",
-        "_suspects",
         "_table",
         "_usage_position",
         "columns",
@@ -324,6 +363,8 @@ class ScoreResults:
         """What totals are made of, in the order of the plugins. A new tuple when that changes."""
         self.varying: list[tuple[Scores, int]] = []
         """Scores and weights of the plugins that do not give every row the same."""
+        self._sharing: list[ScoreColumn] = []
+        self._points: list[int | None] = []
         self._constant = 0
         self._sums: IntColumn = np.zeros(table.capacity, dtype=np.int64)
         self._feasible: BoolColumn = np.zeros(table.capacity, dtype=np.bool_)
@@ -335,8 +376,8 @@ class ScoreResults:
         self._local: list[ScoreColumn] = []
         self._coupled: list[ScoreColumn] = []
         self._scaled: list[ScoreColumn] = []
-        self._suspects: list[ScoreColumn] = []
-        """Columns with a score outside 0..100 somewhere; in a feasible row that fails the attempt."""
+        self._ranging: list[ScoreColumn] = []
+        """Columns where a score may be out of range, now or after another pod."""
 
     def sync(self, cycle: Cycle) -> None:
         """Bring scores and ranking up to date for this attempt."""
@@ -352,8 +393,6 @@ class ScoreResults:
             watching = [column for column in self.columns if column.active and _watches(column, cycle)]
             self._local = [column for column in watching if column.traits.row_local]
             self._coupled = [column for column in watching if not column.traits.row_local]
-        if self._suspects:
-            self._check(feasible)
 
     def _sync_usage(self, cycle: Cycle, feasible: BoolColumn, flipped: Rows) -> bool:
         """The usual case: only the usage of a few rows changed, and whatever follows from it for feasibility.
@@ -369,10 +408,9 @@ class ScoreResults:
         rows = table.usage_log.few_since(self._usage_position, FEW_ROWS)
         if rows is None:
             return False
-        most = max(FEW_ROWS, table.rows_in_use // 4)
         wide: list[ScoreColumn] = []
         for column in self._coupled:
-            if not column.find_stale(cycle) or len(column.stale_rows) > most:
+            if not column.find_stale(cycle) or len(column.stale_rows) > max(FEW_ROWS, table.rows_in_use // 4):
                 wide.append(column)
             elif len(column.stale_rows) > FEW_ROWS:
                 return False
@@ -475,37 +513,26 @@ class ScoreResults:
         return rewritten
 
     def _check(self, feasible: BoolColumn) -> None:
-        """Refuse scores out of range in feasible rows, whoever gave them. Raises PluginError."""
-        for column in self._suspects:
-            column.check(feasible)
+        """Refuse scores out of range in feasible rows, whoever gave them. Raises PluginError.
 
-    def _find_suspects(self) -> None:
-        """Look at all scores of all rows, whether or not they are feasible."""
-        used = self._table.rows_in_use
-        self._suspects = [
-            column
-            for column in self.columns
-            if column.active
-            and not (
-                0 <= column.constant <= MAX_NODE_SCORE
-                if column.final is None
-                else all_in_range(column.final[:used])
-            )
-        ]
+        In other rows they do no harm: whatever such a total is, it does not count.
+        """
+        for column in self._ranging:
+            if not column.in_range:
+                column.check(feasible)
 
     def _total_few(self, feasible: BoolColumn, rows: list[int]) -> None:
+        self._check(feasible)
         varying, constant = self.varying, self._constant
         for row in rows:
             total = constant
-            fits = feasible.item(row)
             for final, weight in varying:
-                score = final.item(row)
-                if score > MAX_NODE_SCORE or score < 0:
-                    self._find_suspects()
-                    fits, total = False, 0
-                    break
-                total += score * weight
-            self._sums[row] = total
+                total += final.item(row) * weight
+            fits = feasible.item(row)
+            try:
+                self._sums[row] = total
+            except OverflowError:
+                self._sums[row] = 0
             self._feasible[row] = fits
             self.ranking.put(row, total if fits else INFEASIBLE)
 
@@ -589,7 +616,7 @@ class ScoreResults:
 
     def _total_all(self, feasible: BoolColumn) -> None:
         self._sort_out()
-        self._find_suspects()
+        self._check(feasible)
         used = self._table.rows_in_use
         totals = np.full(used, self._constant, dtype=np.int64)
         for final, weight in self.varying:
@@ -601,14 +628,12 @@ class ScoreResults:
 
     def _total_rows(self, feasible: BoolColumn, rows: Rows) -> None:
         self._sort_out()
+        self._check(feasible)
         if not len(rows):
             return
         totals = np.full(len(rows), self._constant, dtype=np.int64)
         for final, weight in self.varying:
-            scores = final[rows]
-            if not all_in_range(scores):
-                self._find_suspects()
-            totals += scores if weight == 1 else scores * weight
+            totals += final[rows] if weight == 1 else final[rows] * weight
         self._sums[rows] = totals
         self._feasible[rows] = now = feasible[rows]
         self.ranking.totals[rows] = np.where(now, totals, INFEASIBLE)
@@ -619,14 +644,12 @@ class ScoreResults:
         active = [column for column in self.columns if column.active]
         self.varying = [(column.final, column.weight) for column in active if column.final is not None]
         self._scaled = [column for column in active if column.normalizes and column.raw is not None]
-        shares = tuple(
-            Share(
-                column.plugin.name,
-                column.weight,
-                column.constant * column.weight if column.final is None else None,
+        self._ranging = [c for c in active if c.traits.watches or c in self._scaled or not c.in_range]
+        points = [column.constant * column.weight if column.final is None else None for column in active]
+        if points != self._points or active != self._sharing:
+            self._points, self._sharing = points, active
+            self.shares = tuple(
+                Share(column.plugin.name, column.weight, given)
+                for column, given in zip(active, points, strict=True)
             )
-            for column in active
-        )
-        if shares != self.shares:
-            self.shares = shares
-        self._constant = sum(share.points or 0 for share in shares)
+            self._constant = sum([given for given in points if given])

@@ -1,9 +1,15 @@
-"""Every metric: name, labels, buckets and stability as in kube-scheduler 1.36, with help texts of our own."""
+"""Every metric: name, labels, buckets and stability as in kube-scheduler, with help texts of our own.
 
+Where releases differ, a description says since when it is there, until when, and what became of it.
+"""
+
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import accumulate, repeat
 from operator import mul
 from typing import Final, NamedTuple
+
+from stowplan.releases import Release, Version
 
 PREFIX: Final = "scheduler_"
 
@@ -13,6 +19,7 @@ _ASYNC_CALLS: Final = "SchedulerAsyncAPICalls"
 _EXTENDED: Final = "DRAExtendedResource"
 _CONDITIONS: Final = "DRADeviceBindingConditions"
 _GROUPS: Final = "GenericWorkload"
+_PLACEMENTS: Final = "TopologyAwareWorkloadScheduling"
 
 _REQUEST: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _SIZE: Final = (64.0, 256.0, 512.0, *(float(1024 * 4**power) for power in range(8)))
@@ -34,10 +41,17 @@ class Stability(StrEnum):
     STABLE = "STABLE"
 
 
+_ANY: Final = Version(0, 0)
+_INFORMER: Final = ("name", "group", "version", "resource")
+_SINCE_1_37: Final = Version(1, 37)
+_SHOWN_AFTER_DEPRECATION: Final = {Stability.ALPHA: 0, Stability.BETA: 1, Stability.STABLE: 3}
+
+
 class MetricDescription(NamedTuple):
     """One metric family. With a feature gate it exists only if that is enabled. `bounds` are for histograms.
 
-    Names that other components share have no prefix.
+    Names that other components share have no prefix. Releases have it from `since` on and before `until`.
+    From `promoted` on it is `BETA`. What is `deprecated` since some release is hidden after a while.
     """
 
     name: str
@@ -47,6 +61,29 @@ class MetricDescription(NamedTuple):
     gate: str | None = None
     bounds: tuple[float, ...] = ()
     prefix: str = PREFIX
+    since: Version = _ANY
+    until: Version | None = None
+    promoted: Version | None = None
+    deprecated: Version | None = None
+
+    def in_release(self, release: Release) -> "MetricDescription | None":
+        """The family as a release has it; None if it has none of this name."""
+        now = release.minor
+        if now < self.since or (self.until is not None and now >= self.until):
+            return None
+        described = self
+        if self.promoted is not None and now >= self.promoted:
+            described = described._replace(stability=Stability.BETA)
+        if self.deprecated is not None and now < self.deprecated:
+            described = described._replace(deprecated=None)
+        return described
+
+    def is_hidden(self, now: Version) -> bool:
+        """Whether a deprecated family is no longer shown: at once (ALPHA), or after one or three releases."""
+        if self.deprecated is None:
+            return False
+        shown_for = _SHOWN_AFTER_DEPRECATION[self.stability]
+        return now >= Version(self.deprecated.major, self.deprecated.minor + shown_for)
 
     @property
     def full_name(self) -> str:
@@ -55,7 +92,8 @@ class MetricDescription(NamedTuple):
     @property
     def text(self) -> str:
         """The help text, with the stability level in front."""
-        return f"[{self.stability}] {self.help}"
+        deprecated = f"(Deprecated since {self.deprecated}.0) " if self.deprecated else ""
+        return f"[{self.stability}] {deprecated}{self.help}"
 
 
 class Catalogue(NamedTuple):
@@ -114,6 +152,28 @@ COUNTERS: Final = (
         "Pods that came to a part of the scheduling queue, by the event that brought them there.",
     ),
     MetricDescription(
+        "queue_incoming_entities_total",
+        ("queue", "event", "type"),
+        ALPHA,
+        "Pods without a group (pod) and groups of pods (podgroup) that came to a part of the scheduling "
+        "queue, by the event that brought them there.",
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "pre_queueing_hint_evaluations_total",
+        ("plugin", "result"),
+        ALPHA,
+        "How often a plugin was asked which pods an event may help: all_pods, or some (narrowed).",
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "batch_rescore_attempts_total",
+        ("profile",),
+        ALPHA,
+        "How often the last node of a batch was scored again.",
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
         "plugin_evaluation_total",
         ("plugin", "extension_point", "profile"),
         BETA,
@@ -144,6 +204,16 @@ COUNTERS: Final = (
         ALPHA,
         "ResourceClaims the scheduler asked the API server to create, by outcome.",
         _EXTENDED,
+        until=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "resourceclaim_creates_total",
+        ("status", "admin_access", "owner_api_group", "owner_api_kind"),
+        ALPHA,
+        "ResourceClaims the API server was asked to create, by outcome, access and kind of their owner.",
+        _EXTENDED,
+        prefix="dynamic_resource_allocation_",
+        since=_SINCE_1_37,
     ),
     MetricDescription(
         "dra_bindingconditions_allocations_total",
@@ -167,6 +237,38 @@ COUNTERS: Final = (
         _GROUPS,
     ),
     MetricDescription(
+        "workload_preemption_attempts_total",
+        ("result",),
+        ALPHA,
+        "How often it was tried to make room for a group of pods, by result.",
+        _GROUPS,
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "preemption_pdb_violations_total",
+        ("preemptor",),
+        ALPHA,
+        "Disruption budgets that preemption violated, by who preempted.",
+        _GROUPS,
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "generated_placements_total",
+        ("profile",),
+        ALPHA,
+        "Placements that were considered for groups of pods.",
+        _PLACEMENTS,
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "placement_evaluations_total",
+        ("result", "profile"),
+        ALPHA,
+        "Placements that groups of pods were tried in: feasible if the group fits, or infeasible.",
+        _PLACEMENTS,
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
         "volume_binder_cache_requests_total",
         ("operation",),
         ALPHA,
@@ -187,6 +289,29 @@ GAUGES: Final = (
         STABLE,
         "Pods that wait: ready to be tried (active), backing off (backoff), waiting for an event after a "
         "failed attempt (unschedulable), or held back before any attempt (gated).",
+    ),
+    MetricDescription(
+        "queued_entities",
+        ("queue", "type"),
+        ALPHA,
+        "Pods without a group (pod) and groups of pods (podgroup) that wait, by where: see pending_pods.",
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "informer_queued_items",
+        _INFORMER,
+        ALPHA,
+        "Changes of objects that were received and are not taken in yet; here they are taken in at once.",
+        prefix="",
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "informer_store_resource_version",
+        _INFORMER,
+        ALPHA,
+        "The resource version up to which objects are known: its last 15 digits.",
+        prefix="",
+        since=_SINCE_1_37,
     ),
     MetricDescription(
         "goroutines",
@@ -235,6 +360,7 @@ HISTOGRAMS: Final = (
         (),
         ALPHA,
         "How long it took to look for a node.",
+        promoted=_SINCE_1_37,
         bounds=_ATTEMPT,
     ),
     MetricDescription(
@@ -277,6 +403,7 @@ HISTOGRAMS: Final = (
         ("plugin", "extension_point", "status"),
         ALPHA,
         "How long one plugin took at an extension point; a sample.",
+        promoted=_SINCE_1_37,
         bounds=_PLUGIN,
     ),
     MetricDescription(
@@ -301,6 +428,14 @@ HISTOGRAMS: Final = (
         bounds=_SHORTER,
     ),
     MetricDescription(
+        "batch_rescore_duration_seconds",
+        ("profile",),
+        ALPHA,
+        "How long it took to score the last node of a batch again.",
+        bounds=_SHORTER,
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
         "queueing_hint_execution_duration_seconds",
         ("plugin", "event", "hint"),
         ALPHA,
@@ -315,6 +450,7 @@ HISTOGRAMS: Final = (
         "How long it took to evict all victims of a preemption.",
         _ASYNC_PREEMPTION,
         bounds=_LONG,
+        deprecated=_SINCE_1_37,
     ),
     MetricDescription(
         "dra_bindingconditions_wait_duration_seconds",
@@ -350,7 +486,73 @@ HISTOGRAMS: Final = (
     ),
 )
 
-SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, HISTOGRAMS)
+_WORKLOAD_HISTOGRAMS: Final = (
+    MetricDescription(
+        "workload_preemption_victims",
+        (),
+        ALPHA,
+        "Pods that had to go to make room for a group of pods.",
+        _GROUPS,
+        bounds=exponential(1, 2, 11),
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "preemption_workload_disruptions",
+        ("preemptor",),
+        ALPHA,
+        "Groups and single pods that were disrupted by a preemption, by who preempted.",
+        _GROUPS,
+        bounds=exponential(1, 2, 11),
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "preemption_evaluation_duration_seconds",
+        ("preemptor", "result"),
+        ALPHA,
+        "How long it took to find victims.",
+        _GROUPS,
+        bounds=exponential(0.001, 2, 16),
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "preemption_execution_duration_seconds",
+        ("preemptor", "result"),
+        ALPHA,
+        "How long it took to evict victims.",
+        _GROUPS,
+        bounds=exponential(0.001, 2, 16),
+        since=_SINCE_1_37,
+    ),
+    MetricDescription(
+        "placement_evaluation_duration_seconds",
+        ("result", "profile"),
+        ALPHA,
+        "How long it took to try a group of pods in a placement.",
+        _PLACEMENTS,
+        bounds=_ATTEMPT,
+        since=_SINCE_1_37,
+    ),
+)
+
+SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, (*HISTOGRAMS, *_WORKLOAD_HISTOGRAMS))
+
+
+def metric_notes(before: Release, after: Release) -> Iterator[str]:
+    """What changes in the metrics of scheduling between two releases."""
+    added = [one.full_name for one in SCHEDULING.all if one.in_release(after) and not one.in_release(before)]
+    if added:
+        yield f"metrics that are new: {', '.join(sorted(added))}"
+    for described in SCHEDULING.all:
+        old, new = described.in_release(before), described.in_release(after)
+        name = described.full_name
+        if new is None and old is not None:
+            yield f"metric {name}: is gone"
+        if old is not None and new is not None:
+            if new.stability != old.stability:
+                yield f"metric {name}: is {new.stability}"
+            if new.deprecated and not old.deprecated:
+                shown = f"shown with --show-hidden-metrics-for-version={before.name}"
+                yield f"metric {name}: is deprecated and hidden, {shown}"
 
 
 # Metrics of the process beside scheduling; docs/metrics.md says which of kube-scheduler's are left out

@@ -42,9 +42,8 @@ def exposed_families(
     found = [
         shown for collector in collectors for metric in collector.collect() for shown in _with_samples(metric)
     ]
-    seen = [
-        _with_allowed_labels(family, visibility) for family in found if family.name not in visibility.disabled
-    ]
+    unseen = visibility.disabled | visibility.hidden
+    seen = [_with_allowed_labels(family, visibility) for family in found if family.name not in unseen]
     visibility.end()
     return sorted(seen, key=lambda family: family.name)
 

@@ -7,7 +7,7 @@ same dict when metrics are reset.
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from stowplan.api.feature_gates import FeatureGates
 from stowplan.metrics.catalogue import SCHEDULING, Catalogue, MetricDescription
 from stowplan.metrics.exposition import number_text
+from stowplan.releases import Release
 
 Labels = tuple[str, ...]
 Values = defaultdict[Labels, int]
@@ -221,12 +222,16 @@ class Histogram(Family[Distribution]):
 
 
 class Families:
-    """The families of a catalogue by name. Those whose feature gate is off are not collected."""
+    """The families of a catalogue by name, as the release of the gates has them.
+
+    Those whose feature gate is off, and those of other releases, can be counted in but are not collected.
+    """
 
     def __init__(self, gates: FeatureGates, catalogue: Catalogue = SCHEDULING) -> None:
-        self._counters = {described.name: Counter(described) for described in catalogue.counters}
-        self._gauges = {described.name: Gauge(described) for described in catalogue.gauges}
-        self._histograms = {described.name: Histogram(described) for described in catalogue.histograms}
+        release = gates.release
+        self._counters = {one.name: Counter(one) for one in _by_name(catalogue.counters, release)}
+        self._gauges = {one.name: Gauge(one) for one in _by_name(catalogue.gauges, release)}
+        self._histograms = {one.name: Histogram(one) for one in _by_name(catalogue.histograms, release)}
         self._all: list[Family[Any]] = [
             *self._counters.values(),
             *self._gauges.values(),
@@ -239,6 +244,10 @@ class Families:
     def shown(self) -> list[MetricDescription]:
         """The families that are enabled."""
         return [family.description for family in self._shown]
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """The labels of a counter, which may differ between releases."""
+        return self._counters[name].description.labels
 
     def counter(self, name: str) -> Values:
         return self._counters[name].values
@@ -282,5 +291,17 @@ class Families:
             family.reset()
 
 
+def _by_name(catalogue: Iterable[MetricDescription], release: Release) -> Iterable[MetricDescription]:
+    """One description of each name: that of the release, if it has the family."""
+    found: dict[str, MetricDescription] = {}
+    for described in catalogue:
+        current = described.in_release(release)
+        if current is not None or described.name not in found:
+            found[described.name] = current or described
+    return found.values()
+
+
 def _is_enabled(described: MetricDescription, gates: FeatureGates) -> bool:
+    if described.in_release(gates.release) is None:
+        return False
     return described.gate is None or gates[described.gate]

@@ -62,7 +62,7 @@ class MetricsOptions:
         for key, values in listed.items():
             metric, label = key.split(",", 1)
             allowed.setdefault(metric, {})[label] = frozenset(values.split(","))
-        return Visibility(frozenset(filter(None, self.disabled)), allowed)
+        return Visibility(frozenset(filter(None, self.disabled)), allowed=allowed)
 
     def _both_problems(self) -> list[str]:
         if self.allowed_labels is None or not self.allowed_labels_manifest:
@@ -84,6 +84,7 @@ class Visibility:
     collection."""
 
     disabled: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
     allowed: Mapping[str, Allowed] = field(default_factory=dict)
     unexpected: int = 0
     _found: int = 0

@@ -13,12 +13,12 @@ from prometheus_client.registry import Collector
 import stowplan
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.clock import LoopWatchdog
-from stowplan.metrics.catalogue import HEALTH, PROCESS
+from stowplan.metrics.catalogue import HEALTH, PROCESS, MetricDescription
 from stowplan.metrics.exposition import delimited, exposition
 from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.options import MetricsOptions
 from stowplan.metrics.scheduling import SchedulerMetrics
-from stowplan.releases import Stage
+from stowplan.releases import DEFAULT, NEWEST, Stage
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -34,7 +34,7 @@ _NAMED_USERS: Final = frozenset(
 class Build(NamedTuple):
     """Version of this program, and the Kubernetes version it implements."""
 
-    kubernetes: str = "v1.36.4"
+    kubernetes: str = f"v{DEFAULT.version}"
     version: str = stowplan.__version__
     commit: str = ""
     date: str = ""
@@ -83,18 +83,22 @@ class ProcessMetrics:
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
-        self._visibility = (options or MetricsOptions()).visibility()
+        options = options or MetricsOptions()
+        self._visibility = options.visibility()
+        self._release = gates.release
+        self._shows_hidden = bool(options.show_hidden_for_version)
         self._scheduling: SchedulerMetrics | None = None
         self._slow_paths: tuple[str, Callable[[], int]] | None = None
         self._watchdog: LoopWatchdog | None = None
         self.requests = RequestMetrics(families, timer)
         self.access = AccessMetrics(families)
-        self._show_facts(gates, build or Build())
+        self._show_facts(gates, build or Build(f"v{gates.release.version}"))
         families.before_collect(self._count)
 
     def show(self, scheduling: SchedulerMetrics) -> None:
         """Expose the metrics of a scheduler, instead of the last one's."""
         self._scheduling = scheduling
+        self._visibility.hidden = frozenset(one.full_name for one in scheduling.shown if self._hides(one))
 
     def watch_loop(self, watchdog: LoopWatchdog) -> None:
         """Read from a watchdog for how long the event loop was held."""
@@ -140,13 +144,15 @@ class ProcessMetrics:
             (name, _stage(gates.release.gates[name].stage)): float(on) for name, on in gates.items()
         }
         families.read_gauge("kubernetes_feature_enabled").read_series_from(lambda: features)
-        major, minor = build.major_minor
-        binary, earlier = f"{major}.{minor}", f"{major}.{minor - 1}"
-        version: dict[Labels, float] = {("kube", binary, binary, earlier): 1.0}
+        emulated, compatible = str(gates.release.emulated), str(gates.release.compatible)
+        version: dict[Labels, float] = {("kube", NEWEST.name, emulated, compatible): 1.0}
         families.read_gauge("version_info").read_series_from(lambda: version)
         families.read_gauge("process_virtual_memory_max_bytes").read_series_from(
             lambda: {UNLABELLED: virtual_memory_limit()}
         )
+
+    def _hides(self, family: MetricDescription) -> bool:
+        return not self._shows_hidden and family.is_hidden(self._release.minor)
 
     def _count(self) -> None:
         """Update counters that are kept elsewhere."""
@@ -157,7 +163,9 @@ class ProcessMetrics:
         registered = families.counter("registered_metrics_total")
         registered.clear()
         for family in described:
-            registered[str(family.stability), ""] += 1
+            if not self._hides(family):
+                registered[str(family.stability), f"{family.deprecated}.0" if family.deprecated else ""] += 1
+        families.counter("hidden_metrics_total")[UNLABELLED] = len(self._visibility.hidden)
         families.counter("disabled_metrics_total")[UNLABELLED] = len(self._visibility.disabled)
         unexpected = families.counter("cardinality_enforcement_unexpected_categorizations_total")
         unexpected[UNLABELLED] = self._visibility.unexpected

@@ -14,7 +14,7 @@ from stowplan.framework.status import Status
 from stowplan.metrics.buffers import SCHEDULED, BoundPods, BufferedHistogram, CallCounter, Evaluations
 from stowplan.metrics.catalogue import MetricDescription
 from stowplan.metrics.exposition import exposition
-from stowplan.metrics.families import UNLABELLED, Families
+from stowplan.metrics.families import UNLABELLED, Families, Labels
 from stowplan.metrics.legacy import LegacyMetrics
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, QueueInstrument
 from stowplan.queue.queued_pod import QueuedPod
@@ -34,6 +34,9 @@ PRIORITIZING_EXTENDER: Final = "prioritizing_extender"
 
 _QUEUES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED)
 _CACHED: Final = ("nodes", "pods", "assumed_pods")
+
+POD: Final = "pod"
+"""The type of an entity in the queue that is a single pod."""
 
 SUCCESS: Final = "success"
 FAILURE: Final = "failure"
@@ -64,6 +67,8 @@ class QueueMetrics(QueueInstrument):
         self._timer = timer
         self._random = rng.random
         self._incoming = families.counter("queue_incoming_pods_total")
+        self._entities = families.counter("queue_incoming_entities_total")
+        families.before_collect(self._count_entities)
         self._gated = 0
         self._rejected = families.gauge("unschedulable_pods")
         self._in_flight = families.read_gauge("inflight_events")
@@ -82,6 +87,11 @@ class QueueMetrics(QueueInstrument):
         self._incoming[queue, event] += 1
         if queued.gating_plugin:
             self._gated += 1
+
+    def _count_entities(self) -> None:
+        """Every pod is an entity of its own in the queue."""
+        for (queue, event), count in self._incoming.items():
+            self._entities[queue, event, POD] = count
 
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         self._rejected[plugin, profile] += change
@@ -168,6 +178,18 @@ class SchedulerMetrics(QueueMetrics):
     def watch_queue(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Read pending pods from a callback: `active`, `backoff`, `unschedulable` and `gated`."""
         self._families.read_gauge("pending_pods").read_from(counts)
+        entities = self._families.read_gauge("queued_entities")
+        entities.read_series_from(lambda: {(queue, POD): count for queue, count in counts().items()})
+
+    def watch_informers(self, versions: Callable[[], Mapping[Labels, str]]) -> None:
+        """Read resource versions of informers from a callback, by group, version and resource."""
+
+        def series(number: Callable[[str], int]) -> Mapping[Labels, int]:
+            return {(_INFORMERS, *labels): number(seen) for labels, seen in versions().items()}
+
+        stores = self._families.read_gauge("informer_store_resource_version")
+        stores.read_series_from(lambda: series(_low_digits))
+        self._families.read_gauge("informer_queued_items").read_series_from(lambda: series(lambda seen: 0))
 
     def watch_cache(self, sizes: Callable[[], Mapping[str, int]]) -> None:
         """Read the cache size from a callback: `nodes`, `pods` and `assumed_pods`."""
@@ -283,6 +305,13 @@ class SchedulerMetrics(QueueMetrics):
         self._gated = 0
 
 
+_INFORMERS: Final = "kube-scheduler"
+
+
+def _low_digits(resource_version: str) -> int:
+    return int(resource_version[-15:]) if resource_version.isdecimal() else 0
+
+
 # Metrics of optional features
 
 
@@ -292,6 +321,8 @@ class BatchMetrics:
     def __init__(self, families: Families) -> None:
         self._attempts = families.counter("batch_attempts_total")
         self._flushes = families.counter("batch_cache_flushed_total")
+        self._rescored = families.counter("batch_rescore_attempts_total")
+        self._rescore_seconds = families.histogram("batch_rescore_duration_seconds")
         self._asked = families.histogram("get_node_hint_duration_seconds")
         self._stored = families.histogram("store_schedule_results_duration_seconds")
 
@@ -303,6 +334,11 @@ class BatchMetrics:
         """The batch was flushed because of `pod_failed`, `expired`, ..."""
         self._flushes[profile, reason] += 1
 
+    def rescored(self, profile: str, seconds: float) -> None:
+        """The last node of a batch was scored again (since 1.37)."""
+        self._rescored[profile,] += 1
+        self._rescore_seconds[profile,].observe(seconds)
+
     def asked(self, hinted: bool, profile: str, seconds: float) -> None:
         """A node hint was looked up."""
         self._asked["hint" if hinted else "no_hint", profile].observe(seconds)
@@ -312,17 +348,23 @@ class BatchMetrics:
         self._stored[profile,].observe(seconds)
 
 
+_OWNED_BY_POD: Final = ("false", "", "Pod")
+"""Labels of a claim since 1.37: no admin access, group and kind of its owner."""
+
+
 class DeviceCounts(DeviceMetrics):
     """Dynamic resource allocation."""
 
     def __init__(self, families: Families) -> None:
         self._created = families.counter("resourceclaim_creates_total")
+        by_owner = len(families.labels("resourceclaim_creates_total")) > 1
+        self._owner: tuple[str, ...] = _OWNED_BY_POD if by_owner else ()
         self._allocations = families.counter("dra_bindingconditions_allocations_total")
         self._waits = families.histogram("dra_bindingconditions_wait_duration_seconds")
 
     def claim_created(self, created: bool) -> None:
         """The creation of a ResourceClaim succeeded or failed."""
-        self._created[SUCCESS if created else FAILURE,] += 1
+        self._created[SUCCESS if created else FAILURE, *self._owner] += 1
 
     def waited(self, profile: str, driver: str, status: str, seconds: float) -> None:
         """Waiting for binding conditions ended: `success`, `failure`, `timeout` or `error`."""

@@ -21,6 +21,7 @@ from stowplan.framework import (
     Resource,
     Shortfall,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
 )
@@ -45,7 +46,7 @@ class NodeDeclaredFeatures(Plugin):
 
     def events(self) -> Sequence[EventRegistration]:
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
-        pods = ClusterEvent(Resource.POD, Action.UPDATE)
+        pods = ClusterEvent(pod_resources(self.handle.behaviour).of_target, Action.UPDATE)
         return (
             EventRegistration(nodes, self._after_node_change, by_template=True),
             EventRegistration(pods, self._after_pod_update, by_template=True),

@@ -26,6 +26,7 @@ class NodeName(Plugin):
     """Compares `spec.nodeName`, where it is set, with the node."""
 
     reads = Reads.NODE
+    signs_node_name = True
     constant_pre_filter = True
 
     def sign(self, pod: PodInfo) -> Hashable:

@@ -19,9 +19,9 @@ from stowplan.framework import (
     PodInfo,
     Reads,
     Remedy,
-    Resource,
     Shortfall,
     Status,
+    pod_resources,
     queue_if,
     unschedulable,
 )
@@ -40,7 +40,7 @@ class NodePorts(Plugin):
         return pod.template.ports
 
     def events(self) -> Sequence[EventRegistration]:
-        pods = ClusterEvent(Resource.POD, Action.DELETE)
+        pods = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
         return (
             EventRegistration(pods, self._after_pod_deletion, by_template=True),
             EventRegistration(NODE_ADD),

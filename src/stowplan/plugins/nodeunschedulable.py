@@ -22,6 +22,7 @@ from stowplan.framework import (
     Resource,
     Shortfall,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
 )
@@ -47,7 +48,7 @@ class NodeUnschedulable(Plugin):
 
     def events(self) -> Sequence[EventRegistration]:
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
-        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+        pods = ClusterEvent(pod_resources(self.handle.behaviour).of_target, Action.UPDATE_POD_TOLERATION)
         return (
             EventRegistration(nodes, self._after_node_change, by_template=True),
             EventRegistration(pods, self._after_toleration, by_template=True),

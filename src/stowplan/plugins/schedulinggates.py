@@ -10,8 +10,8 @@ from stowplan.framework import (
     Hint,
     Plugin,
     PodInfo,
-    Resource,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
 )
@@ -21,7 +21,8 @@ class SchedulingGates(Plugin):
     """Holds back pods whose `spec.schedulingGates` is not empty."""
 
     def events(self) -> Sequence[EventRegistration]:
-        pods = ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+        own = pod_resources(self.handle.behaviour).of_target
+        pods = ClusterEvent(own, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
         return (EventRegistration(pods, self._after_gates_are_gone, by_template=True),)
 
     @staticmethod

@@ -28,6 +28,7 @@ from stowplan.framework import (
     Shortfall,
     StaleRows,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
@@ -92,7 +93,7 @@ class VolumeRestrictions(Plugin):
         return self._wanted(pod)
 
     def events(self) -> Sequence[EventRegistration]:
-        pods = ClusterEvent(Resource.POD, Action.DELETE)
+        pods = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
         claims = ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)
         return (
             EventRegistration(pods, after_pod_deletion, by_template=True),

@@ -1,46 +1,66 @@
 """Which events an update of a pod or a node amounts to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, ResourceList
-from stowplan.api.quantity import quantity_of
+from stowplan.api.quantity import Quantity, quantity_of
 from stowplan.api.resources import pod_requests
 from stowplan.api.taints import same_taints
-from stowplan.framework.events import Action, ClusterEvent, Resource
+from stowplan.framework.events import Action, ClusterEvent, Resource, pod_resources
 
 PodCheck = Callable[[Pod, Pod], bool]
 NodeCheck = Callable[[Node, Node], bool]
 
 
-def pod_events(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """The events of an updated pod, in order. An update of no known kind is one event, too."""
-    resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULED_POD
-    found = [ClusterEvent(resource, action) for action, happened in _POD_CHECKS if happened(old, new)]
-    return found or [ClusterEvent(resource, Action.UPDATE)]
+class UpdateEvents:
+    """Finds the events of updates, as a release has them."""
 
+    def __init__(self, gates: FeatureGates) -> None:
+        queueing, rules = gates.behaviour.queueing, gates.behaviour.rules
+        self._resources = pod_resources(gates.behaviour)
+        requests = partial(pod_requests, accounting=rules.resize_accounting)
+        scaled: list[tuple[Action, PodCheck]] = [
+            (Action.UPDATE_POD_SCALE_DOWN, lambda old, new: _requests_less(old, new, requests))
+        ]
+        if queueing.pod_scale_up_events:
+            scaled.append((Action.UPDATE_POD_SCALE_UP, lambda old, new: _requests_less(new, old, requests)))
+        self._pod_checks = (*_POD_CHECKS[:1], *scaled, *_POD_CHECKS[1:])
+        without = set() if gates["NodeDeclaredFeatures"] else {Action.UPDATE_NODE_DECLARED_FEATURE}
+        if not queueing.node_preemption_policy_events:
+            without.add(Action.UPDATE_NODE_PREEMPTION_POLICY)
+        self._node_checks = [check for check in _NODE_CHECKS if check[0] not in without]
 
-def node_events(old: Node, new: Node, *, declared_features: bool = True) -> list[ClusterEvent]:
-    """The events of an updated node, in order; none if nothing changed that scheduling looks at.
+    def of_pod(self, old: Pod, new: Pod, *, is_target: bool = False) -> list[ClusterEvent]:
+        """The events of an updated pod, in order. An update of no known kind is one event, too.
 
-    `declared_features` is the feature gate NodeDeclaredFeatures.
-    """
-    return [
-        ClusterEvent(Resource.NODE, action)
-        for action, happened in _NODE_CHECKS
-        if happened(old, new) and (declared_features or action is not Action.UPDATE_NODE_DECLARED_FEATURE)
-    ]
+        `is_target`: it is the waiting pod itself that plugins are asked about.
+        """
+        if new.spec.node_name:
+            resource = Resource.ASSIGNED_POD
+        else:
+            resource = self._resources.target if is_target else self._resources.unscheduled
+        happened = [action for action, check in self._pod_checks if check(old, new)]
+        found = [ClusterEvent(resource, action) for action in happened]
+        return found or [ClusterEvent(resource, Action.UPDATE)]
+
+    def of_node(self, old: Node, new: Node) -> list[ClusterEvent]:
+        """The events of an updated node, in order; none if nothing changed that scheduling looks at."""
+        happened = [action for action, check in self._node_checks if check(old, new)]
+        return [ClusterEvent(Resource.NODE, action) for action in happened]
 
 
 def _pod_labels_changed(old: Pod, new: Pod) -> bool:
     return old.metadata.labels != new.metadata.labels
 
 
-def _scaled_down(old: Pod, new: Pod) -> bool:
-    """Some request is smaller than it was, or gone."""
+def _requests_less(old: Pod, new: Pod, requests: Callable[[Pod], Mapping[str, Quantity]]) -> bool:
+    """Some request of `new` is smaller than that of `old`, or not there."""
     if _same_resources(old, new):
         return False
-    before, now = pod_requests(old), pod_requests(new)
+    before, now = requests(old), requests(new)
     return any(
         name not in now or amount.milli_value() > now[name].milli_value() for name, amount in before.items()
     )
@@ -119,9 +139,12 @@ def _features_changed(old: Node, new: Node) -> bool:
     return old.status.declared_features != new.status.declared_features
 
 
+def _preemption_policy_changed(old: Node, new: Node) -> bool:
+    return old.spec.pod_preemption_policy != new.spec.pod_preemption_policy
+
+
 _POD_CHECKS: tuple[tuple[Action, PodCheck], ...] = (
     (Action.UPDATE_POD_LABEL, _pod_labels_changed),
-    (Action.UPDATE_POD_SCALE_DOWN, _scaled_down),
     (Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, _gates_are_gone),
     (Action.UPDATE_POD_TOLERATION, _tolerations_changed),
     (Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, _claims_were_made),
@@ -135,5 +158,6 @@ _NODE_CHECKS: tuple[tuple[Action, NodeCheck], ...] = (
     (Action.UPDATE_NODE_CONDITION, _conditions_changed),
     (Action.UPDATE_NODE_ANNOTATION, _annotations_changed),
     (Action.UPDATE_NODE_DECLARED_FEATURE, _features_changed),
+    (Action.UPDATE_NODE_PREEMPTION_POLICY, _preemption_policy_changed),
 )
 """A node that becomes schedulable and has other taints, too, is two events of one kind."""

@@ -20,15 +20,15 @@ from stowplan.framework.events import (
     POP_FROM_BACKOFF,
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_TIMEOUT,
-    UNSCHEDULED_POD_ADD,
-    UNSCHEDULED_POD_UPDATE,
+    Action,
     ClusterEvent,
     build_hint_map,
+    pod_resources,
 )
 from stowplan.framework.interface import Point
 from stowplan.framework.runtime import Framework
 from stowplan.logs import Logger
-from stowplan.queue.cluster_events import pod_events
+from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.queue.in_flight import InFlight
 from stowplan.queue.instrument import ACTIVE, BACKOFF, GATED, UNSCHEDULABLE, Hooks, QueueInstrument
 from stowplan.queue.nominator import Nominator
@@ -45,7 +45,7 @@ class SchedulingQueue:
 
     `info` makes of a pod what plugins look at (`ClusterTable.info`). `profiles` are the rules by scheduler
     name; `sort_key` orders active pods, smallest first. `find` finds a pod as the API server last told of it,
-    by `namespace/name`. `early` is the feature gate SchedulerPopFromBackoffQ, `groups` GenericWorkload.
+    by `namespace/name`.
     """
 
     def __init__(
@@ -59,15 +59,21 @@ class SchedulingQueue:
         longest_wait: float = LONGEST_WAIT,
         find: Callable[[str], Pod | None] | None = None,
         instrument: QueueInstrument | None = None,
-        early: bool = True,
-        groups: bool = False,
+        gates: FeatureGates = DEFAULT_GATES,
         logger: Logger | None = None,
     ) -> None:
         self._clock = clock
         self._info = info
         self._hooks = Hooks(instrument)
-        self._early = early
-        self._groups = groups
+        self._early = early = gates["SchedulerPopFromBackoffQ"]
+        self._groups = gates["GenericWorkload"]
+        queueing = gates.behaviour.queueing
+        self._nominates_first = queueing.nominate_before_pre_enqueue
+        self._unschedulable_name = queueing.unschedulable_sub_queue
+        self._update_events = UpdateEvents(gates)
+        self._added = pod_resources(gates.behaviour).added.label
+        updated = ClusterEvent(pod_resources(gates.behaviour).unscheduled, Action.UPDATE).label
+        self._unknown_updated = self._added if self._nominates_first else updated
         self.nominator = Nominator(find)
         self.in_flight = InFlight()
         if self._hooks.in_flight is not None:
@@ -82,6 +88,7 @@ class SchedulingQueue:
             self._hooks,
             early,
             Logger() if logger is None else logger,
+            renominating=() if self._nominates_first else (self._added, updated),
         )
         self._waker = Waker(profiles, self._places, self._hooks)
         self._waiting = self._places.unschedulable.pods
@@ -148,14 +155,17 @@ class SchedulingQueue:
         places = self._places
         return (
             f"activeQ:{len(places.active)}; backoffQ:{len(places.backoff)}; "
-            f"unschedulablePods:{len(places.unschedulable)}"
+            f"{self._unschedulable_name}:{len(places.unschedulable)}"
         )
 
     # Pods come and go
 
-    def add(self, pod: Pod) -> None:
-        """Take in a new pod."""
-        self._places.to_active(QueuedPod(self._info(pod), self._clock.monotonic()), UNSCHEDULED_POD_ADD.label)
+    def add(self, pod: Pod, event: str = "") -> None:
+        """Take in a new pod; `event` is what happened, unless it was added."""
+        queued = QueuedPod(self._info(pod), self._clock.monotonic())
+        if self._nominates_first:
+            self.nominator.add(queued.pod)
+        self._places.to_active(queued, event or self._added)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Take in a pod's new state.
@@ -163,15 +173,14 @@ class SchedulingQueue:
         A pod in flight is looked at again when it comes back. One that is ready or backing off is replaced
         where it stands. One that waits is tried again if its own change may help it. An unknown one is new.
         """
-        events = pod_events(old, new)
+        events = self._update_events.of_pod(old, new, is_target=True)
         if new.metadata.uid in self.in_flight:
             self.in_flight.record(events, old, new)
             return
         places = self._places
         queued = places.get(new.key)
         if queued is None:
-            fresh = QueuedPod(self._info(new), self._clock.monotonic())
-            places.to_active(fresh, UNSCHEDULED_POD_UPDATE.label)
+            self.add(new, self._unknown_updated)
             return
         queued.become(self._info(new))
         self.nominator.update(old, queued.pod)
@@ -372,8 +381,7 @@ def queue_for(
     Times are in seconds: `podInitialBackoffSeconds`, `podMaxBackoffSeconds` and
     `--pod-max-in-unschedulable-pods-duration`. `extenders`: the scheduler has some.
     """
-    early = gates["SchedulerPopFromBackoffQ"]
-    window = Backoff().window if early else 1
+    window = Backoff().window if gates["SchedulerPopFromBackoffQ"] else 1
     return SchedulingQueue(
         clock,
         frameworks[0].table.info,
@@ -386,8 +394,7 @@ def queue_for(
         longest_wait=longest_wait,
         find=find,
         instrument=instrument,
-        early=early,
-        groups=gates["GenericWorkload"],
+        gates=gates,
         logger=logger,
     )
 

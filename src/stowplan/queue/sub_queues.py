@@ -14,7 +14,7 @@ from math import inf, nextafter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from stowplan.clock import Clock
-from stowplan.framework.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, HintMap
+from stowplan.framework.events import HintMap
 from stowplan.framework.interface import Plugin
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.logs import Logger, Ref
@@ -327,8 +327,6 @@ QUEUES: Final = {
 }
 """What the log calls the parts of the queue."""
 
-_RENOMINATING: Final = (UNSCHEDULED_POD_ADD.label, UNSCHEDULED_POD_UPDATE.label)
-
 
 class AlreadyQueuedError(ValueError):
     """A pod came back from an attempt though it is in the queue."""
@@ -356,7 +354,8 @@ class SubQueues:
     """The three places a pod in the queue can be in.
 
     `early` is the feature gate SchedulerPopFromBackoffQ: a pod may leave the backoff before its time, so
-    PreEnqueue plugins are asked when it goes in.
+    PreEnqueue plugins are asked when it goes in. `renominating` are the events with which a pod that becomes
+    ready is nominated to the node of its status.
     """
 
     def __init__(
@@ -370,7 +369,9 @@ class SubQueues:
         hooks: Hooks,
         early: bool,
         logger: Logger,
+        renominating: Sequence[str] = (),
     ) -> None:
+        self._renominating = renominating
         self.active: KeyedHeap[QueuedPod] = KeyedHeap(sort_key)
         self.backoff = BackoffQueue(backoff, sort_key)
         self.unschedulable = UnschedulablePods(longest_wait)
@@ -416,7 +417,7 @@ class SubQueues:
         self.backoff.remove(key)
         self.active.put(key, queued)
         self._tell(queued, ACTIVE, event)
-        if event in _RENOMINATING:
+        if event in self._renominating:
             self._nominator.add(queued.pod)
         return True
 

@@ -55,6 +55,9 @@ class Queueing:
     empty_nomination_is_kept: bool = _choice(
         'Clearing a nomination stores the pod under the node ""; since then it only clears.'
     )
+    new_pods_wake_with: Literal["GangScheduling", "GenericWorkload"] = _choice(
+        "The feature gate with which a new pod without a node is an event that may wake others."
+    )
     unschedulable_sub_queue: Literal["unschedulablePods", "unschedulableEntities"] = _choice(
         "The name of the sub-queue of unschedulable pods in logs and in the SIGUSR2 summary."
     )

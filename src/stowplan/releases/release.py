@@ -1,7 +1,8 @@
 """A release of Kubernetes: all in which kube-scheduler of that release differs from others, as data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from stowplan.releases.behaviour import Behaviour
 from stowplan.releases.gates import Gate, gates_at
@@ -9,7 +10,7 @@ from stowplan.releases.plugins import ReleasePlugin
 from stowplan.releases.versions import Version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
     """One release, and what differs between releases by subject.
 
@@ -30,13 +31,13 @@ class Release:
     behaviour: Behaviour
     emulated: Version
     compatible: Version
-    gates: Mapping[str, Gate] = field(init=False)
 
-    def __post_init__(self) -> None:
-        gates = gates_at(self.minor, self.emulated, self.compatible)
-        object.__setattr__(self, "gates", gates)
+    @cached_property
+    def gates(self) -> Mapping[str, Gate]:
+        """The feature gates that the release knows, at the version it emulates."""
+        return gates_at(self.minor, self.emulated, self.compatible)
 
-    @property
+    @cached_property
     def minor(self) -> Version:
         """Major and minor version of the release."""
         return Version.parse(self.version)

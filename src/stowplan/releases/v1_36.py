@@ -79,6 +79,7 @@ BEHAVIOUR: Final = Behaviour(
         claim_deletion_events=False,
         nominate_before_pre_enqueue=False,
         empty_nomination_is_kept=True,
+        new_pods_wake_with="GangScheduling",
         unschedulable_sub_queue="unschedulablePods",
     ),
     rules=Rules(

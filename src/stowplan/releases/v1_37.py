@@ -66,6 +66,7 @@ BEHAVIOUR: Final = Behaviour(
         claim_deletion_events=True,
         nominate_before_pre_enqueue=True,
         empty_nomination_is_kept=False,
+        new_pods_wake_with="GenericWorkload",
         unschedulable_sub_queue="unschedulableEntities",
     ),
     rules=replace(

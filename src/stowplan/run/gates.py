@@ -6,7 +6,7 @@ from stowplan.api.feature_gates import EVERY_GATE, FeatureGates
 from stowplan.config.emulation import KUBE
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.load import ConfigError
-from stowplan.releases import DEFAULT, Release, histories
+from stowplan.releases import DEFAULT, Release, Stage, histories
 from stowplan.run.flags.values import Settings
 
 
@@ -19,6 +19,12 @@ def gates_without_effect(settings: Settings) -> list[str]:
     """Gates that were set but have no effect here: those of other components."""
     names = (setting.partition("=")[0].strip() for _, setting in settings)
     return [name for name in dict.fromkeys(names) if name in EVERY_GATE and not histories()[name].has_effect]
+
+
+def enabled_alpha_gates(gates: FeatureGates) -> list[str]:
+    """Gates of features that are alpha in the release and on."""
+    stages = gates.release.gates
+    return [name for name, on in gates.items() if on and stages[name].stage is Stage.ALPHA]
 
 
 def _own_settings(settings: Settings) -> Iterator[str]:

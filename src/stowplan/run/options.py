@@ -16,12 +16,13 @@ from stowplan.gocompat.quoting import quote
 from stowplan.logs import LogSettings, Routing
 from stowplan.logs.settings import JSON
 from stowplan.metrics.options import MetricsOptions
+from stowplan.releases import NEWEST
 from stowplan.run.clients import ClientSettings, client_settings
 from stowplan.run.configuration import ConfigMapRef, configuration, legacy_problems, legacy_warnings
 from stowplan.run.flags.parser import Parsed
 from stowplan.run.flags.values import ModuleLevel, NamedPair
-from stowplan.run.gates import gates_without_effect
-from stowplan.run.version import MINOR, VERSION
+from stowplan.run.gates import enabled_alpha_gates, gates_without_effect
+from stowplan.run.version import version_of
 from stowplan.serving.settings import (
     AuthenticationSettings,
     AuthorizationSettings,
@@ -106,7 +107,7 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
     problems = [
         *emulation(parsed).problems(),
         *serving_problems(parsed, uid_headers=gates["RemoteRequestHeaderUID"]),
-        *metrics.problems(MINOR[1]),
+        *metrics.problems(gates.release.minor.minor),
         *legacy_problems(parsed),
     ]
     if problems:
@@ -135,7 +136,7 @@ def options_from(parsed: Parsed, gates: FeatureGates, logs: LogSettings) -> Opti
         plugins=parsed.texts("plugin"),
         page=parsed.on("page"),
         annotate_results=parsed.on("annotate-results"),
-        version=version if version.startswith("v") else VERSION,
+        version=version if version.startswith("v") else version_of(gates.release),
         flag_values=parsed.shown(),
         warnings=tuple(_warnings(parsed, gates)),
         parsed=parsed,
@@ -171,6 +172,9 @@ def _warnings(parsed: Parsed, gates: FeatureGates) -> Iterator[str]:
         yield f"--{flag.name} has no effect: {flag.ignored}"
     if gates["CoordinatedLeaderElection"]:
         yield "--feature-gates: CoordinatedLeaderElection has no effect: candidates take the lease themselves"
+    if gates.release.emulated < NEWEST.minor and (alpha := enabled_alpha_gates(gates)):
+        what = "component has alpha features enabled in emulated version, this is unsupported"
+        yield f"{what}: features=[{' '.join(alpha)}]"
     for name in gates_without_effect(parsed.value("feature-gates")):
         yield f"--feature-gates: {name} has no effect: it is not a gate of the scheduler"
     content_type = "kube-api-content-type"

@@ -12,7 +12,6 @@ from stowplan.inspection import PREFIX, Inspection, Routes, Viewer
 from stowplan.inspection.web import PAGE, respond
 from stowplan.metrics import HealthMetrics, PodResources
 from stowplan.run.clients import Clients
-from stowplan.run.version import KUBERNETES, MINOR
 from stowplan.scheduler import Scheduler
 from stowplan.serving import Pages, SecureServer
 from stowplan.serving.filters import USER
@@ -45,7 +44,10 @@ class SecurePort:
                 if client is not None:
                     await stack.enter_async_context(client)
             inspection = Inspection(
-                self._scheduler, cluster="kubernetes", release=KUBERNETES, leads=lambda: process.is_leading
+                self._scheduler,
+                cluster="kubernetes",
+                release=process.options.gates.release.version,
+                leads=lambda: process.is_leading,
             )
             server = SecureServer(
                 {**self._pages(), **self._inspection_pages(inspection, lambda: server)},
@@ -88,10 +90,9 @@ class SecurePort:
             synced=lambda: process.is_synced,
         )
         gates = options.loaded.gates
-        minor = ".".join(map(str, MINOR))
         return all_pages(
             Sources(
-                component=Component("kube-scheduler", self._started, KUBERNETES, minor),
+                component=Component.of(self._started, gates.release),
                 clock=process.clock,
                 logger=process.logger,
                 metrics=process.metrics,

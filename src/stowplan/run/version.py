@@ -5,11 +5,16 @@ import sys
 from typing import Final
 
 from stowplan import __version__
+from stowplan.releases import DEFAULT, Release
 
-KUBERNETES: Final = "1.36.4"
-VERSION: Final = f"v{KUBERNETES}+stowplan.{__version__}"
-MINOR: Final = (1, 36)
-"""The Kubernetes version whose behaviour is implemented."""
+
+def version_of(release: Release) -> str:
+    """What an installation that is a release calls its version."""
+    return f"v{release.version}+stowplan.{__version__}"
+
+
+VERSION: Final = version_of(DEFAULT)
+"""The version of this installation, whatever it emulates."""
 
 MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -21,7 +26,7 @@ def version_answer(asked: str) -> str:
 
 def _everything() -> str:
     """The build information, formatted as Go's version.Info."""
-    major, minor = MINOR
+    major, minor = DEFAULT.minor
     fields = {
         "Major": major,
         "Minor": minor,

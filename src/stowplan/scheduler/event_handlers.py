@@ -7,7 +7,7 @@ cache is updated before the queue, so a requeued pod sees the state that trigger
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, Protocol
 
-from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.meta import Object
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
@@ -17,20 +17,18 @@ from stowplan.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE_ADD,
     NODE_DELETE,
-    UNSCHEDULED_POD_ADD,
     Action,
     ClusterEvent,
+    pod_resources,
 )
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.logs import Logger, Ref
-from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.scheduler.cache import CacheCorruptedError
 from stowplan.scheduler.context import Context
 
 _LOGGED: Final = 3
 """From this verbosity on the log has a line for every watch event."""
-
-_POD_ADDED: Final = (UNSCHEDULED_POD_ADD.label,)
 
 
 class CacheUpdates(Protocol):
@@ -82,10 +80,9 @@ class QueueUpdates(Protocol):
 class EventHandlers:
     """Turns watch events into updates of the cache and the queue.
 
-    `profiles` are the names of our profiles: pods that ask for one of them are ours. `gangs` is the feature
-    gate GangScheduling, `declared_features` NodeDeclaredFeatures. `watched` says for every other kind of
-    object which changes plugins registered for. `timed` is told how long each event took to handle. The
-    observer of `context` is told of pods that get a node.
+    `profiles` are the names of our profiles: pods that ask for one of them are ours. `watched` says for every
+    other kind of object which changes plugins registered for. `timed` is told how long each event took to
+    handle. The observer of `context` is told of pods that get a node.
     """
 
     def __init__(
@@ -95,8 +92,7 @@ class EventHandlers:
         profiles: Container[str],
         waiting: WaitingPods,
         *,
-        gangs: bool = False,
-        declared_features: bool = True,
+        gates: FeatureGates = DEFAULT_GATES,
         watched: Mapping[str, Action] | None = None,
         timer: Callable[[], float] = lambda: 0.0,
         timed: Mapping[Any, Any] | None = None,
@@ -107,8 +103,9 @@ class EventHandlers:
         self._queue = queue
         self._profiles = profiles
         self._waiting = waiting
-        self._gangs = gangs
-        self._declared_features = declared_features
+        self._gangs = gates[gates.behaviour.queueing.new_pods_wake_with]
+        self._update_events = UpdateEvents(gates)
+        self._pod_added = pod_resources(gates.behaviour).added
         self._watched: Mapping[str, Action] = {} if watched is None else watched
         self._timer = timer
         self._timed: Mapping[Any, Any] = _Untimed() if timed is None else timed
@@ -121,8 +118,7 @@ class EventHandlers:
             context.queue,
             context.profiles,
             context.waiting,
-            gangs=gates["GangScheduling"],
-            declared_features=gates["NodeDeclaredFeatures"],
+            gates=gates,
             watched=watched,
             timer=context.timer,
             timed=context.metrics.handling,
@@ -141,7 +137,7 @@ class EventHandlers:
 
     def update_node(self, old: Node, new: Node) -> None:
         self._cache.put_node(new)
-        for event in node_events(old, new, declared_features=self._declared_features):
+        for event in self._update_events.of_node(old, new):
             self._move_all(event, old, new)
 
     def delete_node(self, node: Node) -> None:
@@ -159,14 +155,14 @@ class EventHandlers:
                 self._queue.add(pod)
             except QuantityError as error:
                 self._cache.skip(f"pod {pod.key}: {error}")
-            self._timed[_POD_ADDED].observe(self._timer() - began)
+            self._timed[self._pod_added.label,].observe(self._timer() - began)
             if self._gangs:
-                self._move_all(UNSCHEDULED_POD_ADD, None, pod)
+                self._move_all(self._pod_added, None, pod)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         if old.spec.node_name:
             self._cache.put_pod(new)
-            for event in pod_events(old, new):
+            for event in self._update_events.of_pod(old, new):
                 self._move_all(event, old, new)
         elif new.spec.node_name:
             self._add_to_cache(new)

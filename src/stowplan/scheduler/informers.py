@@ -130,6 +130,13 @@ class Informers:
             **{kind.event or kind.served.kind: one for kind, one in by_kind},
         }
 
+    def resource_versions(self) -> dict[tuple[str, ...], str]:
+        """Up to which resource version each resource is known, by group, version and plural."""
+        return {
+            (one.resource.group, one.resource.version, one.resource.plural): one.resource_version
+            for one in self.all
+        }
+
     @property
     def all(self) -> list[Reflector[Any]]:
         """Every reflector: what pods are placed by comes before the pods."""

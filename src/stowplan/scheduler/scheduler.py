@@ -156,6 +156,7 @@ class Scheduler:
             report=lambda text: logger.error("Failed to watch", err=text),
             inform=lambda text: logger.info(0, text),
         )
+        metrics.watch_informers(self.informers.resource_versions)
         self.debugger = Debugger(context, self.informers)
         self._explainer = Explainer(context)
         failures = FailureHandler(context)

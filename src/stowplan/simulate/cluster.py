@@ -70,7 +70,7 @@ class Cluster:
         ties: Literal["random", "first"] = "random",
     ) -> None:
         self.settings = Settings.of(plugins=plugins) if settings is None else settings
-        self.table = ClusterTable()
+        self.table = ClusterTable(self.settings.release)
         self.pending: dict[str, Pod] = {}
         """Pods without a node, by `namespace/name`."""
         self.messages: dict[str, str] = {}

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod
 from stowplan.cluster.table import ClusterTable
@@ -27,7 +28,7 @@ from stowplan.framework.profile import PluginUse, ProfileSpec, resolve_plugins
 from stowplan.framework.registry import Registry, checked, load_plugin
 from stowplan.framework.runtime import Framework
 from stowplan.plugins.registry import default_plugins, in_tree_points, in_tree_registry
-from stowplan.queue.cluster_events import node_events, pod_events
+from stowplan.queue.cluster_events import UpdateEvents
 from stowplan.testing import cluster_strategies as some
 from stowplan.testing.builders import HOSTNAME, NodeBuilder, PodBuilder, builder_text
 from stowplan.testing.clusters import AnyNode, AnyPlugin, AnyPod, Config, profiles_of
@@ -146,12 +147,12 @@ class Change:
             case Pod() as pod, None:
                 table.remove_pod(pod.metadata.uid)
 
-    def events(self) -> list[ClusterEvent]:
+    def events(self, gates: FeatureGates = DEFAULT_GATES) -> list[ClusterEvent]:
         match self.old, self.new:
             case Node() as old, Node() as new:
-                return node_events(old, new)
+                return UpdateEvents(gates).of_node(old, new)
             case Pod() as old, Pod() as new:
-                return pod_events(old, new)
+                return UpdateEvents(gates).of_pod(old, new, is_target=self.own)
             case None, Node():
                 return [NODE_ADD]
             case Node(), None:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,6 @@ from stowplan.embedded.usage import PretendUsage
 from stowplan.inspection import Inspection, Routes
 from stowplan.inspection.web import Extension
 from stowplan.logs import Logger
-from stowplan.run.version import KUBERNETES as RELEASE
 from stowplan.scheduler import Scheduler, Settings
 from stowplan.up.loading import LoadReport, load_cluster
 from stowplan.up.manifests import Manifest
@@ -81,6 +80,7 @@ class LocalCluster:
         self.load_report: LoadReport = load_cluster(self.store, plan.loaded, names)
         if not self.store.count(STORAGE_CLASSES):
             self.store.create(STORAGE_CLASSES, default_storage_class())
+        release = plan.settings.release
         has_rules = plan.settings.gates["DRADeviceTaintRules"]
         self.server = ApiServer(
             self.store,
@@ -90,16 +90,17 @@ class LocalCluster:
             signing_key=None if plan.data_dir is None else SigningKey.kept_in(plan.data_dir),
             stored_only=STORED_ONLY if has_rules else STORED_ONLY | RULES_OF_TAINTS,
             usage=plan.usage,
+            release=release,
         )
         self.routes = Routes(
-            Inspection(lambda: self.scheduler, cluster="stowplan up", release=RELEASE),
+            Inspection(lambda: self.scheduler, cluster="stowplan up", release=release.version),
             lambda: dump(self.schedulers[0].settings.config.config),
         )
         self.server.handler.extension = Extension(self.routes)
         self.kubelets = Kubelets(
             InProcessClient(self.store, name="kubelet"),
             plan.shapes,
-            plan.kubelets,
+            replace(plan.kubelets, version=f"v{release.version}"),
             clock=self.clock,
             rng=random.Random(rng.getrandbits(64)),
             report=report,

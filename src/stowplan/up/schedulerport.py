@@ -10,7 +10,6 @@ from stowplan.client.http import HttpClient, load_kubeconfig
 from stowplan.clock import Clock
 from stowplan.logs import Logger
 from stowplan.metrics import HealthMetrics, PodResources, ProcessMetrics
-from stowplan.run.version import KUBERNETES, MINOR
 from stowplan.serving import SecureServer
 from stowplan.serving.pages import PING, Component, Sources, all_pages, checks
 from stowplan.serving.settings import ServingSettings
@@ -38,7 +37,7 @@ async def scheduler_port(
 
     pages = all_pages(
         Sources(
-            component=Component("kube-scheduler", started, KUBERNETES, ".".join(map(str, MINOR))),
+            component=Component.of(started, scheduler.settings.release),
             clock=clock,
             logger=logger,
             metrics=metrics,

@@ -18,6 +18,7 @@ from stowplan.api.catalogue import (
 )
 from stowplan.api.requests import Json
 from stowplan.embedded.store.registry import SCALED
+from stowplan.releases import Release
 
 _STATUS_VERBS: Final = ("get", "patch", "update")
 _PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
@@ -289,19 +290,20 @@ def _preference(version: str) -> tuple[int, int, int, str]:
     return _STABILITY[match[2]], -int(match[1]), -int(match[3] or 0), version
 
 
-VERSION: Final[dict[str, Any]] = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.4+stowplan",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "cpython",
-    "platform": "linux/amd64",
-}
-"""The version of the API, as /version shows it."""
+def version_info(release: Release) -> dict[str, Any]:
+    """The version of the API, as /version shows it."""
+    return {
+        "major": str(release.minor.major),
+        "minor": str(release.minor.minor),
+        "emulationMajor": str(release.emulated.major),
+        "emulationMinor": str(release.emulated.minor),
+        "minCompatibilityMajor": str(release.compatible.major),
+        "minCompatibilityMinor": str(release.compatible.minor),
+        "gitVersion": f"v{release.version}+stowplan",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "cpython",
+        "platform": "linux/amd64",
+    }

@@ -59,6 +59,7 @@ from stowplan.embedded.auth.users import User
 from stowplan.embedded.store import Store
 from stowplan.embedded.store.registry import is_part
 from stowplan.embedded.usage import PretendUsage
+from stowplan.releases import DEFAULT, Release
 
 _log: Final = logging.getLogger(__name__)
 _ACCOUNT_WAITS: Final = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6)
@@ -94,6 +95,7 @@ class Handler:
         watch_limit: int,
         stored_only: Collection[Resource] = (),
         usage: PretendUsage | None = None,
+        release: Release = DEFAULT,
     ) -> None:
         views = Views(clock, store.definitions)
         self._store = store
@@ -105,7 +107,8 @@ class Handler:
         self._subresources = Subresources(store, views, TokenRequests(store, issuer, clock))
         self._reviews = Reviews(authenticator, self._access, clock)
         self._metrics = None if usage is None else ResourceMetricsApi(store, usage, clock)
-        self._openapi = OpenApi(store.catalogue, store.definitions)
+        self._version = discovery.version_info(release)
+        self._openapi = OpenApi(store.catalogue, store.definitions, release)
         self._writes = WriteVerbs(store, views, frozenset(stored_only))
         self.reads = ReadVerbs(store, views, rng, watch_limit)
         self.extension: Extension | None = None
@@ -261,7 +264,7 @@ class Handler:
                 accept = request.headers.get("Accept", "")
                 if accept and negotiated(accept).media != JSON:
                     raise not_acceptable((JSON,))
-                found = discovery.VERSION
+                found = self._version
             case ["api" | "apis"] if form is not None and form.form == DISCOVERY:
                 names = [""] if parts == ["api"] else list(discovery.groups(self._catalogue))
                 return _aggregated(discovery.aggregated(self._catalogue, names, form.version), form.version)

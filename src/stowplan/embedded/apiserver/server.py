@@ -25,6 +25,7 @@ from stowplan.embedded.auth.authentication import Authenticator
 from stowplan.embedded.auth.tokens import DEFAULT_ISSUER, SigningKey, TokenIssuer
 from stowplan.embedded.store import Store
 from stowplan.embedded.usage import PretendUsage
+from stowplan.releases import DEFAULT, Release
 from stowplan.serving import certificates
 from stowplan.serving.certificates import Certificate
 
@@ -123,6 +124,7 @@ class ApiServer:
         watch_limit: int = LIMIT_OF_WATCHES,
         stored_only: Collection[Resource] = (),
         usage: PretendUsage | None = None,
+        release: Release = DEFAULT,
     ) -> None:
         self._store = store
         self._listening = Listening() if listening is None else listening
@@ -134,7 +136,15 @@ class ApiServer:
         token = None if self._listening.open_to_all else self._listening.token
         self._authenticator = Authenticator(token, self.issuer)
         self.handler = Handler(
-            store, self._authenticator, self.issuer, self._clock, rng, watch_limit, stored_only, usage
+            store,
+            self._authenticator,
+            self.issuer,
+            self._clock,
+            rng,
+            watch_limit,
+            stored_only,
+            usage,
+            release,
         )
         self._runner: web.ServerRunner | None = None
         self._bookmarks: asyncio.Task[None] | None = None

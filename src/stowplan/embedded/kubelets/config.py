@@ -13,6 +13,7 @@ from stowplan.api.quantity import QuantityError, quantity_of
 from stowplan.embedded.kubelets.deviceproblems import class_problems, device_problems
 from stowplan.embedded.kubelets.devices import ShapeDevices
 from stowplan.embedded.kubelets.pretend import PodBehaviour, Pretend, Span
+from stowplan.releases import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class KubeletSettings:
     adopt: bool = False
     as_found: bool = False
     pretend: Pretend = field(default_factory=Pretend)
-    version: str = "v1.36.4"
+    version: str = f"v{DEFAULT.version}"
 
     @property
     def pod_behaviour(self) -> PodBehaviour:

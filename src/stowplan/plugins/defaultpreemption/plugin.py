@@ -24,13 +24,13 @@ from stowplan.framework import (
     Plugin,
     PodInfo,
     PostFilterResult,
-    Resource,
     RuledOut,
     Status,
     Steps,
     Victims,
     error,
     fit_error_text,
+    pod_resources,
     unresolvable,
     unschedulable,
 )
@@ -114,7 +114,7 @@ class DefaultPreemption(Plugin):
         """
         if not self.handle.gates["SchedulerAsyncPreemption"]:
             return ()
-        deletion = ClusterEvent(Resource.POD, Action.DELETE)
+        deletion = ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)
         return (EventRegistration(deletion, self._after_pod_deletion, by_template=True),)
 
     @staticmethod

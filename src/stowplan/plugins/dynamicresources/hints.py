@@ -12,16 +12,20 @@ from stowplan.framework import (
     Hint,
     PodInfo,
     Resource,
+    pod_resources,
     queue_if,
 )
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
+from stowplan.releases import Behaviour
 
 
 class ClaimHints:
     """Hints about claims and about the waiting pod itself."""
 
-    def __init__(self, claims: Claims) -> None:
+    def __init__(self, claims: Claims, behaviour: Behaviour) -> None:
         self._claims = claims
+        self._pods = pod_resources(behaviour)
+        self._deletions = behaviour.queueing.claim_deletion_events
 
     def registrations(self) -> Sequence[EventRegistration]:
         nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
@@ -30,17 +34,19 @@ class ClaimHints:
         return (
             EventRegistration(ClusterEvent(Resource.NODE, nodes)),
             EventRegistration(
-                ClusterEvent(Resource.RESOURCE_CLAIM, changed),
+                ClusterEvent(Resource.RESOURCE_CLAIM, Action.ALL if self._deletions else changed),
                 self.after_claim_change,
                 only_claim=_only_claim,
             ),
-            EventRegistration(ClusterEvent(Resource.POD, named), self.after_pod_change),
+            EventRegistration(ClusterEvent(self._pods.of_target, named), self.after_pod_change),
             EventRegistration(ClusterEvent(Resource.DEVICE_CLASS, changed)),
             EventRegistration(ClusterEvent(Resource.RESOURCE_SLICE, changed)),
         )
 
-    def after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> Hint:
+    def after_claim_change(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
         """Devices that are free again may help any pod, a change of its own claims the pod they belong to."""
+        if new is None:
+            return queue_if(old is not None and old.allocation is not None)
         try:
             claims = claims_of(pod.pod, self._claims)
         except ClaimError:
@@ -62,10 +68,11 @@ class ClaimHints:
         return Hint.QUEUE
 
 
-def _lost_devices(old: ResourceClaim | None, new: ResourceClaim) -> bool:
-    return old is not None and old.allocation is not None and new.allocation is None
+def _lost_devices(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    return old is not None and old.allocation is not None and (new is None or new.allocation is None)
 
 
-def _only_claim(old: ResourceClaim | None, new: ResourceClaim) -> str | None:
+def _only_claim(old: ResourceClaim | None, new: ResourceClaim | None) -> str | None:
     """Devices that are free again may help any pod, everything else only the users of the claim."""
-    return None if _lost_devices(old, new) else new.key
+    changed = new or old
+    return None if changed is None or _lost_devices(old, new) else changed.key

@@ -104,7 +104,7 @@ class DynamicResources(Plugin):
         return self._features.extended_resources and extended.asks_for_devices(pod, self._devices.classes)
 
     def events(self) -> Sequence[EventRegistration]:
-        return ClaimHints(self._devices.claims).registrations()
+        return ClaimHints(self._devices.claims, self.handle.behaviour).registrations()
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if not pod.spec.resource_claims:

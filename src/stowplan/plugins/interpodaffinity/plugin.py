@@ -38,6 +38,7 @@ from stowplan.framework import (
     Shortfall,
     StaleRows,
     Status,
+    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
@@ -51,6 +52,7 @@ from stowplan.plugins.interpodaffinity.counts import (
     groups_of,
     sums_by_key,
 )
+from stowplan.releases import Behaviour
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -130,7 +132,7 @@ class InterPodAffinity(Plugin):
         return (pod.namespace, frozenset(pod.labels.items()), pod.template.terms)
 
     def events(self) -> Sequence[EventRegistration]:
-        return _registrations()
+        return AffinityHints(self.handle.behaviour).registrations()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         terms = pod.template.terms
@@ -145,7 +147,8 @@ class InterPodAffinity(Plugin):
         everything = sums.all
         for entry in everything:
             entry.sync()
-        if not terms.requires and not (sums.existing and any(entry.any for entry in sums.existing)):
+        requires = terms.terms and terms.requires
+        if not requires and not (sums.existing and any(entry.any for entry in sums.existing)):
             return SKIP
         alone = own.matches_itself and not any(entry.any for entry in sums.affinity)
         cycle.write(self, _FilterState(sums, tuple(entry.position for entry in everything), alone))
@@ -279,7 +282,7 @@ class InterPodAffinity(Plugin):
     def _memo(self, cycle: Cycle, pod: PodInfo) -> _Memo:
         """What is kept for the class, begun anew when namespaces changed, or keys that count for it."""
         memo: _Memo | None = cycle.memo(self)
-        if memo is not None and memo.own.holds:
+        if memo is not None and (not pod.template.terms.terms or memo.own.holds):
             return memo
         fresh = _Memo(OwnTerms(cycle.table, pod))
         if memo is not None:
@@ -320,35 +323,47 @@ class InterPodAffinity(Plugin):
 Terms = Sequence[Term]
 
 
-def _registrations() -> Sequence[EventRegistration]:
-    """The hints see namespaces as terms name them.
+class AffinityHints:
+    """The hints of InterPodAffinity. They see namespaces as terms name them.
 
     Namespace selectors of terms are not resolved, as in Kubernetes: a pod in a namespace that is only
     selected by its labels queues nobody.
     """
-    pods = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
-    nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-    return (
-        EventRegistration(pods, after_pod_change, by_template=True),
-        EventRegistration(nodes, after_node_change, by_template=True),
-    )
 
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._pods = pod_resources(behaviour)
+        all_terms = behaviour.queueing.anti_affinity_hint_terms == "all"
+        self._kept_away = _chosen_by_all if all_terms else _chosen_by_any
 
-def after_pod_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
-    if old is not None and new is not None and new.metadata.uid == pod.uid:
-        return Hint.QUEUE
-    if any(changed is not None and not changed.is_placed for changed in (old, new)):
-        return Hint.SKIP
-    near = _required(pod, TermRole.REQUIRED_AFFINITY)
-    away = _required(pod, TermRole.REQUIRED_ANTI_AFFINITY)
-    if new is None:
-        assert old is not None
-        return queue_if(_chosen(away, old) or _chosen(_anti_affinity_of(old), pod.pod))
-    if old is None:
-        return queue_if(_chosen(near, new))
-    drawn = _chosen(near, new) and not _chosen(near, old)
-    freed = _chosen(away, old) and not _chosen(away, new)
-    return queue_if(drawn or freed)
+    def registrations(self) -> Sequence[EventRegistration]:
+        changes = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        pods = ClusterEvent(self._pods.of_assigned, changes)
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        found = [
+            EventRegistration(pods, self.after_pod_change, by_template=True),
+            EventRegistration(nodes, after_node_change, by_template=True),
+        ]
+        if self._pods.of_target is not self._pods.of_assigned:
+            own = ClusterEvent(self._pods.of_target, Action.UPDATE_POD_LABEL)
+            found.append(EventRegistration(own, self.after_pod_change, by_template=True))
+        return found
+
+    def after_pod_change(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        if old is not None and new is not None and new.metadata.uid == pod.uid:
+            return Hint.QUEUE
+        if any(changed is not None and not changed.is_placed for changed in (old, new)):
+            return Hint.SKIP
+        near = _required(pod, TermRole.REQUIRED_AFFINITY)
+        away = _required(pod, TermRole.REQUIRED_ANTI_AFFINITY)
+        kept_away = self._kept_away
+        if new is None:
+            assert old is not None
+            return queue_if(kept_away(away, old) or kept_away(_anti_affinity_of(old), pod.pod))
+        if old is None:
+            return queue_if(_chosen_by_all(near, new))
+        drawn = _chosen_by_all(near, new) and not _chosen_by_all(near, old)
+        freed = kept_away(away, old) and not kept_away(away, new)
+        return queue_if(drawn or freed)
 
 
 def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
@@ -413,9 +428,13 @@ def _anti_affinity_of(pod: Pod) -> Terms:
         raise HintError(str(cause)) from None
 
 
-def _chosen(terms: Terms, pod: Pod) -> bool:
+def _chosen_by_all(terms: Terms, pod: Pod) -> bool:
     """Whether there are terms and a pod is chosen by all of them."""
     return bool(terms) and all(term.selects(pod.namespace, pod.metadata.labels) for term in terms)
+
+
+def _chosen_by_any(terms: Terms, pod: Pod) -> bool:
+    return any(term.selects(pod.namespace, pod.metadata.labels) for term in terms)
 
 
 def _joined(key: str, before: Mapping[str, str] | None, now: Mapping[str, str]) -> bool:

@@ -33,6 +33,7 @@ from stowplan.framework import (
     Scores,
     StaleRows,
     Status,
+    pod_resources,
     queue_if,
     unschedulable,
 )
@@ -133,7 +134,9 @@ class ServiceAffinity(LegacyPlugin):
         return demanded, service, pod.namespace, frozenset(pod.labels.items())
 
     def events(self) -> Sequence[EventRegistration]:
-        return ServiceHints(self.args.affinity_labels).registrations()
+        return ServiceHints(
+            self.args.affinity_labels, pod_resources(self.handle.behaviour).of_assigned
+        ).registrations()
 
     # Filter: together
 
@@ -328,11 +331,12 @@ def _stale_score_rows(
 class ServiceHints:
     """The hints of ServiceAffinity for some labels."""
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], pods: Resource) -> None:
         self._labels = labels
+        self._pods = pods
 
     def registrations(self) -> Sequence[EventRegistration]:
-        pods = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
+        pods = ClusterEvent(self._pods, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL)
         services = ClusterEvent(SERVICES, Action.ADD | Action.DELETE | Action.UPDATE)
         return (

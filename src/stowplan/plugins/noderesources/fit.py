@@ -40,6 +40,7 @@ from stowplan.framework import (
     Shortfall,
     Status,
     Unsigned,
+    pod_resources,
     queue_if,
 )
 from stowplan.plugins.args import PluginArgs
@@ -495,18 +496,41 @@ class FitHints:
     def __init__(self, handle: Handle) -> None:
         self._with_devices = handle.gates["DRAExtendedResource"]
         self._classes = handle.table.devices.classes
+        self._pods = pod_resources(handle.behaviour)
+        self._accounting = handle.behaviour.rules.resize_accounting
 
     def registrations(self) -> Sequence[EventRegistration]:
-        pods = ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
+        deleted, shrunk = Action.DELETE, Action.UPDATE_POD_SCALE_DOWN
+        if self._pods.of_target is self._pods.of_assigned:
+            pods = [ClusterEvent(self._pods.of_assigned, deleted | shrunk)]
+        else:
+            assigned, own = self._pods.of_assigned, self._pods.of_target
+            pods = [
+                ClusterEvent(assigned, deleted),
+                ClusterEvent(assigned, shrunk),
+                ClusterEvent(own, shrunk),
+            ]
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         classes = ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE)
         found = [
-            EventRegistration(pods, after_pod_change, by_template=True),
+            *(EventRegistration(event, self.after_pod_change, by_template=True) for event in pods),
             EventRegistration(nodes, self.after_node_change, by_template=True),
         ]
         if self._with_devices:
             found.append(EventRegistration(classes, after_class_change, by_template=True))
         return found
+
+    def after_pod_change(self, pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
+        if new is None:
+            return queue_if(old.is_placed)
+        if new.metadata.uid == pod.uid:
+            return Hint.QUEUE
+        if not new.spec.node_name:
+            return Hint.SKIP
+        before = accounted_requests(old, self._accounting).amounts()
+        now = accounted_requests(new, self._accounting).amounts()
+        wanted = pod.template.accounted.amounts()
+        return queue_if(any(before.get(name, 0) > now.get(name, 0) for name in wanted))
 
     def after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         wanted, offered = pod.requests.amounts(), allocatable_amounts(new)
@@ -535,18 +559,6 @@ class FitHints:
             and not offered.get(name, 0)
             and name in self._classes.resources
         )
-
-
-def after_pod_change(pod: PodInfo, old: Pod, new: Pod | None) -> Hint:
-    if new is None:
-        return queue_if(old.is_placed)
-    if new.metadata.uid == pod.uid:
-        return Hint.QUEUE
-    if not new.spec.node_name:
-        return Hint.SKIP
-    before, now = accounted_requests(old).amounts(), accounted_requests(new).amounts()
-    wanted = pod.template.accounted.amounts()
-    return queue_if(any(before.get(name, 0) > now.get(name, 0) for name in wanted))
 
 
 def after_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:

@@ -39,6 +39,7 @@ from stowplan.framework import (
     Shortfall,
     Status,
     error,
+    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
@@ -136,7 +137,7 @@ class NodeVolumeLimits(Plugin):
         return self._wanted(pod) if any(map(concerns, pod.template.volumes)) else _SKIPPED
 
     def events(self) -> Sequence[EventRegistration]:
-        return REGISTRATIONS
+        return registrations(pod_resources(self.handle.behaviour).of_assigned)
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         if not any(map(concerns, pod.template.volumes)):
@@ -321,14 +322,16 @@ def after_detachment(pod: PodInfo, old: VolumeAttachment, new: None) -> Hint:
     return Hint.SKIP
 
 
-REGISTRATIONS: Final = (
-    EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
-    EventRegistration(
-        ClusterEvent(Resource.CSI_NODE, Action.UPDATE), after_csi_node_update, by_template=True
-    ),
-    EventRegistration(ClusterEvent(Resource.POD, Action.DELETE), after_pod_deletion, by_template=True),
-    EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_new_claim),
-    EventRegistration(
-        ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), after_detachment, by_template=True
-    ),
-)
+def registrations(pods: Resource) -> Sequence[EventRegistration]:
+    """The events that may help; `pods` is what events call pods on nodes."""
+    return (
+        EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
+        EventRegistration(
+            ClusterEvent(Resource.CSI_NODE, Action.UPDATE), after_csi_node_update, by_template=True
+        ),
+        EventRegistration(ClusterEvent(pods, Action.DELETE), after_pod_deletion, by_template=True),
+        EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_new_claim),
+        EventRegistration(
+            ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), after_detachment, by_template=True
+        ),
+    )

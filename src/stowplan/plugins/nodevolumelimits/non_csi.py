@@ -33,6 +33,7 @@ from stowplan.framework import (
     Shortfall,
     Status,
     error,
+    pod_resources,
     unresolvable,
     unschedulable,
 )
@@ -103,7 +104,7 @@ class LimitByKind(Plugin):
     def events(self) -> Sequence[EventRegistration]:
         return (
             EventRegistration(NODE_ADD),
-            EventRegistration(ClusterEvent(Resource.POD, Action.DELETE)),
+            EventRegistration(ClusterEvent(pod_resources(self.handle.behaviour).of_assigned, Action.DELETE)),
             EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD)),
         )
 

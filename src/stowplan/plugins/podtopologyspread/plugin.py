@@ -13,6 +13,7 @@ from stowplan.api.names import label_key_problems
 from stowplan.api.node import Node
 from stowplan.api.pod import Pod, TopologySpreadConstraint
 from stowplan.api.taints import same_taints
+from stowplan.cluster.columns import BoolColumn
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import (
     SKIP_CLASS,
@@ -37,6 +38,7 @@ from stowplan.framework import (
     StaleRows,
     Status,
     error,
+    pod_resources,
     queue_if,
     unresolvable,
     unschedulable,
@@ -59,6 +61,7 @@ from stowplan.plugins.podtopologyspread.common import (
     with_selector,
 )
 from stowplan.plugins.podtopologyspread.fewnodes import HardConstraints, SoftConstraints, first_rare
+from stowplan.releases import Behaviour
 
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = f"{REASON_SKEW} (missing required label)"
@@ -125,6 +128,7 @@ class _Memo:
     full: list[tuple[Any, Any]] = field(default_factory=list)
     shares: list[tuple[Any, scoring.Share | None]] = field(default_factory=list)
     sizes: tuple[Any, tuple[int, ...]] = (None, ())
+    having: tuple[int, BoolColumn | None] = (-1, None)
     many_hard: HardConstraints | None = None
     many_soft: SoftConstraints | None = None
     rare_keys: tuple[str, ...] = ()
@@ -171,7 +175,7 @@ class PodTopologySpread(Plugin):
         )
 
     def events(self) -> Sequence[EventRegistration]:
-        return SpreadHints(self._hard_constraints).registrations()
+        return SpreadHints(self._hard_constraints, self.handle.behaviour).registrations()
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
         memo = self._memo(cycle)
@@ -261,22 +265,25 @@ class PodTopologySpread(Plugin):
         if memo.many_soft is not None:
             assert cycle.feasible is not None
             few = memo.many_soft.raw_scores(cycle.feasible, cycle.feasible_version)
-            cycle.write_score(self, scoring.ScoreState((), (), True, few))
+            cycle.write_score(self, scoring.ScoreState((), (), few=few))
             return None
         if not memo.soft:
             return SKIP_CLASS
         requires_all = self._constraints(pod).requires_all
         topology = cycle.table.topology_version
+        if requires_all and memo.having[0] != topology:
+            memo.having = (topology, scoring.rows_with_all_keys(memo.soft, cycle.table.rows_in_use))
+        having = memo.having[1]
         basis = (topology, cycle.feasible_version)
         if memo.sizes[0] != basis:
-            memo.sizes = (basis, scoring.domain_sizes(memo.soft, cycle, requires_all))
+            memo.sizes = (basis, scoring.domain_sizes(memo.soft, cycle, having))
         for position, (counted, size) in enumerate(zip(memo.soft, memo.sizes[1], strict=True)):
             version = (topology, counted.counter.counts.version, size)
             if memo.shares[position][0] != version:
                 share = scoring.share(counted, size, requires_all)
                 memo.shares[position] = ((topology, counted.counter.counts.version, size), share)
         shares = tuple(share for _, share in memo.shares if share is not None)
-        cycle.write_score(self, scoring.ScoreState(memo.soft, shares, requires_all))
+        cycle.write_score(self, scoring.ScoreState(memo.soft, shares, having))
         return None
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
@@ -404,14 +411,20 @@ class PodTopologySpread(Plugin):
 class SpreadHints:
     """The hints of PodTopologySpread; `hard` gives a pod's hard constraints."""
 
-    def __init__(self, hard: Callable[[PodInfo], Sequence[Constraint]]) -> None:
+    def __init__(self, hard: Callable[[PodInfo], Sequence[Constraint]], behaviour: Behaviour) -> None:
         self._hard = hard
+        self._pods = pod_resources(behaviour)
 
     def registrations(self) -> Sequence[EventRegistration]:
-        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        pods = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        own = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        if self._pods.of_target is self._pods.of_assigned:
+            of_pods = [ClusterEvent(self._pods.of_assigned, pods | own)]
+        else:
+            of_pods = [ClusterEvent(self._pods.of_assigned, pods), ClusterEvent(self._pods.of_target, own)]
         return (
-            EventRegistration(ClusterEvent(Resource.POD, pods), self.after_pod_change, by_template=True),
+            *(EventRegistration(event, self.after_pod_change, by_template=True) for event in of_pods),
             EventRegistration(ClusterEvent(Resource.NODE, nodes), self.after_node_change, by_template=True),
         )
 

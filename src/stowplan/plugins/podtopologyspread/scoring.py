@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.cluster.changes import NO_ROWS, Rows, merge_rows
+from stowplan.cluster.columns import BoolColumn
 from stowplan.framework import (
     ALL_ROWS,
     FEW_ROWS,
@@ -36,7 +37,7 @@ class Share(NamedTuple):
 
 
 class ScoreState(NamedTuple):
-    """By constraint: its counter, and what it adds to scores.
+    """By constraint: its counter, and what it adds to scores. Only rows in `having` are scored; None: all.
 
     Instead, `few` has the scores of the few rows that have all keys, as they are and as if no pod were on the
     node itself; see `fewnodes`.
@@ -44,28 +45,31 @@ class ScoreState(NamedTuple):
 
     counted: tuple[ConstraintCounter, ...]
     shares: tuple[Share, ...]
-    requires_all: bool
+    having: BoolColumn | None = None
     few: tuple[dict[int, int], dict[int, int]] | None = None
 
 
-def domain_sizes(counted: Sequence[ConstraintCounter], cycle: Cycle, requires_all: bool) -> tuple[int, ...]:
+def domain_sizes(
+    counted: Sequence[ConstraintCounter], cycle: Cycle, having: BoolColumn | None
+) -> tuple[int, ...]:
     """How many distinct domains the feasible nodes have, by constraint."""
     assert cycle.feasible is not None
-    scored = cycle.feasible
-    if requires_all:
-        scored = scored & has_all_keys(counted)
+    scored = cycle.feasible if having is None else cycle.feasible & having
     rows = scored.nonzero()[0]
     return tuple(
         len(rows) if entry.constraint.key == HOSTNAME else _distinct(entry, rows) for entry in counted
     )
 
 
-def has_all_keys(counted: Sequence[ConstraintCounter]) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = np.zeros(len(counted[0].column.ids), dtype=np.bool_)
+def rows_with_all_keys(counted: Sequence[ConstraintCounter], rows_in_use: int) -> BoolColumn | None:
+    """The rows whose nodes have the topology keys of all constraints; None: all rows."""
+    mask: BoolColumn = np.zeros(len(counted[0].column.ids), dtype=np.bool_)
     if all(entry.column.index for entry in counted):
         rows = counted[0].column.ids.nonzero()[0]
         for entry in counted[1:]:
             rows = rows[entry.column.ids[rows] != 0]
+        if len(rows) == rows_in_use:
+            return None
         mask[rows] = True
     return mask
 
@@ -102,8 +106,8 @@ def scores(state: ScoreState, nodes: NodeRows, *, without_pods: bool = False) ->
     """Raw scores: the lower the better. With `without_pods` as if no pod were on the nodes themselves."""
     if state.few is not None:
         return _of_few(state.few[without_pods], nodes)
-    if state.requires_all:
-        places = has_all_keys(state.counted)[nodes.rows].nonzero()[0]
+    if state.having is not None:
+        places = state.having[nodes.rows].nonzero()[0]
         if len(places) < nodes.count:
             result = np.full(nodes.count, IGNORED, dtype=np.int64)
             if len(places):

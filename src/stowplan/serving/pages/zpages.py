@@ -13,6 +13,7 @@ from stowplan.clock import Clock
 from stowplan.config.dump import dump
 from stowplan.config.types import SchedulerConfig
 from stowplan.gocompat.jsontext import as_json
+from stowplan.releases import NEWEST, Release
 from stowplan.serving.filters import Page
 from stowplan.serving.responses import AcceptClause, parse_accept, response
 
@@ -36,12 +37,17 @@ _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 
 class Component(NamedTuple):
-    """The component: name, start time (seconds since 1970) and Kubernetes version."""
+    """The component: name, start time (seconds since 1970), version of the installation, emulated version."""
 
     name: str
     started: float
     version: str
     emulated_version: str
+
+    @classmethod
+    def of(cls, started: float, release: Release) -> "Component":
+        """A scheduler that is a release."""
+        return cls("kube-scheduler", started, NEWEST.version, str(release.emulated))
 
 
 def statusz_page(component: Component, paths: Iterable[str], clock: Clock) -> Page:

@@ -15,15 +15,16 @@ from stowplan.embedded.apiserver.responses import response_of
 from stowplan.embedded.customresources.lifecycle import Definitions
 from stowplan.embedded.customresources.openapi import definition_name, document_schema
 from stowplan.embedded.schema import Field, Form, TypeDef, the_schema
+from stowplan.releases import DEFAULT, Release
 
-_INFO: Final = {"title": "stowplan", "version": "v1.36"}
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class OpenApi:
     """Documents about the resources of a catalogue, each made when first asked for."""
 
-    def __init__(self, catalogue: Catalogue, definitions: Definitions) -> None:
+    def __init__(self, catalogue: Catalogue, definitions: Definitions, release: Release = DEFAULT) -> None:
+        self._info: Json = {"title": "stowplan", "version": f"v{release.name}"}
         self._catalogue = catalogue
         self._definitions = definitions
         self._revision = definitions.revision
@@ -83,7 +84,7 @@ class OpenApi:
         definitions = {**closure(_types_of(resources), third=False), **self._schemas(resources, third=False)}
         return {
             "swagger": "2.0",
-            "info": _INFO,
+            "info": self._info,
             "paths": _paths_of(resources, third=False),
             "definitions": definitions,
         }
@@ -96,7 +97,7 @@ class OpenApi:
         types = _types_of(resources) | ({"meta.v1.ObjectMeta"} if custom else set())
         return {
             "openapi": "3.0.0",
-            "info": _INFO,
+            "info": self._info,
             "paths": _paths_of(resources, third=True),
             "components": {"schemas": {**closure(types, third=True), **custom}},
         }
