@@ -298,7 +298,7 @@ def _total(
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     """Statuses by container name."""
     status = pod.status
-    everyone: Iterable[ContainerStatus] = (*status.container_statuses, *status.init_container_statuses)
+    everyone: Iterable[ContainerStatus] = (*status.init_container_statuses, *status.container_statuses)
     return {container.name: container for container in everyone}
 
 
@@ -320,7 +320,7 @@ def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool, per_view: 
             _amounts(pod.status.resources.requests),
             _amounts(pod.status.allocated_resources or {}),
         )
-        if per_view:
+        if per_view and names:
             names = [name for name in amounts if is_pod_level(name)]
     return {name: amounts.get(name, ZERO) for name in names}
 

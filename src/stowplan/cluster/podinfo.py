@@ -134,8 +134,10 @@ def _plain_request(requests: PodRequests, name: str, non_zero: bool) -> int:
 
 
 def _may_be_resized(pod: Pod) -> bool:
-    """Does the status say anything about what the pod has been given?"""
+    """Does the status say anything about what the pod has been given, or about a resize?"""
     status = pod.status
+    if any(condition.type == "PodResizePending" for condition in status.conditions):
+        return True
     return bool(
         status.container_statuses
         or status.init_container_statuses

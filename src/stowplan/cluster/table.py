@@ -60,7 +60,7 @@ class ClusterTable:
         self.node_log = ChangeLog()
         self.usage_log = ChangeLog()
         self.lookups = Lookups()
-        self.budgets = DisruptionBudgets()
+        self.budgets = DisruptionBudgets(release.behaviour.preempting.pdb_grouping == "stop-at-exceeded")
         self.storage = Storage()
         self.devices = Devices()
         self.images = ImageIndex()

@@ -280,7 +280,7 @@ class DynamicResources(Plugin):
         if state is None:
             return error(NOT_FOUND)
         if not isinstance(state, StateData) or not state.claims:
-            return unschedulable(REASON_NO_CLAIMS)
+            return self._cannot_help(REASON_NO_CLAIMS)
         return self._free(cycle, pod, state)
 
     def _free(self, cycle: Cycle, pod: PodInfo, state: StateData) -> PostFilterResult:
@@ -298,7 +298,11 @@ class DynamicResources(Plugin):
             for claim in state.user_claims
             if claim.is_reserved_for(pod.uid)
         )
-        return PostFilterResult(unschedulable(REASON_STILL_NOT), writes=writes)
+        return PostFilterResult(self._cannot_help(REASON_STILL_NOT), writes=writes)
+
+    def _cannot_help(self, reason: str) -> Status:
+        """What PostFilter says of a pod that it can do nothing for."""
+        return unschedulable(reason) if self.handle.behaviour.devices.post_filter_text else unschedulable()
 
     async def _let_go(self, claim: ResourceClaim, pod_uid: str) -> None:
         """Take back a reservation from an attempt that nobody ended, as when the scheduler was restarted."""

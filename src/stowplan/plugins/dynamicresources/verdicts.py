@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.devices import ResourceClaim
+from stowplan.api.devices import DeviceSelector, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.api.nodeselector import CompiledNodeSelector
+from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.selection import matching_selector
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import PodInfo
@@ -263,6 +264,10 @@ class Verdicts:
             return None
         state.nodes[name] = NodeAllocation(found, special, asked.mappings)
         return state.nodes[name]
+
+    def selects(self, selector: DeviceSelector, ref: DeviceRef) -> bool:
+        """Whether a selector chooses a device. Raises CompileError, EvaluationError."""
+        return self._selectors.matches("" if selector.cel is None else selector.cel.expression, ref)
 
     def pools_on(self, node: Node, row: int) -> list[Pool]:
         """The pools of a node. Raises PoolError."""
