@@ -105,6 +105,10 @@ class ClusterTable:
         self.matchers = Matchers(label_sets)
         self._templates = Templates(label_sets, self.term_groups, release.behaviour.rules)
 
+    def count_claims(self) -> None:
+        """From now on resources of nodes count that pods take through claims. There are no pods yet."""
+        self._templates.count_claims = True
+
     # Looking
 
     def row_of(self, name: str) -> int | None:

@@ -15,11 +15,9 @@ class Features(NamedTuple):
     list_attributes: bool = False
     extended_resources: bool = True
     filter_timeout: bool = True
-    not_built: str = ""
-    """A gate that is on and whose feature is not built, "" if there is none."""
-
-
-_NOT_BUILT = ("DRANodeAllocatableResources", "DRAWorkloadResourceClaims")
+    node_allocatable: bool = False
+    workload_claims: bool = False
+    """Claims may belong to a PodGroup."""
 
 
 def features_of(gates: FeatureGates) -> Features:
@@ -33,7 +31,8 @@ def features_of(gates: FeatureGates) -> Features:
         list_attributes=gates["DRAListTypeAttributes"],
         extended_resources=gates["DRAExtendedResource"],
         filter_timeout=gates["DRASchedulerFilterTimeout"],
-        not_built=next((name for name in _NOT_BUILT if gates[name]), ""),
+        node_allocatable=gates["DRANodeAllocatableResources"],
+        workload_claims=gates["DRAWorkloadResourceClaims"],
     )
 
 
