@@ -2,15 +2,15 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import click
 
 from stowplan import releases
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cluster.table import ClusterTable
-from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
+from stowplan.config import BuiltConfig, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
 from stowplan.config.emulation import emulated_release
 from stowplan.config.featuregates import parse_feature_gates
@@ -24,7 +24,6 @@ from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.runtime import Framework
-from stowplan.framework.status import ProfileError
 from stowplan.metrics.catalogue import metric_notes
 from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
@@ -157,16 +156,6 @@ def read_gates(
     names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
     echo_notes(f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names)
     return gates
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turns a refused configuration into one line on stderr and exit code 1."""
-    try:
-        yield
-    except (ConfigError, ProfileError) as error:
-        line = " ".join(part.strip() for part in str(error).splitlines())
-        raise click.ClickException(f"{line} ({error.hint})" if error.hint else line) from None
 
 
 def _built(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tuple[LoadedConfig, BuiltConfig]:
