@@ -125,6 +125,7 @@ async def world(folder: Path, nodes: int, trouble: WireFaults, seed: int = 1) ->
         ApiServer(store, Listening(), clock=clock, rng=random.Random(seed)) as server,
         Listener(server.port, server.certificate, trouble, random.Random(seed)) as proxy,
     ):
+        assert isinstance(proxy, Listener)
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(proxy.kubeconfig(server.token))
         async with HttpClient(
