@@ -105,8 +105,8 @@ class DefaultPreemption(Plugin):
         self._results = RowResultsCache(handle.table)
         self.under_way: dict[str, Pod | None] = {}
         self._held: set[str] = set()
-        self._last_victims: dict[str, Pod] = {}
-        """Of preemptors that wait for their last victim only: that victim, while it is not seen going."""
+        self._last_victims: dict[str, str] = {}
+        """Of preemptors that wait for their last victim only: its key, while it is not seen going."""
         self.one_by_one = False
         self._keeps_search = False
         self._search: Search | None = None
@@ -129,7 +129,7 @@ class DefaultPreemption(Plugin):
         if pod.uid not in self.under_way:
             return None
         last = self.under_way[pod.uid]
-        return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
+        return None if last is not None and self._is_going(last.key) else unresolvable(REASON_UNDER_WAY)
 
     def held_pods(self) -> AbstractSet[str]:
         going = [uid for uid, victim in self._last_victims.items() if self._is_going(victim)]
@@ -138,13 +138,13 @@ class DefaultPreemption(Plugin):
             self._held.discard(uid)
         return self._held
 
-    def _is_going(self, victim: Pod) -> bool:
+    def _is_going(self, victim: str) -> bool:
         """Whether a victim is seen terminating or gone already, ahead of the response to its deletion."""
         services = self.handle.services
         if services is None:
             return False
-        known = services.pod(victim.key)
-        return known is None or known.is_terminating
+        known = services.pod(victim)
+        return known is None or known.metadata.deletion_timestamp is not None
 
     def preemption_started(self, preemptor: Pod) -> None:
         uid = preemptor.metadata.uid
@@ -155,7 +155,8 @@ class DefaultPreemption(Plugin):
     def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
         uid = preemptor.metadata.uid
         if uid in self.under_way:
-            self.under_way[uid] = self._last_victims[uid] = victim
+            self.under_way[uid] = victim
+            self._last_victims[uid] = victim.key
 
     def preemption_ended(self, preemptor: Pod) -> None:
         uid = preemptor.metadata.uid
