@@ -59,7 +59,7 @@ def changes(old: Release, new: Release) -> dict[str, FeatureGates]:
 
 
 def facts(under_way: Iterable[Scenario], gates: FeatureGates) -> dict[Fact, object]:
-    """All facts of scenarios as a release has them; after each attempt the recorded outcome is put into effect."""
+    """All facts of scenarios as a release has them. After each attempt the recorded outcome takes effect."""
     found: dict[Fact, object] = {}
     for scenario in under_way:
         replay = Replay(scenario, gates=gates)
