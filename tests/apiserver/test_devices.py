@@ -335,3 +335,47 @@ def test_taints_of_a_slice_are_dated_when_they_come(api: Served) -> None:
     shown = api.ask("PATCH", f"{V1}/resourceslices/dated", tainted, **MERGE).body
     [taint] = shown["spec"]["devices"][0]["taints"]
     assert taint["timeAdded"] >= shown["metadata"]["creationTimestamp"]
+
+
+# Who may write what
+
+
+def test_allocations_and_reports_of_drivers_need_rights_of_their_own(api: Served) -> None:
+    claims = f"{V1}/namespaces/default/resourceclaims"
+    assert api.ask("POST", claims, claim("guarded")).code == 201
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    group = {"apiGroups": ["resource.k8s.io"]}
+    read = {**group, "resources": ["resourceclaims", "resourceclaims/status"], "verbs": ["get", "patch"]}
+    binds = {**group, "resources": ["resourceclaims/binding"], "verbs": ["patch"]}
+    drives = {**group, "resources": ["resourceclaims/driver"], "verbs": ["arbitrary-node:patch"]}
+    named = {**drives, "resourceNames": [DRIVER]}
+    rbac = {"apiGroup": "rbac.authorization.k8s.io"}
+    for who, rules in (("nobody", [read]), ("scheduler", [read, binds]), ("driver", [read, named])):
+        assert (
+            api.ask("POST", f"{roles}/clusterroles", {"metadata": {"name": who}, "rules": rules}).code == 201
+        )
+        reference, subject = (
+            {**rbac, "kind": "ClusterRole", "name": who},
+            {**rbac, "kind": "User", "name": who},
+        )
+        body = {"metadata": {"name": who}, "roleRef": reference, "subjects": [subject]}
+        assert api.ask("POST", f"{roles}/clusterrolebindings", body).code == 201
+
+    def write(who: str, **written: Any) -> Any:
+        headers = {**MERGE, "Impersonate-User": who}
+        return api.ask("PATCH", f"{claims}/guarded/status", {"status": written}, **headers)
+
+    refused = write("nobody", allocation=ALLOCATION)
+    assert refused.code == 422
+    [cause] = refused.body["details"]["causes"]
+    assert (cause["field"], cause["message"]) == (
+        "status.allocation",
+        "Forbidden: changing status.allocation or status.reservedFor requires "
+        'resource="resourceclaims/binding", verb="patch" permission: resourceclaims.resource.k8s.io is '
+        'forbidden: User "nobody" cannot patch resource "resourceclaims/binding" in API group '
+        '"resource.k8s.io" at the cluster scope',
+    )
+    assert write("driver", allocation=ALLOCATION).code == 422
+    assert write("scheduler", allocation=ALLOCATION).code == 200
+    assert 'verb="[arbitrary-node:patch]"' in write("scheduler", devices=[REPORT]).body["message"]
+    assert write("driver", devices=[REPORT]).code == 200

@@ -82,7 +82,7 @@ def test_lightkube_creates_lists_watches_and_deletes(kubeconfig: Path) -> None:
     assert made.metadata.uid
     found = [each.metadata.name for each in client.list(LightPod, labels={"by": "light"}) if each.metadata]
     assert found == ["light"]
-    for kind, each in client.watch(LightPod, labels={"by": "light"}, server_timeout=10):
+    for kind, each in client.watch(LightPod, labels={"by": "light"}, server_timeout=120):
         assert each.metadata is not None
         if kind == "ADDED":
             client.patch(LightPod, "light", {"metadata": {"labels": {"more": "yes"}}})

@@ -217,6 +217,52 @@ def test_a_claim_is_freed_when_its_pod_is_done() -> None:
     live(story, lambda context: [ResourceClaimController(context)])
 
 
+def allocate(world: World, claim: Json, *pods: Json) -> None:
+    result = {"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"}
+    reserved = [
+        {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]} for pod in pods
+    ]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    world.store.update(RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status")
+
+
+def test_a_claim_is_reserved_for_a_pod_that_was_bound_past_the_scheduler() -> None:
+    async def story(world: World) -> None:
+        claims = [{"name": "g", "resourceClaimName": "c"}]
+        pod = world.put(PODS, {**template(nodeName="n", resourceClaims=claims), "metadata": {"name": "p"}})
+        other = world.put(PODS, {**template(nodeName="n"), "metadata": {"name": "q"}})
+        claim = world.put(
+            RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": CLAIM_TEMPLATE["spec"]["spec"]}
+        )
+        await world.settle()
+        allocate(world, claim, other)
+        await world.settle(1)
+        reserved = world.get(RESOURCE_CLAIMS, "c")["status"]["reservedFor"]
+        assert [one["uid"] for one in reserved] == [other["metadata"]["uid"], pod["metadata"]["uid"]]
+
+    live(story, lambda context: [ResourceClaimController(context)])
+
+
+def test_the_claim_of_an_extended_resource_goes_when_its_pod_is_done() -> None:
+    async def story(world: World) -> None:
+        pod = world.put(PODS, {**template(nodeName="n"), "metadata": {"name": "p"}})
+        uid = pod["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+        finalizer = "resource.kubernetes.io/delete-protection"
+        metadata = {"name": "p-extended-resources-x", "ownerReferences": [owner], "finalizers": [finalizer]}
+        claim = world.put(RESOURCE_CLAIMS, {"metadata": metadata, "spec": CLAIM_TEMPLATE["spec"]["spec"]})
+        allocate(world, claim, pod)
+        mapping = {"containerName": "c", "requestName": "r", "resourceName": "example.com/gpu"}
+        made = {"resourceClaimName": metadata["name"], "requestMappings": [mapping]}
+        world.patch(PODS, "p", {"status": {"extendedResourceClaimStatus": made}}, "status")
+        await world.settle(1)
+        assert world.names(RESOURCE_CLAIMS) == [metadata["name"]]
+        world.patch(PODS, "p", {"status": {"phase": "Succeeded"}}, "status")
+        await world.until(lambda: world.names(RESOURCE_CLAIMS) == [], 10)
+
+    live(story, lambda context: [ResourceClaimController(context)])
+
+
 # Quotas
 
 

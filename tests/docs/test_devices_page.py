@@ -51,8 +51,13 @@ def allocated(run: Run, app: str) -> list[list[dict[str, Any]]]:
     return [
         claim["status"]["allocation"]["devices"]["results"]
         for claim in claims
-        if any(one["name"].startswith(app) for one in claim["status"].get("reservedFor", ()))
+        if any(one["name"].startswith(app) for one in claim.get("status", {}).get("reservedFor", ()))
     ]
+
+
+def uses_broken_gpu(run: Run) -> bool:
+    used = [(one["pool"], one["device"]) for results in allocated(run, "training") for one in results]
+    return ("train-0", "gpu-0") in used
 
 
 def until(holds: Callable[[], object]) -> None:
@@ -93,11 +98,10 @@ def test_the_story_goes_as_it_is_told(tmp_path: Path) -> None:
 
 def check_devices(run: Run) -> None:
     """What the page says of who got what, after all of it."""
-    until(lambda: len(allocated(run, "training")) == 3)
+    until(lambda: len(allocated(run, "training")) == 3 and not uses_broken_gpu(run))
     for results in allocated(run, "training"):
         groups = {int(one["device"].removeprefix("gpu-")) // 4 for one in results}
         assert (len(results), len(groups), len({one["pool"] for one in results})) == (2, 1, 1)
-        assert ("train-0", "gpu-0") not in [(one["pool"], one["device"]) for one in results]
     used = sorted(one["device"] for [one] in allocated(run, "inference"))
     assert used == [f"gpu-0-1g-5gb-{number}" for number in range(4)]
     shares = [one for [one] in allocated(run, "notebooks")]

@@ -111,8 +111,9 @@ def test_a_pending_pod_is_explained_from_the_answer_to_what_would_help(dump: Pat
     assert result.stderr == "note: not needed for scheduling: 1 ConfigMap\n"
 
 
-def test_the_json_form_has_the_documented_fields(dump: Path) -> None:
-    result = run("explain", "--from", str(dump), "-n", "shop", "web-1", "-o", "json")
+@pytest.mark.parametrize("form", [("-o", "json"), ("--json",)])
+def test_the_json_form_has_the_documented_fields(dump: Path, form: tuple[str, ...]) -> None:
+    result = run("explain", "--from", str(dump), "-n", "shop", "web-1", *form)
     found = json.loads(result.stdout)
     assert found["pod"] == "shop/web-1"
     assert (found["state"], found["nodes"], found["feasible"]) == ("pending", 3, 0)

@@ -15,6 +15,9 @@ from report.samples import HOSTILE as HOSTILE_NAME
 from report.samples import everything
 from stowplan.report import page as report_page
 from up.clusters import Up, up
+from waiting import PATIENCE
+
+expect.set_options(timeout=PATIENCE * 1000)
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 HOSTILE = "<img src=x onerror=alert(1)>"

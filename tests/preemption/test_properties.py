@@ -149,6 +149,7 @@ def check_account(side: Side, evaluation: Evaluation, result: PostFilterResult) 
         accounted = [one.nodes for one in (*others, *compared)]
         assert sum(accounted) + bool(result.nominated_node) == side.table.node_count
         assert sum(one.nodes for one in compared) + 1 == len(result.candidates) or not result.nominated_node
+    assert len({one.reason for one in others}) == len(others)
     for one in others:
         for example in one.examples:
             assert example.node not in result.candidates

@@ -290,6 +290,13 @@ class DeviceTaint(Struct, frozen=True):
     time_added: str | None = None
 
 
+class NodeAllocatableResourceMapping(Struct, frozen=True):
+    """How much a device takes of a resource of its node: per device, or by a capacity that is consumed."""
+
+    capacity_key: str | None = None
+    allocation_multiplier: RawQuantity | None = None
+
+
 class Device(Struct, frozen=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -303,7 +310,7 @@ class Device(Struct, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
-    node_allocatable_resource_mappings: dict[str, Any] = {}
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
 
 
 class ResourcePool(Struct, frozen=True):

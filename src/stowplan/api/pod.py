@@ -37,6 +37,10 @@ class ContainerRestartRule(Struct, frozen=True):
     action: str = ""
 
 
+class VolumeMount(Struct, frozen=True):
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
@@ -44,6 +48,7 @@ class Container(Struct, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class NodeSelectorRequirement(Struct, frozen=True):
@@ -294,6 +299,14 @@ class PodExtendedResourceClaimStatus(Struct, frozen=True):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class NodeAllocatableResourceClaimStatus(Struct, frozen=True):
+    """What a claim takes of resources that are a node's own, as cpu and memory, and for which containers."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+
+
 class PodStatus(Struct, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -305,6 +318,7 @@ class PodStatus(Struct, frozen=True):
     allocated_resources: ResourceList | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
 
 class Pod(Object, frozen=True):

@@ -6,7 +6,7 @@ Requests set on the pod as a whole replace that sum; overhead comes on top.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -99,14 +99,19 @@ ResizeAccounting = Literal["per-container", "per-view"]
 """How a pod counts that is being resized; releases differ (`releases.behaviour.Rules`)."""
 
 
-def accounted_requests(pod: Pod, accounting: ResizeAccounting = "per-container") -> PodRequests:
-    """What a pod on a node takes of it, with resizes under way counted at the larger size."""
-    return _count(pod, use_status=True, accounting=accounting)
+def accounted_requests(
+    pod: Pod, accounting: ResizeAccounting = "per-container", *, by_claims: bool = False
+) -> PodRequests:
+    """What a pod on a node takes of it, with resizes under way counted at the larger size.
+
+    `by_claims`: with what its status says of resources that it takes through claims.
+    """
+    return _count(pod, use_status=True, accounting=accounting, by_claims=by_claims)
 
 
-def incoming_requests(pod: Pod) -> PodRequests:
-    """What a pod asks of a node it is to run on; its status says nothing yet."""
-    return _count(pod, use_status=False)
+def incoming_requests(pod: Pod, *, by_claims: bool = False) -> PodRequests:
+    """What a pod asks of a node it is to run on; its status says nothing yet but what claims take."""
+    return _count(pod, use_status=False, by_claims=by_claims)
 
 
 def requests_for_scoring(
@@ -136,14 +141,21 @@ def pod_requests(
     pod_level: bool = True,
     defaults: Mapping[str, Quantity] = _NO_DEFAULTS,
     accounting: ResizeAccounting = "per-container",
+    by_claims: bool = False,
 ) -> Amounts:
-    """A pod's total requests. `defaults` stand in for what a container does not mention."""
+    """A pod's total requests. `defaults` stand in for what a container does not mention.
+
+    `by_claims`: with what its status says of resources that it takes through claims.
+    """
     infeasible = use_status and _resize_is_infeasible(pod)
     per_view = use_status and accounting == "per-view"
     if per_view:
         total = _largest_view(pod, defaults, infeasible)
     else:
         total = _sum_of_largest(pod, defaults, use_status, infeasible)
+    if by_claims:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add(total, _amounts(claim.resources))
     if pod_level:
         total.update(_pod_level_requests(pod, use_status, infeasible, per_view))
     _add(total, _amounts(pod.spec.overhead))
@@ -216,12 +228,13 @@ def pod_limits(pod: Pod, *, use_status: bool = False, pod_level: bool = True) ->
     return total
 
 
-def _count(pod: Pod, use_status: bool, accounting: ResizeAccounting = "per-container") -> PodRequests:
-    requests = pod_requests(pod, use_status=use_status, accounting=accounting)
+def _count(
+    pod: Pod, *, use_status: bool, accounting: ResizeAccounting = "per-container", by_claims: bool = False
+) -> PodRequests:
+    count = partial(pod_requests, pod, use_status=use_status, accounting=accounting, by_claims=by_claims)
+    requests = count()
     defaults = _missing_defaults(pod, requests)
-    filled = requests
-    if defaults:
-        filled = pod_requests(pod, use_status=use_status, defaults=defaults, accounting=accounting)
+    filled = count(defaults=defaults) if defaults else requests
     return PodRequests(
         milli_cpu=_figure(requests, CPU),
         memory=_figure(requests, MEMORY),
@@ -298,7 +311,7 @@ def _total(
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     """Statuses by container name."""
     status = pod.status
-    everyone: Iterable[ContainerStatus] = (*status.container_statuses, *status.init_container_statuses)
+    everyone: Iterable[ContainerStatus] = (*status.init_container_statuses, *status.container_statuses)
     return {container.name: container for container in everyone}
 
 
@@ -320,7 +333,7 @@ def _pod_level_requests(pod: Pod, use_status: bool, infeasible: bool, per_view: 
             _amounts(pod.status.resources.requests),
             _amounts(pod.status.allocated_resources or {}),
         )
-        if per_view:
+        if per_view and names:
             names = [name for name in amounts if is_pod_level(name)]
     return {name: amounts.get(name, ZERO) for name in names}
 

@@ -338,6 +338,7 @@ def _measure_inspected(run: LoopRun, pairs: int, *, as_json: bool) -> None:
     click.echo(f"  without    {figures.without_us:,.1f} µs CPU a pod")
     click.echo(f"  with       {figures.with_us:,.1f} µs CPU a pod: API and page on, nobody looks")
     click.echo(f"  ratio      {figures.ratio:.3f} ({figures.median_ratio:.3f}: median of neighbouring turns)")
+    click.echo(f"  a sample   {figures.sample_ms:.2f} ms CPU, every 5 s")
     if as_json:
         echo_json({**asdict(run), **asdict(figures)})
 

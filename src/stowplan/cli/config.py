@@ -2,27 +2,29 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import click
 
+from stowplan import releases
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
+from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cluster.table import ClusterTable
-from stowplan.config import BuiltConfig, ConfigError, LoadedConfig, build, default_config
+from stowplan.config import BuiltConfig, LoadedConfig, build, default_config
 from stowplan.config.dump import dump_yaml
 from stowplan.config.emulation import emulated_release
 from stowplan.config.featuregates import parse_feature_gates
 from stowplan.config.legacy import load_any_file
 from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE
 from stowplan.config.load import read_file
-from stowplan.config.migrate import Migrated, migrate, migrate_provider
+from stowplan.config.migrate import ALREADY_V1, Migrated, migrate, migrate_provider
 from stowplan.config.types import ATTRIBUTES, Extender
+from stowplan.config.upgrade import settings_of, upgrade_notes
 from stowplan.framework.interface import MULTI_POINT, Point
 from stowplan.framework.profile import PluginUse, ProfileSpec
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.runtime import Framework
-from stowplan.framework.status import ProfileError
+from stowplan.metrics.catalogue import metric_notes
 from stowplan.plugins.legacy.names import RELEASES
 from stowplan.plugins.registry import in_tree_registry
 
@@ -92,19 +94,43 @@ def show_command(file: str, gates: FeatureGates | None, plugins: tuple[str, ...]
     show_default=True,
     help="Release that defines the predicates and priorities of a Policy.",
 )
+@click.option(
+    "--to",
+    type=click.Choice(tuple(releases.RELEASES)),
+    help="Kubernetes release to move to: also tells on stderr what changes for this configuration, compared "
+    "with --emulated-version [default of that: the release before].",
+)
 @gates_options
-def migrate_command(file: str | None, provider: str | None, release: str, gates: FeatureGates | None) -> None:
+def migrate_command(
+    file: str | None, provider: str | None, release: str, to: str | None, gates: FeatureGates | None
+) -> None:
     """Convert FILE to KubeSchedulerConfiguration v1.
 
-    FILE is a Policy or a KubeSchedulerConfiguration of an earlier version. The result goes to
-    stdout. What has no exact equivalent is listed on stderr, with its replacement.
+    FILE is a KubeSchedulerConfiguration of any version, or a Policy. The result goes to stdout.
+    What has no exact equivalent is listed on stderr, with its replacement.
     """
     if (file is None) == (provider is None):
         raise click.UsageError("expected FILE or --algorithm-provider")
     with one_line_errors():
-        migrated = _migrated(file, provider, release, gates or DEFAULT_GATES)
+        before, after = _from_and_to(gates, to)
+        migrated = _migrated(file, provider, release, after)
+        notes = [note for note in migrated.notes if to is None or note != ALREADY_V1]
+        if to is not None:
+            notes += upgrade_notes(migrated.text.encode(), before, after)
+            notes += metric_notes(before.release, after.release)
     click.echo(migrated.text, nl=False)
-    echo_notes(migrated.notes)
+    echo_notes(notes)
+
+
+def _from_and_to(gates: FeatureGates | None, to: str | None) -> tuple[FeatureGates, FeatureGates]:
+    """The gates of the user in the release used so far, and in the one to move to."""
+    if to is None:
+        return gates or DEFAULT_GATES, gates or DEFAULT_GATES
+    new = releases.release(to)
+    names = list(releases.RELEASES)
+    previous = releases.RELEASES[names[max(names.index(to) - 1, 0)]]
+    before = FeatureGates(release=previous) if gates is None else gates
+    return before, settings_of(before, new)
 
 
 def _migrated(file: str | None, provider: str | None, release: str, gates: FeatureGates) -> Migrated:
@@ -130,16 +156,6 @@ def read_gates(
     names = sorted(name for name in gates.changed() if not release.gates[name].has_effect)
     echo_notes(f"feature gate {name} has no effect: it is not a gate of the scheduler" for name in names)
     return gates
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turns a refused configuration into one line on stderr and exit code 1."""
-    try:
-        yield
-    except (ConfigError, ProfileError) as error:
-        line = " ".join(part.strip() for part in str(error).splitlines())
-        raise click.ClickException(f"{line} ({error.hint})" if error.hint else line) from None
 
 
 def _built(file: str, gates: FeatureGates, plugins: tuple[str, ...]) -> tuple[LoadedConfig, BuiltConfig]:

@@ -87,7 +87,8 @@ class Wanted:
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which cluster to look at, and with which configuration: one argument, `where`."""
+    """The options that say which cluster to look at and with which configuration (one argument, `where`), and
+    the form of the answer (`output`)."""
 
     @wraps(command)
     def with_where(
@@ -98,10 +99,12 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         config: Path | None,
         gates: "FeatureGates | None",
         plugins: tuple[str, ...],
+        output: str,
+        as_json: bool,
         **others: Any,
     ) -> Any:
         where = Where.of(kubeconfig, context, files, offline, config, gates, plugins)
-        return command(where=where, **others)
+        return command(where=where, output="json" if as_json else output, **others)
 
     decorated: Callable[..., Any] = with_where
     for option in reversed(
@@ -129,6 +132,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 help="Output format.",
             ),
+            click.option("--json", "as_json", is_flag=True, help="The same as -o json."),
         )
     ):
         decorated = option(decorated)

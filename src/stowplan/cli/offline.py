@@ -9,7 +9,7 @@ import click
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
 from stowplan.api.pod import Pod
-from stowplan.cli.config import one_line_errors
+from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.progress import Progress, elapsed, ticking
 from stowplan.cli.running import Document
 from stowplan.cli.targets import NoSuchPodError, chosen, some_pods

@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from stowplan.api.feature_gates import DEFAULT_GATES, FeatureGates
-from stowplan.cli.config import echo_notes, one_line_errors
+from stowplan.cli.config import echo_notes
+from stowplan.cli.one_line import one_line_errors
 from stowplan.cli.options import gates_options, plugins_option
 from stowplan.cli.progress import elapsed
 from stowplan.cli.values import AtLeast, OneOf, Seconds

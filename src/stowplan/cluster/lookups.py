@@ -176,10 +176,11 @@ class Budget:
     `pairs` are labels of which a chosen pod has one; None: no such labels can be named.
     """
 
-    __slots__ = ("allowed", "disrupted", "namespace", "number", "pairs", "selector")
+    __slots__ = ("allowed", "disrupted", "name", "namespace", "number", "pairs", "selector")
 
-    def __init__(self, namespace: str, selector: Selector, number: int) -> None:
+    def __init__(self, namespace: str, name: str, selector: Selector, number: int) -> None:
         self.namespace = namespace
+        self.name = name
         self.selector = selector
         self.number = number
         pairs = needed_pairs((selector,))
@@ -194,6 +195,7 @@ class DisruptionBudgets:
     `version` changes with the latter, `allowances_version` with what is left of a budget. A selector that is
     absent, empty or cannot be read selects nothing, and a pod without labels is under no budget. `allowed`
     has what is left of every budget by its number, and `untouched` whether no pod has been taken off it yet.
+    `stops_at_exceeded`: a victim under several budgets is charged only up to the first that it exceeds.
     """
 
     __slots__ = (
@@ -203,11 +205,13 @@ class DisruptionBudgets:
         "_unindexed",
         "allowances_version",
         "allowed",
+        "stops_at_exceeded",
         "untouched",
         "version",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, stops_at_exceeded: bool = False) -> None:
+        self.stops_at_exceeded = stops_at_exceeded
         self._budgets: dict[tuple[str, str], Budget] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[int, Budget]] = {}
         self._unindexed: dict[str, dict[int, Budget]] = {}
@@ -259,7 +263,7 @@ class DisruptionBudgets:
         return kept.budgets
 
     def _add(self, pdb: PodDisruptionBudget, selector: Selector) -> Budget:
-        budget = Budget(pdb.namespace, selector, self._new_number())
+        budget = Budget(pdb.namespace, pdb.name, selector, self._new_number())
         self._budgets[pdb.namespace, pdb.name] = budget
         if budget.pairs is None:
             self._unindexed.setdefault(budget.namespace, {})[budget.number] = budget
@@ -295,7 +299,8 @@ class DisruptionBudgets:
         found = dict(self._unindexed.get(namespace, {}))
         for pair in labels.items():
             found.update(self._by_label.get((namespace, pair), {}))
-        return tuple(budget for budget in found.values() if budget.selector.matches(labels))
+        over = [budget for budget in found.values() if budget.selector.matches(labels)]
+        return tuple(sorted(over, key=lambda budget: budget.name))
 
 
 class _Kept:

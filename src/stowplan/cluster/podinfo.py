@@ -57,13 +57,17 @@ class PodTemplate:
         "volumes",
     )
 
-    def __init__(self, pod: Pod, label_set: LabelSet, groups: TermGroups, rules: Rules) -> None:
+    def __init__(
+        self, pod: Pod, label_set: LabelSet, groups: TermGroups, rules: Rules, *, by_claims: bool = False
+    ) -> None:
         self.pod = pod
         self.rules = rules
         self.label_set = label_set
-        self.requests: PodRequests = incoming_requests(pod)
+        self.requests: PodRequests = incoming_requests(pod, by_claims=by_claims)
         self.accounted: PodRequests = (
-            accounted_requests(pod, rules.resize_accounting) if _may_be_resized(pod) else self.requests
+            accounted_requests(pod, rules.resize_accounting, by_claims=by_claims)
+            if _may_be_resized(pod)
+            else self.requests
         )
         self.ports: tuple[HostPort, ...] = host_ports(pod)
         self.terms: PodTerms = parse_terms(pod.namespace, pod.spec.affinity)
@@ -134,8 +138,10 @@ def _plain_request(requests: PodRequests, name: str, non_zero: bool) -> int:
 
 
 def _may_be_resized(pod: Pod) -> bool:
-    """Does the status say anything about what the pod has been given?"""
+    """Does the status say anything about what the pod has been given, or about a resize?"""
     status = pod.status
+    if any(condition.type == "PodResizePending" for condition in status.conditions):
+        return True
     return bool(
         status.container_statuses
         or status.init_container_statuses
@@ -213,6 +219,8 @@ class Templates:
         self._label_sets = label_sets
         self._groups = groups
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
+        self.count_claims = False
+        """Whether resources count that pods take through claims; to be said before there are pods."""
 
     def __len__(self) -> int:
         return len(self._templates)
@@ -223,7 +231,9 @@ class Templates:
         template = self._templates.get(key)
         if template is None:
             label_set = self._label_sets.of(pod.metadata.namespace, pod.metadata.labels)
-            template = self._templates[key] = PodTemplate(pod, label_set, self._groups, self._rules)
+            template = self._templates[key] = PodTemplate(
+                pod, label_set, self._groups, self._rules, by_claims=self.count_claims
+            )
         return template
 
 
@@ -256,6 +266,7 @@ def _template_key(pod: Pod) -> bytes:
             status.init_container_statuses,
             status.resources,
             status.allocated_resources,
+            status.node_allocatable_resource_claim_statuses,
             [c.reason for c in status.conditions if c.type == "PodResizePending"]
             if status.conditions
             else (),

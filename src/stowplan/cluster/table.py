@@ -60,7 +60,7 @@ class ClusterTable:
         self.node_log = ChangeLog()
         self.usage_log = ChangeLog()
         self.lookups = Lookups()
-        self.budgets = DisruptionBudgets()
+        self.budgets = DisruptionBudgets(release.behaviour.preempting.pdb_grouping == "stop-at-exceeded")
         self.storage = Storage()
         self.devices = Devices()
         self.images = ImageIndex()
@@ -104,6 +104,10 @@ class ClusterTable:
         self.term_groups = TermGroups(label_sets, self.lookups, self.labels)
         self.matchers = Matchers(label_sets)
         self._templates = Templates(label_sets, self.term_groups, release.behaviour.rules)
+
+    def count_claims(self) -> None:
+        """From now on resources of nodes count that pods take through claims. There are no pods yet."""
+        self._templates.count_claims = True
 
     # Looking
 

@@ -10,7 +10,7 @@ from stowplan.config.legacy.profiles import LATEST_POLICY_RELEASE, LegacyOptions
 from stowplan.config.load import ConfigError, LegacySettings, load
 from stowplan.gocompat.yamltext import to_yaml
 
-_ALREADY_V1: Final = "it is a configuration of today; there is nothing to migrate"
+ALREADY_V1: Final = "it is a configuration of today; there is nothing to migrate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def migrate(
     found = to_v1_document(data, fetch=fetch, release=release)
     if found is None:
         load(data, gates)
-        return Migrated(data.decode("utf-8"), (_ALREADY_V1,))
+        return Migrated(data.decode("utf-8"), (ALREADY_V1,))
     return _migrated(*found, gates)
 
 

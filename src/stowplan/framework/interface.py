@@ -324,6 +324,9 @@ class Plugin:
     can_fail: ClassVar[bool] = False
     """`filter` gives some rows codes below zero: whoever gets as far as such a row fails the attempt."""
 
+    changes_assumed_pods: bool = False
+    """`assumed_pod` may give a pod another status as soon as it is assumed on a node."""
+
     parallel_pre_bind: ClassVar[bool] = False
     """`pre_bind` may run beside that of its neighbours."""
 

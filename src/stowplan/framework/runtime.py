@@ -117,6 +117,7 @@ class Framework:
             plugin.name: plugin
             for plugin in (*self._pre_filters, *self._filters, *self._pre_scores, *self._scores)
         }
+        self.assuming = [plugin for plugin in involved.values() if plugin.changes_assumed_pods]
         self._by_template = [plugin for plugin in involved.values() if plugin.signs_template]
         self._by_pod = [plugin for plugin in involved.values() if not plugin.signs_template]
         self._by_plain_pod = [p for p in self._by_pod if not (p.signs_volumes or p.signs_node_name)]

@@ -37,6 +37,8 @@ from stowplan.scheduler import Scheduler
 
 MOST_PODS: Final = 500
 """How many pods a lane or a search shows at most."""
+AT_ONCE: Final = 0.01
+"""Seconds of work on an explanation before everybody else gets a turn: a turn costs more than most steps."""
 FORGET_AFTER: Final = 24
 """After how many samples without any explanation what is kept for them is let go."""
 
@@ -236,13 +238,16 @@ class Inspection:
         context = scheduler.context
         steps = self.explainer_for(scheduler, info.pod).steps(info, nearest=nearest)
         while True:
+            await asyncio.sleep(0)
             await context.freeze.free()
+            until = context.timer() + AT_ONCE
             try:
                 next(steps)
+                while context.timer() < until:
+                    next(steps)
             except StopIteration as end:
                 found: PodExplanation = end.value
                 return found
-            await asyncio.sleep(0)
 
     def map(self, namespace: str, name: str) -> dict[str, Any] | None:
         """What rejects a pod on each node, in the order of `nodes`: a place in `legend`, -1 where it fits."""

@@ -3,6 +3,7 @@
 Where releases differ, a description says since when it is there, until when, and what became of it.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import accumulate, repeat
 from operator import mul
@@ -534,6 +535,24 @@ _WORKLOAD_HISTOGRAMS: Final = (
 )
 
 SCHEDULING: Final = Catalogue(COUNTERS, GAUGES, (*HISTOGRAMS, *_WORKLOAD_HISTOGRAMS))
+
+
+def metric_notes(before: Release, after: Release) -> Iterator[str]:
+    """What changes in the metrics of scheduling between two releases."""
+    added = [one.full_name for one in SCHEDULING.all if one.in_release(after) and not one.in_release(before)]
+    if added:
+        yield f"metrics that are new: {', '.join(sorted(added))}"
+    for described in SCHEDULING.all:
+        old, new = described.in_release(before), described.in_release(after)
+        name = described.full_name
+        if new is None and old is not None:
+            yield f"metric {name}: is gone"
+        if old is not None and new is not None:
+            if new.stability != old.stability:
+                yield f"metric {name}: is {new.stability}"
+            if new.deprecated and not old.deprecated:
+                shown = f"shown with --show-hidden-metrics-for-version={before.name}"
+                yield f"metric {name}: is deprecated and hidden, {shown}"
 
 
 # Metrics of the process beside scheduling; docs/metrics.md says which of kube-scheduler's are left out

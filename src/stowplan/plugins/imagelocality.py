@@ -1,7 +1,7 @@
 """ImageLocality: prefers nodes that already hold the pod's images, the more so the larger they are."""
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from stowplan.framework import (
     ALL_ROWS,
     MAX_NODE_SCORE,
     Cycle,
+    Handle,
     NodeRows,
     Plugin,
     PodInfo,
@@ -39,8 +40,12 @@ class ImageLocality(Plugin):
     depends_on_pods = False
     signs_template = True
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._counts_volumes = handle.behaviour.rules.image_locality_counts_image_volumes
+
     def sign(self, pod: PodInfo) -> Hashable:
-        return _wanted(pod)
+        return self._wanted(pod)
 
     def score_basis(self, cycle: Cycle, pod: PodInfo) -> _State:
         return _State(cycle.table.images.version, cycle.table.node_count)
@@ -49,27 +54,26 @@ class ImageLocality(Plugin):
         return NO_ROWS if before == now else ALL_ROWS
 
     def score(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Scores | None:
-        images, containers = _wanted(pod)
+        images, counted = self._wanted(pod)
         table = nodes.table
         present = [table.images.states[name] for name in images if name in table.images.states]
-        if not present or not containers:
+        if not present or not counted:
             return None
         sums = np.zeros(table.capacity, dtype=np.int64)
-        highest = MAX_CONTAINER_THRESHOLD * containers
+        highest = MAX_CONTAINER_THRESHOLD * counted
         for state in present:
             # More than the highest sum that counts is as good as that, and does not wrap around.
             sums[list(state.rows)] += min(int(state.size * (len(state.rows) / table.node_count)), highest)
         clamped = np.clip(sums[nodes.rows], MIN_THRESHOLD, highest)
         return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (highest - MIN_THRESHOLD)
 
-
-def _wanted(pod: PodInfo) -> tuple[tuple[str, ...], int]:
-    """The images a pod needs, by their full names, and its number of containers."""
-    spec = pod.spec
-    names = [container.image for container in (*spec.init_containers, *spec.containers)]
-    containers = len(names)
-    names += [volume.image.reference for volume in spec.volumes if volume.image is not None]
-    return tuple(map(normalized_name, names)), containers
+    def _wanted(self, pod: PodInfo) -> tuple[tuple[str, ...], int]:
+        """The images a pod needs, by their full names, and by how many of them the threshold is scaled."""
+        spec = pod.spec
+        names = [container.image for container in (*spec.init_containers, *spec.containers)]
+        containers = len(names)
+        names += [volume.image.reference for volume in spec.volumes if volume.image is not None]
+        return tuple(map(normalized_name, names)), len(names) if self._counts_volumes else containers
 
 
 def normalized_name(name: str) -> str:

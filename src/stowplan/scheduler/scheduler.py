@@ -164,7 +164,12 @@ class Scheduler:
         self._cycle = SchedulingCycle(
             context,
             NodeFinder(sampler, extenders, chances.node_finder, logger, timer),
-            Preemption(context, self._binding.pre_binding, asynchronous=gates["SchedulerAsyncPreemption"]),
+            Preemption(
+                context,
+                self._binding.pre_binding,
+                asynchronous=gates["SchedulerAsyncPreemption"],
+                activates=gates.behaviour.preempting.activates_preemptor,
+            ),
             failures,
             self._binding,
         )

@@ -415,7 +415,12 @@ class SchedulingCycle:
             self._record(queued, Record(evaluation, row, result.ties, TOP), "binding", f"binding to {node}")
         if context.results is not None:
             context.results.note(profile.framework, evaluation, row)
-        pod, cycle = queued.pod, evaluation.cycle
+        cycle = evaluation.cycle
+        for plugin in profile.framework.assuming:
+            changed = plugin.assumed_pod(cycle, queued.pod, node)  # type: ignore[attr-defined]
+            if changed is not None:
+                queued.become(context.cache.table.info(changed))
+        pod = queued.pod
         if context.observer is not None:
             context.observer.assuming(pod, node)
         try:

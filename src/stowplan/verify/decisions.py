@@ -46,6 +46,10 @@ def replay(family: str, scenario: Scenario, report: Report) -> None:
     """Replay a scenario."""
     under_way = Replay(scenario)
     for position, expected in enumerate(scenario.expected):
+        if expected.crash is not None:
+            found = under_way.attempt(expected).attempt
+            report.add(family, "decides where it crashed", found is not None and found.error is None)
+            break
         where = f"{scenario.name}, {expected.pod}, attempt {expected.attempt}"
         compare(report, family, where, expected, under_way.attempt(expected))
         under_way.settle(expected, position)

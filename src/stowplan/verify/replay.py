@@ -122,6 +122,8 @@ class Attempt(_Recorded, kw_only=True):
     assigned: str | None
     fit_error: str | None
     error: str | None = None
+    crash: str | None = None
+    """The recorded scheduler ended itself here: there is no answer to compare with."""
     error_nodes: list[str] = []
     preemption: Preemption | None
     reserve_failure: Any = None
@@ -216,10 +218,10 @@ class Replay:
     """One scenario: the table, a framework per profile, the pending pods and their nominated nodes."""
 
     def __init__(
-        self, scenario: Scenario, registry: Registry | None = None, release: Release | None = None
+        self, scenario: Scenario, registry: Registry | None = None, gates: FeatureGates | None = None
     ) -> None:
-        """`release` replays a scenario as another release than the one it was recorded from."""
-        gates = recorded_gates(release or scenario.release)
+        """`gates` replay a scenario as another release than the one it was recorded from."""
+        gates = recorded_gates(scenario.release) if gates is None else gates
         self._table = table.ClusterTable(gates.release)
         table.load(self._table, scenario.cluster())
         registry = registry or in_tree_registry()
@@ -324,7 +326,7 @@ class Replay:
         if evaluation.scored:
             self._add_scores(attempt, found)
         if not names:
-            return self._add_failure(attempt, framework, evaluation)
+            return self._add_failure(attempt, expected, framework, evaluation)
         if self._services is not None:
             self._add_claims(attempt, expected, framework, evaluation)
         return Replayed(attempt)
@@ -373,7 +375,9 @@ class Replay:
             attempt.scores[given.extender] = dict(given.scores)
         attempt.total = dict(zip(names, found.all_totals(rows), strict=True))
 
-    def _add_failure(self, attempt: Attempt, framework: Framework, evaluation: Evaluation) -> Replayed:
+    def _add_failure(
+        self, attempt: Attempt, expected: Attempt, framework: Framework, evaluation: Evaluation
+    ) -> Replayed:
         """The message, and what the PostFilter plugins do, as far as they are built."""
         wanted = framework.profile.names(Point.POST_FILTER)
         if not self._table.node_count or not wanted:
@@ -391,6 +395,7 @@ class Replay:
                 attempt.deallocated = freed or None
         else:
             result = run_post_filters(plugins, cycle, pod)
+        result = _as_recorded(result, expected)
         attempt.fit_error = fit_error(evaluation, result.status.message)
         if len(built) == len(wanted) or result.status.code is not Code.UNSCHEDULABLE:
             attempt.preemption = _preemption(result)
@@ -489,6 +494,16 @@ def _pre_filter(evaluation: Evaluation, order: Sequence[str]) -> PreFilter:
         node_names=None if names is None else sorted(names),
         skipped=sorted(skipped),
     )
+
+
+def _as_recorded(result: PostFilterResult, expected: Attempt) -> PostFilterResult:
+    """A message that names one of several nodes as good as each other names the one of the recording."""
+    recorded = None if expected.preemption is None else expected.preemption.nominated_node
+    if not recorded or not result.nominated_node or recorded not in result.ties:
+        return result
+    named, meant = f" on node {result.nominated_node},", f" on node {recorded},"
+    reasons = tuple(reason.replace(named, meant) for reason in result.status.reasons)
+    return result._replace(status=result.status._replace(reasons=reasons))
 
 
 def _preemption(result: PostFilterResult) -> Preemption:

@@ -21,6 +21,7 @@ from stowplan.api.catalogue import (
 from stowplan.api.requests import Json
 from stowplan.embedded.admission import adminaccess
 from stowplan.embedded.admission.bootstrap import SYSTEM_PRIORITIES
+from stowplan.embedded.admission.claimguard import check_status_writer
 from stowplan.embedded.admission.defaults import DATED, DEFAULTS
 from stowplan.embedded.admission.plugins import (
     CHECK_CREATED,
@@ -112,6 +113,7 @@ class ClusterAdmission:
                 prepare_status(old, new)
             check_status(resource, old, new, custom)
             adminaccess.check_granted(lookup, resource, old, new)
+            check_status_writer(lambda: self._roles.access(lookup), resource, old, new, by)
             return None
         if subresource in ("finalize", APPROVAL):
             return None
@@ -192,20 +194,27 @@ def _check_namespace(lookup: Lookup, resource: Resource, obj: Json) -> None:
 class RoleGuard:
     """Checks that writers of roles and bindings hand on no rights but their own.
 
-    Knows the roles of one store, from the first time that somebody who is no administrator writes one.
+    Knows the roles of one store, from the first time that they are asked for.
     """
 
     def __init__(self) -> None:
         self._access: AccessRules | None = None
 
+    def access(self, lookup: Lookup) -> AccessRules | None:
+        """What the roles of a store allow; of anything else nothing is known."""
+        if self._access is None and isinstance(lookup, Store):
+            self._access = AccessRules(lookup)
+        return self._access
+
     def check(
         self, lookup: Lookup, resource: Resource, old: Json | None, new: Json, by: WriteContext
     ) -> None:
         """Raises `ApiError` 403."""
-        if resource not in _ROLES or MASTERS in by.user.groups or not isinstance(lookup, Store):
+        if resource not in _ROLES or MASTERS in by.user.groups:
             return
-        if self._access is None:
-            self._access = AccessRules(lookup)
+        access = self.access(lookup)
+        if access is None:
+            return
         user = User(by.user.name, by.user.groups)
         name = "" if old is None else old["metadata"]["name"]
-        check_escalation(self._access, user, resource, new, old, name)
+        check_escalation(access, user, resource, new, old, name)

@@ -268,7 +268,8 @@ def write_context(
         errors.append(not_supported("fieldValidation", validation, [*_VALIDATIONS]))
     if errors:
         raise options_invalid(options, errors)
-    return WriteContext(user, manager or _agent(headers), bool(asked))
+    verb = options.removesuffix("Options").lower()
+    return WriteContext(user, manager or _agent(headers), bool(asked), verb=verb)
 
 
 def _manager_errors(manager: str) -> list[FieldError]:

@@ -88,6 +88,7 @@ class ResourceClaimController(Controller):
         self.claims = self.informer(RESOURCE_CLAIMS)
         self.templates = self.informer(RESOURCE_CLAIM_TEMPLATES)
         self._waiting = self.pods.index(_templates_of)
+        self._users = self.pods.index(claim_names)
         self.pods.add_handler(self._pod_changed)
         self.claims.add_handler(self._claim_changed)
         self.templates.add_handler(self._template_changed)
@@ -106,6 +107,10 @@ class ResourceClaimController(Controller):
     def _claim_changed(self, old: Json | None, new: Json | None) -> None:
         if new is not None:
             self.queue.add(CLAIM + key_of(new))
+            if "allocation" in status_of(new):
+                for key, pod in self._users[key_of(new)].items():
+                    if node_of(pod) and not _is_reserved(new, pod):
+                        self.queue.add(POD + key)
         if old is not None and new is None:
             owner = controller_of(old)
             if owner is not None and owner.get("kind") == "Pod":
@@ -186,7 +191,7 @@ class ResourceClaimController(Controller):
             if claim is None or "allocation" not in status_of(claim):
                 continue
             reserved = list(status_of(claim).get("reservedFor") or ())
-            if any(one.get("uid") == uid_of(pod) for one in reserved) or len(reserved) >= MAX_RESERVED:
+            if _is_reserved(claim, pod) or len(reserved) >= MAX_RESERVED or is_deleting(claim):
                 continue
             mine = {"resource": "pods", "name": name_of(pod), "uid": uid_of(pod)}
             await self.set_status(RESOURCE_CLAIMS, claim, {"reservedFor": [*reserved, mine]})
@@ -240,6 +245,10 @@ class ResourceClaimController(Controller):
     def _owning_pods(self, claim: Json) -> Iterator[Json]:
         owners = claim["metadata"].get("ownerReferences") or ()
         return (one for one in owners if one.get("kind") == "Pod" and one.get("controller"))
+
+
+def _is_reserved(claim: Json, pod: Json) -> bool:
+    return any(one.get("uid") == uid_of(pod) for one in status_of(claim).get("reservedFor") or ())
 
 
 def _concern(pod: Json) -> object:

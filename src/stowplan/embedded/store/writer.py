@@ -44,13 +44,15 @@ class WriteContext(NamedTuple):
 
     `field_manager` is who managed fields name as the owner of what is written. A `dry_run` is admitted
     and validated and gives back what would have been written. `served` is the version the request is in, if
-    its objects are stored in another one: managed fields are those of that version.
+    its objects are stored in another one: managed fields are those of that version. `verb` is what roles call
+    the request.
     """
 
     user: UserInfo
     field_manager: str
     dry_run: bool = False
     served: ServedForm | None = None
+    verb: str = "update"
 
 
 def component(name: str) -> WriteContext:

@@ -111,10 +111,12 @@ def select_victims(simulations: Simulations, row: int, budgets: DisruptionBudget
 def over_budget(pods: Sequence[PodInfo], budgets: DisruptionBudgets) -> list[bool]:
     """For pods, the most important first: would evicting this one and all before it violate a budget?"""
     left: dict[Budget, int] = {}
-    return [_violates(info, budgets, left) for info in pods]
+    exceeding = _exceeds_first if budgets.stops_at_exceeded else _exceeds
+    return [exceeding(info, budgets, left) for info in pods]
 
 
-def _violates(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
+def _exceeds(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
+    """Charge a pod to all its budgets; whether that is too much for any of them."""
     exceeded = False
     for budget in budgets.of(info):
         if info.name in budget.disrupted:
@@ -122,6 +124,17 @@ def _violates(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]
         left[budget] = remaining = left.get(budget, budget.allowed) - 1
         exceeded |= remaining < 0
     return exceeded
+
+
+def _exceeds_first(info: PodInfo, budgets: DisruptionBudgets, left: dict[Budget, int]) -> bool:
+    """The same up to the first budget for which it is too much: those after it are not charged."""
+    for budget in budgets.of(info):
+        if info.name in budget.disrupted:
+            continue
+        left[budget] = remaining = left.get(budget, budget.allowed) - 1
+        if remaining < 0:
+            return True
+    return False
 
 
 def reprieve_order(protected: Sequence[bool]) -> list[int]:

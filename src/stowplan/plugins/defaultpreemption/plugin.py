@@ -229,13 +229,19 @@ class DefaultPreemption(Plugin):
         ties = tuple(table.name_of(row) for row in rows)
         (victims,) = victims_of([rows[nth]])
         return PostFilterResult(
-            SUCCESS,
+            self._found(ties[nth], len(victims)),
             ties[nth],
             tuple(info.pod for info in victims),
             VictimsByNode(table.nodes, candidates, victims_of),
             ties,
             choice=choice_of(table, candidates, victims_of, compared, best.item(nth), below),
         )
+
+    def _found(self, node: str, victims: int) -> Status:
+        if not self.handle.behaviour.preempting.success_text:
+            return SUCCESS
+        text = f"{PREFIX}found a potential placement for pod on node {node}, preempting {victims} victims"
+        return Status(Code.SUCCESS, (text,))
 
     def not_candidates(self) -> Sequence[RuledOut]:
         """The nodes that the last search found to be no candidates, by reason."""

@@ -29,10 +29,12 @@ class Search:
     def not_candidates(self) -> list[RuledOut]:
         """All nodes but the candidates, by reason, largest group first; while the table does not change."""
         failed = [] if self.dry_run is None else self.dry_run.not_candidates()
-        tried = [self._ruled_out(*one) for one in failed]
-        hopeless = [self._ruled_out(*one) for one in self._not_tried()]
-        found = sorted((*hopeless, *tried), key=lambda one: -one.nodes)
-        left = len(self.rows) - self.candidates - sum(one.nodes for one in tried)
+        by_reason: dict[str, list[Rows]] = {}
+        for status, rows in (*self._not_tried(), *failed):
+            by_reason.setdefault(self._reason(status), []).append(rows)
+        found = [self._ruled_out(reason, np.concatenate(rows)) for reason, rows in by_reason.items()]
+        found.sort(key=lambda one: -one.nodes)
+        left = len(self.rows) - self.candidates - sum(len(rows) for _, rows in failed)
         if left:
             found.append(RuledOut(f"not looked at: {self.candidates} candidates were enough", left))
         return found
@@ -44,10 +46,10 @@ class Search:
             if len(hopeless):
                 yield status, hopeless
 
-    def _ruled_out(self, status: Status, rows: Rows) -> RuledOut:
+    def _ruled_out(self, reason: str, rows: Rows) -> RuledOut:
         name_of = self.evaluation.cycle.table.name_of
         examples = tuple(RuledOutNode(name_of(row)) for row in np.sort(rows)[:EXAMPLES].tolist())
-        return RuledOut(self._reason(status), len(rows), examples)
+        return RuledOut(reason, len(rows), examples)
 
     def _reason(self, status: Status) -> str:
         if REASON_NO_VICTIMS in status.reasons:

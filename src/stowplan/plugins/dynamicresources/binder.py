@@ -1,7 +1,7 @@
 """Writes of claims: allocation and reservation before a pod is bound, and taking them back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,7 +18,7 @@ from stowplan.api.devices import (
     ResourceClaimStatus,
 )
 from stowplan.api.meta import timestamp
-from stowplan.api.pod import Pod
+from stowplan.api.pod import NodeAllocatableResourceClaimStatus, Pod
 from stowplan.api.requests import DeleteOptions, Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.cluster.devices import Claims
@@ -232,6 +232,16 @@ class ClaimBinder:
             await self._patch_pod(pod.pod, {"extendedResourceClaimStatus": named})
         except ApiError as cause:
             raise ClaimWriteError(f"update pod {pod.key} ExtendedResourceClaimStatus: {cause}") from None
+
+    async def tell_pod(self, pod: PodInfo, statuses: Sequence[NodeAllocatableResourceClaimStatus]) -> None:
+        """Write what claims take of the node's own resources, maybe nothing. Raises ClaimWriteError."""
+        told = msgspec.json.decode(msgspec.json.encode(statuses)) or None
+        try:
+            await self._patch_pod(pod.pod, {"nodeAllocatableResourceClaimStatuses": told})
+        except ApiError as cause:
+            raise ClaimWriteError(
+                f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses: {cause}"
+            ) from None
 
     async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}

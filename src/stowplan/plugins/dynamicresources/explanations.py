@@ -10,18 +10,21 @@ from stowplan.api.amounts import smaller_requests
 from stowplan.api.devices import ALL_DEVICES, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.cluster.changes import Rows
+from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.table import ClusterTable
 from stowplan.framework import PodInfo, Remedy, Shortfall
 from stowplan.plugins.dynamicresources import extended
 from stowplan.plugins.dynamicresources.allocator import (
     AllocationError,
     AllocationTimeoutError,
+    Request,
     requests_of,
 )
 from stowplan.plugins.dynamicresources.claims import ClaimError, claims_of
 from stowplan.plugins.dynamicresources.diagnosis import Diagnosis, Holders, Problem, held_by
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.remedies import remedies_for
+from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError
 from stowplan.plugins.dynamicresources.shortfall import failing_device, shown_shortfall
 from stowplan.plugins.dynamicresources.state import StateData
 from stowplan.plugins.dynamicresources.verdicts import Verdicts
@@ -57,7 +60,7 @@ class DeviceExplanations:
         return shown_shortfall(diagnosis, problem, self._devices.slices, size)
 
     def sizes(self, state: StateData | None, pod: PodInfo, rows: Rows) -> "npt.NDArray[np.float64]":
-        """How much nodes lack, by the number of their free devices."""
+        """How much nodes lack, by the number of their free devices that a request selects."""
         return np.array([self._size_on(state, row) for row in rows.tolist()], dtype=np.float64)
 
     def _size_on(self, state: StateData | None, row: int) -> float:
@@ -73,8 +76,26 @@ class DeviceExplanations:
     def _size(self, claims: Sequence[ResourceClaim], pools: Sequence[Pool]) -> float:
         wanted = sum(map(_fewest, claims))
         taken = self._devices.claims.allocated.devices
-        free = sum(ref.id not in taken for pool in pools for ref in pool.devices)
+        options = [
+            option
+            for claim in claims
+            for request in claim.spec.devices.requests
+            for option in requests_of(request)
+        ]
+        free = sum(
+            ref.id not in taken and any(self._selects(option, ref) for option in options)
+            for pool in pools
+            for ref in pool.devices
+        )
         return max((wanted - free) / wanted, _NEARLY_NOTHING) if wanted else 1.0
+
+    def _selects(self, request: Request, ref: DeviceRef) -> bool:
+        device_class = self._devices.classes.get(request.class_name)
+        of_class = () if device_class is None else device_class.spec.selectors
+        try:
+            return all(self._verdicts.selects(selector, ref) for selector in (*of_class, *request.selectors))
+        except (CompileError, EvaluationError):
+            return False
 
     def remedies(self, state: StateData | None, pod: PodInfo, row: int) -> Iterator[Remedy]:
         node = self._table.nodes[row]

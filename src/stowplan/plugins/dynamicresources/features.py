@@ -1,8 +1,10 @@
-"""Which parts of dynamic resource allocation the feature gates switch on."""
+"""Which parts of dynamic resource allocation the feature gates switch on, and by which rules they work."""
 
 from typing import NamedTuple
 
 from stowplan.framework import FeatureGates
+from stowplan.releases import DEFAULT
+from stowplan.releases.behaviour import Devices as Choices
 
 
 class Features(NamedTuple):
@@ -15,11 +17,13 @@ class Features(NamedTuple):
     list_attributes: bool = False
     extended_resources: bool = True
     filter_timeout: bool = True
-    not_built: str = ""
-    """A gate that is on and whose feature is not built, "" if there is none."""
-
-
-_NOT_BUILT = ("DRANodeAllocatableResources", "DRAWorkloadResourceClaims")
+    node_allocatable: bool = False
+    workload_claims: bool = False
+    """Claims may belong to a PodGroup."""
+    fractional_range: bool = False
+    """Steps of capacity may be fractions."""
+    choices: Choices = DEFAULT.behaviour.devices
+    """The rules of the release where releases differ."""
 
 
 def features_of(gates: FeatureGates) -> Features:
@@ -33,7 +37,10 @@ def features_of(gates: FeatureGates) -> Features:
         list_attributes=gates["DRAListTypeAttributes"],
         extended_resources=gates["DRAExtendedResource"],
         filter_timeout=gates["DRASchedulerFilterTimeout"],
-        not_built=next((name for name in _NOT_BUILT if gates[name]), ""),
+        node_allocatable=gates["DRANodeAllocatableResources"],
+        workload_claims=gates["DRAWorkloadResourceClaims"],
+        fractional_range=gates["DRAFractionalCapacityRange"],
+        choices=gates.behaviour.devices,
     )
 
 

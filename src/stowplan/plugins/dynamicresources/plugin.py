@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.api.devices import MOST_SUBREQUESTS, AllocationResult, ResourceClaim
+from stowplan.api.pod import Pod
 from stowplan.api.status import ApiError
 from stowplan.cluster.changes import NO_ROWS, Rows
 from stowplan.cluster.devices import with_allocation
@@ -48,9 +49,10 @@ from stowplan.plugins.dynamicresources.conditions import BindingFailedError, has
 from stowplan.plugins.dynamicresources.explanations import DeviceExplanations
 from stowplan.plugins.dynamicresources.features import features_of
 from stowplan.plugins.dynamicresources.hints import ClaimHints
+from stowplan.plugins.dynamicresources.nodeallocatable import Statuses, with_statuses
 from stowplan.plugins.dynamicresources.pools import compiled
 from stowplan.plugins.dynamicresources.results import allocation_result
-from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData, is_in_memory
+from stowplan.plugins.dynamicresources.state import OWN_REASON, NodeAllocation, StateData, is_in_memory
 from stowplan.plugins.dynamicresources.verdicts import REASONS, UNAVAILABLE, Verdicts
 from stowplan.plugins.normalize import by_highest
 
@@ -84,6 +86,9 @@ class DynamicResources(Plugin):
         self._devices = handle.table.devices
         self._features = features_of(handle.gates)
         self._verdicts = Verdicts(handle.table, self._features, self._filter_limit)
+        self.changes_assumed_pods = self._features.node_allocatable
+        if self.changes_assumed_pods:
+            handle.table.count_claims()
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: dict[str, set[asyncio.Task[None]]] = {}
         """By the uid of a pod, the reservations for it that are being taken back."""
@@ -116,10 +121,11 @@ class DynamicResources(Plugin):
         if not self._concerns(pod):
             cycle.write(self, True)
             return SKIP_CLASS
-        if self._features.not_built:
-            gate = self._features.not_built
+        if self._features.workload_claims and pod.spec.scheduling_group is not None:
             raise NotBuiltError(
-                self.name, f"pods with resource claims are not supported with the gate {gate}"
+                self.name,
+                "resource claims of pods of a PodGroup are not supported with the gate "
+                "DRAWorkloadResourceClaims",
             )
         cycle.write(self, StateData(pod, [], None))
         try:
@@ -203,14 +209,14 @@ class DynamicResources(Plugin):
         if not isinstance(then, StateData) or not isinstance(now, StateData) or then.codes is None:
             return ALL_ROWS
         codes = self._codes(now)
-        if len(codes) != len(then.codes) or then.errors or now.errors:
+        if len(codes) != len(then.codes) or then.errors or now.errors or then.reasons or now.reasons:
             return ALL_ROWS
         changed: Rows = (codes != then.codes).nonzero()[0]
         return changed
 
     def _codes(self, state: StateData) -> Codes:
         """The verdicts about all rows, worked out once in an attempt."""
-        if state.codes is None:
+        if state.codes is None or self._verdicts.depends_on_usage:
             state.codes = self._verdicts.codes(state, self._is_usable)
         return state.codes
 
@@ -248,11 +254,15 @@ class DynamicResources(Plugin):
             state = self._state(cycle)
             assert state is not None
             return error(state.errors[-code - 1])
+        if code >= OWN_REASON:
+            state = self._state(cycle)
+            assert state is not None
+            return state.reasons[code - OWN_REASON]
         return unresolvable(REASONS[code])
 
     def passes_with_fewer(self, pod: PodInfo) -> bool:
-        """Pods on a node make no difference here."""
-        return True
+        """Pods on a node make no difference here, unless devices take of its own resources."""
+        return not self._features.node_allocatable
 
     # Explanations
 
@@ -280,7 +290,7 @@ class DynamicResources(Plugin):
         if state is None:
             return error(NOT_FOUND)
         if not isinstance(state, StateData) or not state.claims:
-            return unschedulable(REASON_NO_CLAIMS)
+            return self._cannot_help(REASON_NO_CLAIMS)
         return self._free(cycle, pod, state)
 
     def _free(self, cycle: Cycle, pod: PodInfo, state: StateData) -> PostFilterResult:
@@ -298,7 +308,11 @@ class DynamicResources(Plugin):
             for claim in state.user_claims
             if claim.is_reserved_for(pod.uid)
         )
-        return PostFilterResult(unschedulable(REASON_STILL_NOT), writes=writes)
+        return PostFilterResult(self._cannot_help(REASON_STILL_NOT), writes=writes)
+
+    def _cannot_help(self, reason: str) -> Status:
+        """What PostFilter says of a pod that it can do nothing for."""
+        return unschedulable(reason) if self.handle.behaviour.devices.post_filter_text else unschedulable()
 
     async def _let_go(self, claim: ResourceClaim, pod_uid: str) -> None:
         """Take back a reservation from an attempt that nobody ended, as when the scheduler was restarted."""
@@ -424,6 +438,8 @@ class DynamicResources(Plugin):
         state = self._state(cycle)
         if state is None or not state.claims:
             return
+        if self._statuses(state, node):
+            self._start(self._binder().tell_pod(pod, ()), f"clear status of {pod.key}")
         if state.writing is None or state.writing.done():
             self._take_back(state, pod)
         else:
@@ -503,6 +519,20 @@ class DynamicResources(Plugin):
         for task in self._tasks:
             task.cancel()
 
+    # What devices take of the node's own resources
+
+    def assumed_pod(self, cycle: Cycle, pod: PodInfo, node: str) -> Pod | None:
+        """The pod as it counts on its node from now on, None if that is as it is."""
+        state = self._state(cycle)
+        statuses = () if state is None else self._statuses(state, node)
+        before = pod.pod.status.node_allocatable_resource_claim_statuses
+        return None if statuses == before else with_statuses(pod.pod, statuses)
+
+    @staticmethod
+    def _statuses(state: StateData, node: str) -> Statuses:
+        found = state.nodes.get(node)
+        return () if found is None else found.statuses
+
     # PreBind
 
     def pre_bind_pre_flight(self, cycle: Cycle, pod: PodInfo, node: str) -> Status | None:
@@ -519,6 +549,9 @@ class DynamicResources(Plugin):
             for index, claim in enumerate(state.claims):
                 if not claim.is_reserved_for(pod.uid):
                     await self._write(state, index, pod)
+            statuses = self._statuses(state, node)
+            if statuses:
+                await binder.tell_pod(pod, statuses)
             if self._features.binding_conditions:
                 await binder.wait_until_ready(state, pod, node)
         except (ClaimWriteError, BindingFailedError) as cause:

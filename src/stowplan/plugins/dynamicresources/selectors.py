@@ -1,15 +1,21 @@
 """Selectors: CEL expressions that choose devices. An answer is kept with the device it is about."""
 
+import time
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from stowplan.cel import devices as cel
+from stowplan.cel.program import INTERRUPTED, LIMIT_EXCEEDED
 from stowplan.cluster.devices import DeviceRef
 from stowplan.plugins.dynamicresources.features import Features
 
 _MOST_COMPILED: Final = 256
+_MOST_COSTLY: Final = 4
+"""After so many devices for which an expression ran into its cost limit, others are not tried for a while."""
+_PAUSE: Final = 60.0
+"""Seconds for which they are not tried."""
 
 
 class CompileError(Exception):
@@ -20,22 +26,38 @@ class EvaluationError(Exception):
     """An expression that fails for a device."""
 
 
+class _Costly(NamedTuple):
+    """How often an expression ran into its cost limit, how that ended last, and until when it rests."""
+
+    times: int
+    error: EvaluationError
+    until: float
+
+
 class Selectors:
     """Compiled expressions, the latest kept, and what they say of devices.
 
-    What they said holds as long as the slice of the device does not change.
+    What they said holds as long as the slice of the device does not change. An expression that runs into its
+    cost limit fails the attempt of its pod, whatever it would say of other devices. So that many devices do
+    not hold up the scheduler, it is tried for a few of them only, and of the others the same is said.
     """
 
     def __init__(self, features: Features) -> None:
-        self._features = cel.Features(
-            consumable_capacity=features.consumable_capacity, list_attributes=features.list_attributes
+        self._features = cel.features_of(
+            features.choices,
+            consumable_capacity=features.consumable_capacity,
+            list_attributes=features.list_attributes,
         )
         self._compiled: OrderedDict[str, cel.Compiled | CompileError] = OrderedDict()
+        self._costly: OrderedDict[str, _Costly] = OrderedDict()
 
     def matches(self, expression: str, ref: DeviceRef) -> bool:
         """Whether an expression chooses a device. Raises CompileError, EvaluationError."""
         kept = ref.matches.get(expression)
         if kept is None:
+            costly = self._costly.get(expression)
+            if costly is not None and costly.times >= _MOST_COSTLY and time.monotonic() < costly.until:
+                raise costly.error
             kept = ref.matches[expression] = self._evaluated(expression, ref)
         if isinstance(kept, Exception):
             raise kept
@@ -46,7 +68,20 @@ class Selectors:
         if isinstance(compiled, CompileError):
             return compiled
         found = compiled.match(self._seen(ref))
-        return found.matched if found.error is None else EvaluationError(found.error)
+        if found.error is None:
+            return found.matched
+        error = EvaluationError(found.error)
+        if found.error.startswith((LIMIT_EXCEEDED, INTERRUPTED)):
+            self._note_costly(expression, error)
+        return error
+
+    def _note_costly(self, expression: str, error: EvaluationError) -> None:
+        before = self._costly.pop(expression, None)
+        now = time.monotonic()
+        times = 1 if before is None or before.until <= now else before.times + 1
+        self._costly[expression] = _Costly(times, error, now + _PAUSE)
+        if len(self._costly) > _MOST_COMPILED:
+            self._costly.popitem(last=False)
 
     def _seen(self, ref: DeviceRef) -> cel.Device:
         """A device as expressions see it, made when the first asks for it."""

@@ -1,17 +1,20 @@
 """What is known of the claims of one pod during an attempt."""
 
 import asyncio
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stowplan.api.devices import AllocationResult, ResourceClaim
 from stowplan.api.nodeselector import CompiledNodeSelector
-from stowplan.api.pod import ContainerExtendedResourceRequest
-from stowplan.framework import PodInfo
+from stowplan.api.pod import ContainerExtendedResourceRequest, NodeAllocatableResourceClaimStatus
+from stowplan.framework import PodInfo, Status
 from stowplan.plugins.dynamicresources.allocator import Allocator, Found
 from stowplan.plugins.dynamicresources.extended import IN_MEMORY_NAME
+
+OWN_REASON: Final = 100
+"""From here on codes stand for what was said of a single node."""
 
 
 class NodeAllocation(NamedTuple):
@@ -23,6 +26,8 @@ class NodeAllocation(NamedTuple):
     found: list[Found]
     extended_claim: ResourceClaim | None = None
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    """What the devices take of the node's own resources."""
 
 
 class StateData:
@@ -47,6 +52,7 @@ class StateData:
         "has_extended",
         "nodes",
         "pod",
+        "reasons",
         "selectors",
         "writing",
     )
@@ -64,6 +70,8 @@ class StateData:
         self.chosen: NodeAllocation | None = None
         self.codes: npt.NDArray[np.int64] | None = None
         self.errors: list[str] = []
+        self.reasons: list[Status] = []
+        """What codes from `OWN_REASON` on mean."""
         self.writing: asyncio.Task[None] | None = None
 
     @property

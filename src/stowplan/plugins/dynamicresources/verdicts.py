@@ -11,12 +11,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.api.devices import ResourceClaim
+from stowplan.api.devices import DeviceSelector, ResourceClaim
 from stowplan.api.node import Node
 from stowplan.api.nodeselector import CompiledNodeSelector
+from stowplan.cluster.devices import DeviceRef
 from stowplan.cluster.selection import matching_selector
 from stowplan.cluster.table import ClusterTable
-from stowplan.framework import PodInfo
+from stowplan.framework import Code, PodInfo, Status, error
 from stowplan.plugins.dynamicresources import extended
 from stowplan.plugins.dynamicresources.allocator import (
     AllocationError,
@@ -27,10 +28,11 @@ from stowplan.plugins.dynamicresources.allocator import (
 )
 from stowplan.plugins.dynamicresources.columns import Comparison, DeviceColumns, simple_claim
 from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.nodeallocatable import NodeAllocatable
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError
 from stowplan.plugins.dynamicresources.reuse import Column, KeptSearches, Searches
 from stowplan.plugins.dynamicresources.selectors import Selectors
-from stowplan.plugins.dynamicresources.state import NodeAllocation, StateData
+from stowplan.plugins.dynamicresources.state import OWN_REASON, NodeAllocation, StateData
 
 Codes = npt.NDArray[np.int64]
 
@@ -63,6 +65,7 @@ class Verdicts:
         self._searches = KeptSearches(self._devices.claims.allocated, self._devices.classes)
         self._columns = DeviceColumns(table, features)
         self._comparison = Comparison(self._columns, self._selectors, features)
+        self._node_allocatable = NodeAllocatable(table)
 
     def allocator(self) -> Allocator:
         return Allocator(
@@ -80,7 +83,45 @@ class Verdicts:
             state.available[index] = mask
             if mask is not None:
                 codes[(codes == 0) & ~mask] = UNAVAILABLE
+        if self.depends_on_usage:
+            self._look_at_resources(state, codes)
         return codes
+
+    @property
+    def depends_on_usage(self) -> bool:
+        """Whether devices take of resources that are the nodes' own."""
+        return self._features.node_allocatable and self._node_allocatable.is_mapped
+
+    def _look_at_resources(self, state: StateData, codes: Codes) -> None:
+        """Heed what devices take of the nodes' own resources, node by node."""
+        for row in np.flatnonzero(self._table.valid).tolist():
+            problem = None
+            if codes[row] not in (NO_RESOURCE, STALE_CLAIM):
+                problem = self._node_allocatable.is_shared(state.pod.pod, row, state.user_claims)
+            if problem is None and not codes[row]:
+                problem = self._lacking(state, row)
+            if problem is None:
+                continue
+            if problem.code is Code.ERROR:
+                codes[row] = _failed(state, problem.message)
+                continue
+            if problem not in state.reasons:
+                state.reasons.append(problem)
+            codes[row] = OWN_REASON + state.reasons.index(problem)
+
+    def _lacking(self, state: StateData, row: int) -> Status | None:
+        """Why a node cannot give what the devices found there take of it."""
+        name = self._table.name_of(row)
+        try:
+            found = self._found_on(state, name, row)
+        except AllocationError as cause:
+            return error(str(cause))
+        if found is None:
+            return None
+        claims = [state.claims[index] for index in state.to_allocate() if not state.is_extended(index)]
+        taken = self._node_allocatable.footprint(state.pod.pod, row, claims, found.found[: len(claims)])
+        state.nodes[name] = found._replace(statuses=taken.statuses)
+        return taken.problem
 
     def _codes(self, state: StateData) -> Codes:
         special, capacity = state.extended, self._table.capacity
@@ -243,12 +284,17 @@ class Verdicts:
 
         Raises AllocationError.
         """
-        known = state.nodes.get(name)
         row = self._table.row_of(name)
-        if known is not None or row is None or state.allocator is None:
+        if row is None or (state.codes is not None and state.codes.item(row)):
+            return None
+        return self._found_on(state, name, row)
+
+    def _found_on(self, state: StateData, name: str, row: int) -> NodeAllocation | None:
+        known = state.nodes.get(name)
+        if known is not None or state.allocator is None:
             return known
         node = self._table.nodes[row]
-        if node is None or (state.codes is not None and state.codes.item(row)):
+        if node is None:
             return None
         resources = self._answered_by_devices(state.pod, row)
         if state.extended is not None and not resources and not state.user_claims:
@@ -263,6 +309,10 @@ class Verdicts:
             return None
         state.nodes[name] = NodeAllocation(found, special, asked.mappings)
         return state.nodes[name]
+
+    def selects(self, selector: DeviceSelector, ref: DeviceRef) -> bool:
+        """Whether a selector chooses a device. Raises CompileError, EvaluationError."""
+        return self._selectors.matches("" if selector.cel is None else selector.cel.expression, ref)
 
     def pools_on(self, node: Node, row: int) -> list[Pool]:
         """The pools of a node. Raises PoolError."""

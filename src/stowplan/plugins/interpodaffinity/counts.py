@@ -398,14 +398,15 @@ class _Namespaces:
 
     def __init__(self, table: ClusterTable) -> None:
         self._known = table.lookups.namespaces
+        self._is_lost = table.release.behaviour.rules.namespace_selector == "lost"
         self._chosen: dict[Selector, frozenset[str] | None] = {NOTHING: frozenset()}
         self._together: dict[tuple[frozenset[str], Selector], frozenset[str]] = {}
 
     def clause(self, term: Term) -> Clause:
         """The pods an incoming pod's term selects.
 
-        A selector that an empty set of labels satisfies (`NotIn`, `DoesNotExist`) means all namespaces, as in
-        Kubernetes, where it is tested once more without labels.
+        An empty selector means all namespaces. In releases that lose the names again, so does a selector that
+        an empty set of labels satisfies (`NotIn`, `DoesNotExist`): it is tested once more without labels.
         """
         selector = term.namespace_selector
         if selector not in self._chosen:
@@ -419,7 +420,7 @@ class _Namespaces:
         return (together, term.selector)
 
     def _find(self, selector: Selector) -> frozenset[str] | None:
-        if selector.matches({}):
+        if selector.is_empty or (self._is_lost and selector.matches({})):
             return None
         return frozenset(name for name, labels in self._known.items() if selector.matches(labels))
 

@@ -121,6 +121,8 @@ def pool_name_errors(name: str | None, path: str) -> Errors:
 
 def qualified_name_errors(name: str, path: str) -> Errors:
     """The name of an attribute or a capacity, with or without a domain."""
+    if _is_plain(name):
+        return
     parts = name.split("/")
     if len(parts) == 1:
         yield from _identifier_errors(name, path)
@@ -134,6 +136,12 @@ def qualified_name_errors(name: str, path: str) -> Errors:
             yield from _identifier_errors(identifier, path)
         else:
             yield invalid(path, "", "the name must not be empty")
+
+
+@lru_cache(maxsize=4096)
+def _is_plain(name: str) -> bool:
+    """Whether a name is a good one without a domain, as most are: all devices have the same few."""
+    return len(name) <= _MAX_ID and re.fullmatch(_IDENTIFIER, name) is not None
 
 
 def full_name_errors(name: str, path: str) -> Errors:
@@ -260,6 +268,8 @@ def toleration_errors(toleration: Json, path: str) -> Errors:
 
 def binding_errors(holder: Json, path: str) -> Errors:
     """The conditions that a device has to have, or must not have, before a pod is bound."""
+    if "bindingConditions" not in holder and "bindingFailureConditions" not in holder:
+        return
     conditions = holder.get("bindingConditions") or ()
     failures = holder.get("bindingFailureConditions") or ()
     listed = {"bindingConditions": conditions, "bindingFailureConditions": failures}

@@ -172,9 +172,7 @@ def _device_errors(device: Json, path: str, old: Json | None, by_device: bool) -
     if properties > _MAX_PROPERTIES:
         text = f"the total number of attributes and capacities must not exceed {_MAX_PROPERTIES}"
         yield invalid(path, properties, text)
-    values = sum(
-        max(1, sum(len((one or {}).get(field) or ()) for field in _LISTS)) for one in attributes.values()
-    )
+    values = sum(_value_count(one or {}) for one in attributes.values())
     if values > _MAX_VALUES:
         yield invalid(path, values, f"the total number of attribute values must not exceed {_MAX_VALUES}")
     for key, attribute in attributes.items():
@@ -192,6 +190,11 @@ def _device_errors(device: Json, path: str, old: Json | None, by_device: bool) -
     yield from _device_node_errors(device, path, by_device)
     yield from binding_errors(device, path)
     yield from _mapping_errors(device, capacity, f"{path}.nodeAllocatableResourceMappings")
+
+
+def _value_count(attribute: Json) -> int:
+    """How many values an attribute has; those of a list count one by one."""
+    return max(1, sum(len(attribute[field] or ()) for field in _LISTS if field in attribute))
 
 
 def _counter_set_of(consumption: Json) -> str:
@@ -243,6 +246,8 @@ def _mapping_errors(device: Json, capacity: Json, path: str) -> Errors:
 
 
 def _attribute_errors(attribute: Json, path: str) -> Errors:
+    if len(attribute) == 1 and (type(attribute.get("int")) is int or type(attribute.get("bool")) is bool):
+        return
     given = [field for field in _ATTRIBUTES if attribute.get(field) is not None]
     if "string" in given:
         yield from _text_errors(attribute["string"], f"{path}.string")

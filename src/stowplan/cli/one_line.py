@@ -1,0 +1,19 @@
+"""Refused configurations as one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from stowplan.config import ConfigError
+from stowplan.framework.status import ProfileError
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns a refused configuration into one line on stderr and exit code 1."""
+    try:
+        yield
+    except (ConfigError, ProfileError) as error:
+        line = " ".join(part.strip() for part in str(error).splitlines())
+        raise click.ClickException(f"{line} ({error.hint})" if error.hint else line) from None
