@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from releases import GATES_1_36, GATES_1_37
 from scheduler.worlds import World, configured, enabling, live, plugin
 from stowplan.api.status import ApiError, unreachable
 from stowplan.framework.status import SKIP, SUCCESS, error, unschedulable
@@ -294,7 +295,39 @@ def test_a_binding_that_fails_is_tried_again_after_a_while(failure: ApiError, me
         assert world.node_of("p") == "n"
         assert len(world.events("p", "Scheduled")) == 1
 
-    live(story)
+    live(story, config=configured(gates=GATES_1_36))
+
+
+@pytest.mark.parametrize(
+    ("failure", "tries"),
+    [
+        (ApiError(500, "InternalError", "Internal error occurred: x"), 4),
+        (ApiError(503, "ServiceUnavailable", "not now"), 4),
+        (unreachable("connection refused"), 4),
+        (unreachable("connection reset by peer"), 1),
+        (ApiError(409, "Conflict", "somebody was faster"), 1),
+    ],
+)
+def test_since_1_37_a_binding_that_had_no_effect_is_sent_again_at_once(failure: ApiError, tries: int) -> None:
+    async def story(world: World) -> None:
+        world.add_node("n")
+        world.wire.answer("POST pods/p/binding", *[failure] * tries)
+        world.put_pod("p")
+        await world.settle(0.5)
+        sent = [one for one in world.wire.shorts if one == "POST pods/p/binding"]
+        assert len(sent) == tries
+        assert world.place_of("p") == "backoff"
+
+    async def recovering(world: World) -> None:
+        world.add_node("n")
+        world.wire.answer("POST pods/p/binding", *[failure] * (tries - 1))
+        world.put_pod("p")
+        await world.settle(0.5)
+        assert world.node_of("p") == "n"
+        assert not world.events("p", "FailedScheduling")
+
+    live(story, config=configured(gates=GATES_1_37))
+    live(recovering, config=configured(gates=GATES_1_37))
 
 
 def test_a_binding_whose_answer_got_lost_did_bind() -> None:

@@ -37,6 +37,10 @@ class ContainerRestartRule(Struct, frozen=True):
     action: str = ""
 
 
+class VolumeMount(Struct, frozen=True):
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
@@ -44,6 +48,7 @@ class Container(Struct, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class NodeSelectorRequirement(Struct, frozen=True):

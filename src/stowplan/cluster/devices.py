@@ -113,6 +113,7 @@ class Slices:
         self._of_node: dict[str, dict[str, SliceView]] = {}
         self._shared: dict[str, dict[str, SliceView]] = {}
         self._counting: dict[PoolID, dict[str, SliceView]] = {}
+        self._counting_for: dict[str, dict[str, SliceView]] = {}
         self._of_pool: dict[PoolID, dict[str, SliceView]] = {}
         self._changes: list[SliceChange] = []
         self._forgotten = 0
@@ -157,6 +158,7 @@ class Slices:
         yield self._of_pool, view.pool
         if view.slice.spec.shared_counters:
             yield self._counting, view.pool
+            yield self._counting_for, view.slice.spec.node_name or _ANY_NODE
         elif view.slice.spec.node_name:
             yield self._of_node, view.slice.spec.node_name
         else:
@@ -187,6 +189,11 @@ class Slices:
     def counting(self, pool: PoolID) -> Iterator[SliceView]:
         """The slices with the counters of a pool."""
         yield from self._counting.get(pool, {}).values()
+
+    def counting_for(self, node: str) -> Iterator[SliceView]:
+        """The slices with counters that may be for a node."""
+        yield from self._counting_for.get(node, {}).values()
+        yield from self._counting_for.get(_ANY_NODE, {}).values()
 
     def counting_pools(self) -> Iterable[PoolID]:
         return self._counting.keys()

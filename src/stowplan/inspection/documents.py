@@ -37,7 +37,7 @@ from stowplan.scheduler import Scheduler
 
 MOST_PODS: Final = 500
 """How many pods a lane or a search shows at most."""
-AT_ONCE: Final = 0.005
+AT_ONCE: Final = 0.01
 """Seconds of work on an explanation before everybody else gets a turn: a turn costs more than most steps."""
 FORGET_AFTER: Final = 24
 """After how many samples without any explanation what is kept for them is let go."""

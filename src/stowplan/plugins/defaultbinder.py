@@ -1,14 +1,25 @@
 """Binds a pod by telling the API server."""
 
+from typing import Any
+
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.storage import ObjectReference
 from stowplan.api.writes import Binding
-from stowplan.framework import Cycle, Plugin, PodInfo
+from stowplan.client.retry import had_no_effect, retried
+from stowplan.framework import Cycle, Handle, Plugin, PodInfo
 from stowplan.logs import Ref
 
 
 class DefaultBinder(Plugin):
-    """Writes the Binding of a pod. It carries the pod's uid, so no other of that name is bound."""
+    """Writes the Binding of a pod. It carries the pod's uid, so no other of that name is bound.
+
+    Since 1.37 a binding is sent again that the server refused because it was not well, or that did not reach
+    it. One whose answer was lost is not: it may have been made.
+    """
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._tries = handle.behaviour.calls.bind_tries
 
     async def bind(self, cycle: Cycle, pod: PodInfo, node: str) -> None:
         meta = pod.pod.metadata
@@ -23,4 +34,8 @@ class DefaultBinder(Plugin):
                 pod=Ref(pod.key),
                 node=Ref(node),
             )
-        await scheduler.client.bind(Binding(metadata=metadata, target=target))
+        binding = Binding(metadata=metadata, target=target)
+        if self._tries == 1:
+            await scheduler.client.bind(binding)
+        else:
+            await retried(lambda: scheduler.client.bind(binding), had_no_effect, self.handle.rng, self._tries)

@@ -1,6 +1,7 @@
 """NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the node declares it."""
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from stowplan.framework import (
     Codes,
     Cycle,
     EventRegistration,
+    Handle,
     Hint,
     NodeRows,
     Plugin,
@@ -30,6 +32,7 @@ REASON = "node(s) didn't match Pod's required features"
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+VOLUME_BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
 
 _NONE: frozenset[str] = frozenset()
 
@@ -41,8 +44,16 @@ class NodeDeclaredFeatures(Plugin):
     signs_template = True
     constant_pre_filter = True
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._known = frozenset(handle.behaviour.rules.declared_features)
+
     def sign(self, pod: PodInfo) -> Hashable:
-        return required_features(pod.spec)
+        return self._required(pod.spec)
+
+    def _required(self, spec: PodSpec) -> frozenset[str]:
+        """The node features a pod cannot run without, as far as the release knows them."""
+        return required_features(spec) & self._known
 
     def events(self) -> Sequence[EventRegistration]:
         nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
@@ -56,17 +67,16 @@ class NodeDeclaredFeatures(Plugin):
     def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
         return queue_if(old is None or old.status.declared_features != new.status.declared_features)
 
-    @staticmethod
-    def _after_pod_update(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+    def _after_pod_update(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
         if pod.uid != new.metadata.uid:
             return Hint.SKIP
-        return queue_if(required_features(old.spec) != required_features(new.spec))
+        return queue_if(self._required(old.spec) != self._required(new.spec))
 
     def pre_filter(self, cycle: Cycle, pod: PodInfo) -> Status | None:
-        return None if required_features(pod.spec) else SKIP
+        return None if self._required(pod.spec) else SKIP
 
     def filter(self, cycle: Cycle, pod: PodInfo, nodes: NodeRows) -> Codes | None:
-        needed = required_features(pod.spec)
+        needed = self._required(pod.spec)
         table = nodes.table
         lacking = np.array(
             [not needed <= (features or _NONE) for features in table.feature_sets], dtype=np.int64
@@ -76,9 +86,7 @@ class NodeDeclaredFeatures(Plugin):
 
     def shortfall(self, cycle: Cycle, pod: PodInfo, row: int) -> Shortfall | None:
         table = cycle.table
-        lacking = required_features(pod.spec) - (
-            table.feature_sets.value(table.feature_set.item(row)) or _NONE
-        )
+        lacking = self._required(pod.spec) - (table.feature_sets.value(table.feature_set.item(row)) or _NONE)
         return Shortfall("node feature", f"does not declare {', '.join(sorted(lacking))}")
 
     def reason(self, cycle: Cycle, pod: PodInfo, code: int) -> Status:
@@ -91,6 +99,8 @@ def required_features(spec: PodSpec) -> frozenset[str]:
     for container in (*spec.init_containers, *spec.containers):
         if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
             needed.add(RESTART_ALL_CONTAINERS)
+        if any(mount.bind_mount_options for mount in container.volume_mounts):
+            needed.add(VOLUME_BIND_MOUNT_OPTIONS)
     if spec.host_network and spec.host_users is False:
         needed.add(USER_NAMESPACES_HOST_NETWORK)
     return frozenset(needed)

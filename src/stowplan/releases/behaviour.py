@@ -148,6 +148,10 @@ class Devices:
         "Attributes that are lists, and `includes`, need the gate DRAListTypeAttributes; since then they "
         "can always be read."
     )
+    cel_costs: tuple[str, ...] = _choice(
+        "Functions whose cost in CEL expressions grows with what they look at: startsWith and endsWith with "
+        "their argument (prefix), the global function matches (matches), includes with the list (includes)."
+    )
     unknown_request_fields_fail: bool = _choice(
         "A request with derivedAttributes fails while the feature is disabled, and slices with "
         "compatibility groups are left out; before, the fields were unknown."

@@ -105,6 +105,7 @@ BEHAVIOUR: Final = Behaviour(
         rounded_capacity_format="BinarySI",
         attribute_type="any",
         list_attributes_need_gate=True,
+        cel_costs=(),
         unknown_request_fields_fail=False,
         post_filter_text=True,
         missing_special_claim="error",

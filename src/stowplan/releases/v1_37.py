@@ -95,6 +95,7 @@ BEHAVIOUR: Final = Behaviour(
         rounded_capacity_format="step",
         attribute_type="dyn",
         list_attributes_need_gate=False,
+        cel_costs=("prefix", "matches", "includes"),
         unknown_request_fields_fail=True,
         post_filter_text=False,
         missing_special_claim="ignored",

@@ -4,8 +4,8 @@ A patch has only the difference between the current and the wanted status: of an
 keys that change, and without changes there is no patch.
 """
 
-import asyncio
 import random
+from functools import partial
 from typing import Any, Final
 
 from stowplan.api.catalogue import PODS
@@ -14,20 +14,13 @@ from stowplan.api.pod import Pod, PodCondition
 from stowplan.api.requests import Json, PatchType
 from stowplan.api.status import ApiError
 from stowplan.client import Writer
+from stowplan.client.retry import is_unwell, retried
 
 POD_SCHEDULED: Final = "PodScheduled"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
-
-INITIAL_BACKOFF: Final = 0.01
-BACKOFF_FACTOR: Final = 5.0
-BACKOFF_JITTER: Final = 0.1
-TRIES: Final = 4
-
-_RETRIED: Final = {"InternalError": 500, "ServiceUnavailable": 503, "Conflict": 409}
-_NAMELESS: Final = ("", "Unknown")
 
 
 def failure_patch(
@@ -78,19 +71,10 @@ async def patch_status(client: Writer, pod: Pod, patch: Json | None, rng: random
     if patch is None:
         return
     patch = {"metadata": {"uid": pod.metadata.uid}, **patch}
-    delay = INITIAL_BACKOFF
-    for attempt in range(1, TRIES + 1):
-        try:
-            await client.patch(
-                PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
-            )
-        except ApiError as error:
-            if attempt == TRIES or not _is_retriable(error):
-                raise
-        else:
-            return
-        await asyncio.sleep(delay * (1 + BACKOFF_JITTER * rng.random()))
-        delay *= BACKOFF_FACTOR
+    write = partial(
+        client.patch, PODS, pod.namespace, pod.name, patch, PatchType.STRATEGIC, subresource="status"
+    )
+    await retried(write, _is_retriable, rng)
 
 
 def is_replaced(error: ApiError) -> bool:
@@ -103,9 +87,7 @@ def is_replaced(error: ApiError) -> bool:
 def _is_retriable(error: ApiError) -> bool:
     if is_replaced(error):
         return False
-    if error.is_unreachable or error.reason in _RETRIED:
-        return True
-    return error.reason in _NAMELESS and error.code in _RETRIED.values()
+    return error.is_unreachable or error.code == 409 or is_unwell(error)
 
 
 def _patch(pod: Pod, wanted: PodCondition, now: float, nominated_node: str | None) -> Json | None:

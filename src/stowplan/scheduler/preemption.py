@@ -92,8 +92,17 @@ class Preemption:
     follows, and its deletion is what lets the preemptor be scheduled again.
     """
 
-    def __init__(self, context: Context, pre_binding: PreBindingPods, *, asynchronous: bool = True) -> None:
+    def __init__(
+        self,
+        context: Context,
+        pre_binding: PreBindingPods,
+        *,
+        asynchronous: bool = True,
+        activates: bool = False,
+    ) -> None:
         self._context = context
+        self._activates = activates
+        """Whether a preemptor whose last victim was not bound yet is tried again at once (since 1.37)."""
         self._pre_binding = pre_binding
         self._asynchronous = asynchronous
 
@@ -133,6 +142,7 @@ class Preemption:
         context = self._context
         gate = self._gate(preemptor)
         succeeded = False
+        last_in_memory = self._activates and self._is_unbound(victims[-1])
         try:
             succeeded = await self._delete_in_order(preemptor, node, victims, gate)
         except Exception as cause:  # noqa: BLE001 - the preemptor must not stay out of the queue for ever
@@ -142,7 +152,7 @@ class Preemption:
             if gate is not None:
                 gate.preemption_ended(preemptor)
         context.metrics.preemption_executed("success", 0.0)
-        if not succeeded:
+        if not succeeded or last_in_memory:
             context.queue.activate((preemptor,))
         context.wake()
 
@@ -211,6 +221,11 @@ class Preemption:
             controller=preemptor.spec.scheduler_name,
         )
         return True
+
+    def _is_unbound(self, victim: Pod) -> bool:
+        """Whether a victim waits at Permit or in PreBind: nobody is told when it has given up its node."""
+        uid = victim.metadata.uid
+        return self._context.waiting.get(uid) is not None or uid in self._pre_binding
 
     def _preempt_in_memory(self, preemptor: Pod, node: str, victim: Pod) -> bool:
         """Have a victim give up its node that is not bound to it yet."""

@@ -164,7 +164,12 @@ class Scheduler:
         self._cycle = SchedulingCycle(
             context,
             NodeFinder(sampler, extenders, chances.node_finder, logger, timer),
-            Preemption(context, self._binding.pre_binding, asynchronous=gates["SchedulerAsyncPreemption"]),
+            Preemption(
+                context,
+                self._binding.pre_binding,
+                asynchronous=gates["SchedulerAsyncPreemption"],
+                activates=gates.behaviour.preempting.activates_preemptor,
+            ),
             failures,
             self._binding,
         )
@@ -367,7 +372,7 @@ class _Services:
         self._scheduler.context.wake()
 
     def pod(self, key: str) -> Pod | None:
-        return self._scheduler.pod(key)
+        return self._scheduler.informers.pods.objects.get(key)
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         return self._scheduler.informers.objects(kind)

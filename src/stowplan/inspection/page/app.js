@@ -52,13 +52,28 @@ async function go() {
     current = key;
     if (leave) leave();
     leave = null;
-    const words = setTimeout(() => show(place, el("p", { class: "quiet" }, "Loading…")), 300);
-    leave = (await shown(place, () => PLACES[name](place, { stream, open, query }))) || null;
-    clearTimeout(words);
+    const inner = fresh(place);
+    const words = setTimeout(() => show(inner, el("p", { class: "quiet" }, "Loading…")), 300);
+    shown(inner, () => PLACES[name](inner, { stream, open, query })).then((left) => {
+      clearTimeout(words);
+      if (current === key && place.contains(inner)) leave = left || null;
+      else if (left) left();
+    });
   }
   const [kind, ...rest] = detail.split("/");
   beside.hidden = !(kind in DETAILS);
-  if (kind in DETAILS) await shown(beside, () => DETAILS[kind](beside, { name: rest.join("/"), open, close }));
+  if (kind in DETAILS) {
+    const inner = fresh(beside);
+    await shown(inner, () => DETAILS[kind](inner, { name: rest.join("/"), open, close }));
+  }
+}
+
+// A new box for what is shown: an answer that comes late is drawn where nobody looks any more.
+function fresh(where) {
+  const inner = el("div", { class: "inner" });
+  show(where, inner);
+  where.scrollTop = 0;
+  return inner;
 }
 
 async function shown(where, draw) {

@@ -1,8 +1,10 @@
-"""Which parts of dynamic resource allocation the feature gates switch on."""
+"""Which parts of dynamic resource allocation the feature gates switch on, and by which rules they work."""
 
 from typing import NamedTuple
 
 from stowplan.framework import FeatureGates
+from stowplan.releases import DEFAULT
+from stowplan.releases.behaviour import Devices as Choices
 
 
 class Features(NamedTuple):
@@ -18,6 +20,10 @@ class Features(NamedTuple):
     node_allocatable: bool = False
     workload_claims: bool = False
     """Claims may belong to a PodGroup."""
+    fractional_range: bool = False
+    """Steps of capacity may be fractions."""
+    choices: Choices = DEFAULT.behaviour.devices
+    """The rules of the release where releases differ."""
 
 
 def features_of(gates: FeatureGates) -> Features:
@@ -33,6 +39,8 @@ def features_of(gates: FeatureGates) -> Features:
         filter_timeout=gates["DRASchedulerFilterTimeout"],
         node_allocatable=gates["DRANodeAllocatableResources"],
         workload_claims=gates["DRAWorkloadResourceClaims"],
+        fractional_range=gates["DRAFractionalCapacityRange"],
+        choices=gates.behaviour.devices,
     )
 
 

@@ -1,7 +1,7 @@
 """InterPodAffinity: required terms filter, preferred ones score; terms count from both sides."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import msgspec
@@ -118,6 +118,8 @@ class _Memo:
     filter_version: int = -1
     score_sums: tuple[Sums, ...] = ()
     score_version: int = -1
+    examples: dict[tuple[int, ...], str] = field(default_factory=dict)
+    """Uids of pods that were named as being in the way, by rule and domains."""
 
 
 class InterPodAffinity(Plugin):
@@ -207,12 +209,29 @@ class InterPodAffinity(Plugin):
             keys = [term.topology_key for term in pod.template.terms.of(TermRole.REQUIRED_AFFINITY)]
             return Shortfall("affinity", f"no pod that it wants to be near in the same {' and '.join(keys)}")
         if code == _ANTI_AFFINITY:
-            there = next(_pods_kept_from(cycle, pod, row), None)
+            there = self._example(cycle, pod, row, code)
             return Shortfall("anti-affinity", f"{there or 'a pod it keeps away from'} is there")
         if code == _EXISTING:
-            there = next(_pods_keeping_away(cycle, pod, row), None)
+            there = self._example(cycle, pod, row, code)
             return Shortfall("anti-affinity", f"{there or 'a pod there'} keeps it away")
         return None
+
+    def _example(self, cycle: Cycle, pod: PodInfo, row: int, code: int) -> str | None:
+        """A pod that is in the way on a row.
+
+        To find it pods are walked, so it is remembered for the other rows of its domains.
+        """
+        table, state, memo = cycle.table, cycle.read(self), self._memo(cycle, pod)
+        sums = state.sums.anti_affinity if code == _ANTI_AFFINITY else state.sums.existing
+        domains = (code, *(entry.column.ids.item(row) for entry in sums))
+        known = table.pods.get(memo.examples.get(domains, ""))
+        if known is None or (code, *(entry.column.ids.item(known.row) for entry in sums)) != domains:
+            pods = _pods_kept_from if code == _ANTI_AFFINITY else _pods_keeping_away
+            known = next(pods(cycle, pod, row), None)
+            if known is None:
+                return None
+            memo.examples[domains] = known.uid
+        return known.key
 
     def remedies(self, cycle: Cycle, pod: PodInfo, row: int) -> Iterable[Remedy]:
         affinity = pod.spec.affinity
@@ -375,16 +394,16 @@ def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
     return queue_if(any(_left(term.topology_key, before, now) for term in away))
 
 
-def _pods_kept_from(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[str]:
+def _pods_kept_from(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[PodInfo]:
     """Pods in the domains of a row that an anti-affinity term of the pod names."""
     for term in pod.template.terms.of(TermRole.REQUIRED_ANTI_AFFINITY):
         for other in _pods_in_domain(cycle.table, row, term.topology_key):
             labels = cycle.table.lookups.namespace_labels(other.namespace)
             if term.selects(other.namespace, other.labels, labels):
-                yield other.key
+                yield other
 
 
-def _pods_keeping_away(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[str]:
+def _pods_keeping_away(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[PodInfo]:
     """Pods in the domains of a row whose own anti-affinity names the pod."""
     labels = cycle.table.lookups.namespace_labels(pod.namespace)
     keys = {
@@ -397,17 +416,18 @@ def _pods_keeping_away(cycle: Cycle, pod: PodInfo, row: int) -> Iterator[str]:
             if any(
                 term.topology_key == key and term.selects(pod.namespace, pod.labels, labels) for term in terms
             ):
-                yield other.key
+                yield other
 
 
 def _pods_in_domain(table: ClusterTable, row: int, key: str) -> Iterator[PodInfo]:
-    node = table.nodes[row]
-    domain = None if node is None else node.metadata.labels.get(key)
-    if domain is None:
-        return
-    for place, other in enumerate(table.nodes):
-        if other is not None and other.metadata.labels.get(key) == domain:
-            yield from table.pods_on[place].values()
+    column = table.labels.acquire(key)
+    try:
+        domain = column.ids.item(row)
+        rows = np.flatnonzero(column.ids == domain).tolist() if domain else []
+    finally:
+        table.labels.release(column)
+    for place in rows:
+        yield from table.pods_on[place].values()
 
 
 def _required(pod: PodInfo, role: TermRole) -> Terms:

@@ -1,0 +1,24 @@
+"""NodeDeclaredFeatures: which features a pod needs depends on the release."""
+
+from releases import V1_37
+from stowplan.api.feature_gates import FeatureGates
+from stowplan.api.pod import Container, VolumeMount
+from stowplan.cluster.table import ClusterTable
+from stowplan.config import default_profile
+from stowplan.framework.runtime import Framework
+from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import Release
+from stowplan.testing import node, pod
+
+
+def test_bind_mount_options_need_a_node_that_declares_them_since_1_37(each_release: Release) -> None:
+    mounts = (VolumeMount(bind_mount_options=("noexec",)),)
+    waiting = pod("p").spec(containers=(Container(name="c", volume_mounts=mounts),)).obj()
+    gates = FeatureGates(release=each_release)
+    table = ClusterTable(each_release)
+    framework = Framework(default_profile(gates), table, in_tree_registry(), gates)
+    for one in (node("plain"), node("able").features("VolumeBindMountOptions")):
+        table.put_node(one.obj())
+    rows = framework.evaluate(table.info(waiting)).feasible_rows.tolist()
+    expected = ["able"] if each_release is V1_37 else ["plain", "able"]
+    assert [table.names[row] for row in rows] == expected
