@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from releases import GATES_1_37
 from scheduler.worlds import World, configured, live
 from stowplan.api.catalogue import POD_DISRUPTION_BUDGETS
 from stowplan.api.status import ApiError
@@ -31,7 +32,8 @@ def test_victims_are_marked_deleted_and_told_and_the_pod_comes_when_they_are_gon
             assert event["note"] == f"Preempted by pod {made['metadata']['uid']} on node n"
             assert (event["type"], event["action"], event.get("related")) == ("Normal", "Preempting", None)
         assert world.nominated("high") == "n"
-        assert world.message("high") == "0/1 nodes are available: 1 Insufficient cpu."
+        found = "found a potential placement for pod on node n, preempting 2 victims"
+        assert world.message("high") == f"0/1 nodes are available: 1 Insufficient cpu. preemption: {found}"
         world.delete_pod("a")
         await world.settle(0.5)
         assert world.node_of("high") == ""
@@ -42,7 +44,7 @@ def test_victims_are_marked_deleted_and_told_and_the_pod_comes_when_they_are_gon
         assert len(world.queue.nominator) == 0
         assert world.problems == []
 
-    live(story)
+    live(story, config=configured(gates=GATES_1_37))
 
 
 def test_victims_that_are_going_already_are_not_told_again() -> None:
