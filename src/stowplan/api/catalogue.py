@@ -407,6 +407,14 @@ WORKLOADS: Final = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workl
 LEASES: Final = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", blind_update=False, create_on_update=True
 )
+LEASE_CANDIDATES: Final = Resource(
+    "coordination.k8s.io",
+    "v1beta1",
+    "leasecandidates",
+    "LeaseCandidate",
+    blind_update=False,
+    create_on_update=True,
+)
 ENDPOINT_SLICES: Final = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", generation=True
 )

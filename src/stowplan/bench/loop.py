@@ -22,6 +22,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.requests import Json
 from stowplan.bench.processes import MIB, longest_hold_ms, peak_rss, run_watched
 from stowplan.bench.workloads import WORKLOADS, node, node_name
+from stowplan.client import Client
 from stowplan.clock import LoopWatchdog, RealClock
 from stowplan.config.dump import dump
 from stowplan.embedded.client import InProcessClient
@@ -196,10 +197,16 @@ async def _turn(store: Store, scheduler: Scheduler, bodies: list[Json], run: Loo
 
 
 @asynccontextmanager
-async def running_scheduler(store: Store, seed: int) -> AsyncIterator[Scheduler]:
+async def running_scheduler(
+    store: Store, seed: int, client: Client | None = None
+) -> AsyncIterator[Scheduler]:
     """A scheduler at work on a store, in real time."""
     scheduler = Scheduler(
-        InProcessClient(store), Settings.of(), clock=RealClock(), rng=random.Random(seed), timer=perf_counter
+        client or InProcessClient(store),
+        Settings.of(),
+        clock=RealClock(),
+        rng=random.Random(seed),
+        timer=perf_counter,
     )
     async with scheduler.running():
         yield scheduler

@@ -387,19 +387,40 @@ def churn_command(
     show_default=True,
     help="PodDisruptionBudgets that cover the victims.",
 )
+@click.option("--victims", type=AT_LEAST_ONE, default=2, show_default=True, help="Victims of a preemptor.")
+@click.option(
+    "--concurrent", type=AT_LEAST_ONE, default=16, show_default=True, help="Preemptors that wait at a time."
+)
+@click.option(
+    "--deletions-per-second",
+    type=NOT_NEGATIVE,
+    default=0,
+    show_default=True,
+    help="Pods that the API server deletes in a second at most; 0: no limit.",
+)
 @_SEED
 @JSON
 def preemption_command(
-    nodes: int, existing_per_node: int, preemptors: int, budgets: int, seed: int, as_json: bool
+    nodes: int,
+    existing_per_node: int,
+    preemptors: int,
+    budgets: int,
+    victims: int,
+    concurrent: int,
+    deletions_per_second: int,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Measure preemption on full nodes.
 
-    Each node is full of pods of five low priorities that share its CPU evenly; a preemptor requests one and a
-    half times as much as one of them. Measured are the decision alone (filtering, choosing a node and its
-    victims), then the whole scheduler: victims get their condition and event and are deleted, and the
+    Each node is full of pods of five low priorities that share its CPU evenly; a preemptor requests half a
+    pod's share less than its victims have. Measured are the decision alone (filtering, choosing a node and
+    its victims), then the whole scheduler: victims get their condition and event and are deleted, and the
     preemptor is bound.
     """
-    run = PreemptionRun(nodes, existing_per_node, preemptors, budgets, seed)
+    run = PreemptionRun(
+        nodes, existing_per_node, preemptors, budgets, seed, victims, concurrent, deletions_per_second
+    )
     with elapsed("measuring"):
         decision = measure_decisions(run)
     with elapsed("measuring"):
@@ -411,6 +432,7 @@ def preemption_command(
     )
     click.echo(f"  rate       {figures.preemptors_per_s:,.0f} preemptors/s bound, their victims gone")
     click.echo(f"  CPU        {figures.cpu_ms_per_preemptor:,.2f} ms a preemptor")
+    click.echo(f"  first      bound after {figures.first_bound_s:,.2f} s")
     click.echo(f"  victims    {figures.victims:,}")
     click.echo(f"  attempts   {figures.attempts:,}")
     click.echo(f"  memory     {figures.peak_rss_mib:,.0f} MiB at most")

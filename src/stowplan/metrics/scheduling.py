@@ -88,6 +88,10 @@ class QueueMetrics(QueueInstrument):
         if queued.gating_plugin:
             self._gated += 1
 
+    def stayed_gated(self, event: str, count: int) -> None:
+        self._incoming[UNSCHEDULABLE, event] += count
+        self._gated += count
+
     def _count_entities(self) -> None:
         """Every pod is an entity of its own in the queue."""
         for (queue, event), count in self._incoming.items():

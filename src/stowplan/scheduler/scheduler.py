@@ -372,7 +372,7 @@ class _Services:
         self._scheduler.context.wake()
 
     def pod(self, key: str) -> Pod | None:
-        return self._scheduler.pod(key)
+        return self._scheduler.informers.pods.objects.get(key)
 
     def objects(self, kind: str) -> Mapping[str, Object]:
         return self._scheduler.informers.objects(kind)

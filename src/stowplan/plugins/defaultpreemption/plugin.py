@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -89,8 +90,8 @@ class DefaultPreemption(Plugin):
 
     `under_way` has the uids of preemptors whose victims are still being deleted: they stay out of the queue
     until that is done. The value is the last victim once it is the only one left, and then the pod waits for
-    that one only. `one_by_one` turns off the fast path: every node is tried on its own, which is slow and
-    must give the same results.
+    that one only, until it is seen terminating. `one_by_one` turns off the fast path: every node is tried on
+    its own, which is slow and must give the same results.
     """
 
     needs = frozenset(("poddisruptionbudgets",))
@@ -103,6 +104,9 @@ class DefaultPreemption(Plugin):
         self._sorted_pods = SortedPodsByRow(handle.table)
         self._results = RowResultsCache(handle.table)
         self.under_way: dict[str, Pod | None] = {}
+        self._held: set[str] = set()
+        self._last_victims: dict[str, str] = {}
+        """Of preemptors that wait for their last victim only: its key, while it is not seen going."""
         self.one_by_one = False
         self._keeps_search = False
         self._search: Search | None = None
@@ -125,25 +129,40 @@ class DefaultPreemption(Plugin):
         if pod.uid not in self.under_way:
             return None
         last = self.under_way[pod.uid]
-        return None if last is not None and self._is_going(last) else unresolvable(REASON_UNDER_WAY)
+        return None if last is not None and self._is_going(last.key) else unresolvable(REASON_UNDER_WAY)
 
-    def _is_going(self, victim: Pod) -> bool:
+    def held_pods(self) -> AbstractSet[str]:
+        going = [uid for uid, victim in self._last_victims.items() if self._is_going(victim)]
+        for uid in going:
+            del self._last_victims[uid]
+            self._held.discard(uid)
+        return self._held
+
+    def _is_going(self, victim: str) -> bool:
         """Whether a victim is seen terminating or gone already, ahead of the response to its deletion."""
         services = self.handle.services
         if services is None:
             return False
-        known = services.pod(victim.key)
-        return known is None or known.is_terminating
+        known = services.pod(victim)
+        return known is None or known.metadata.deletion_timestamp is not None
 
     def preemption_started(self, preemptor: Pod) -> None:
-        self.under_way[preemptor.metadata.uid] = None
+        uid = preemptor.metadata.uid
+        self.under_way[uid] = None
+        self._held.add(uid)
+        self._last_victims.pop(uid, None)
 
     def preemption_waits_for(self, preemptor: Pod, victim: Pod) -> None:
-        if preemptor.metadata.uid in self.under_way:
-            self.under_way[preemptor.metadata.uid] = victim
+        uid = preemptor.metadata.uid
+        if uid in self.under_way:
+            self.under_way[uid] = victim
+            self._last_victims[uid] = victim.key
 
     def preemption_ended(self, preemptor: Pod) -> None:
-        self.under_way.pop(preemptor.metadata.uid, None)
+        uid = preemptor.metadata.uid
+        self.under_way.pop(uid, None)
+        self._held.discard(uid)
+        self._last_victims.pop(uid, None)
 
     def post_filter(self, cycle: Cycle, pod: PodInfo) -> Steps:
         evaluation = cycle.evaluation
