@@ -172,9 +172,6 @@ class Devices:
     skip_node_operations: bool = _choice(
         "An allocated claim with skipNodeOperations needs a node that declares DRAOptionalNodeOperations."
     )
-    class_events_reevaluate_slices: bool = _choice(
-        "Events of device classes have device taint rules evaluated again for all slices."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

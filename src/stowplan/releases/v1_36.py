@@ -112,7 +112,6 @@ BEHAVIOUR: Final = Behaviour(
         reserve_skips_allocated=False,
         in_flight_until="written",
         skip_node_operations=False,
-        class_events_reevaluate_slices=True,
     ),
     calls=Calls(
         bind_tries=1,

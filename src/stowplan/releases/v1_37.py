@@ -102,7 +102,6 @@ BEHAVIOUR: Final = Behaviour(
         reserve_skips_allocated=True,
         in_flight_until="pre-bind-succeeded",
         skip_node_operations=True,
-        class_events_reevaluate_slices=False,
     ),
     calls=replace(
         _BEFORE.calls,

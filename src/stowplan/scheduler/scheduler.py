@@ -154,6 +154,7 @@ class Scheduler:
                 needed_objects(frameworks),
                 groups=gates["GenericWorkload"],
                 taint_rules=gates["DRADeviceTaintRules"],
+                apis=gates.release.apis,
             ),
             clock=clock,
             rng=chances.informers,
