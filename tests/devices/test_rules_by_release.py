@@ -219,7 +219,7 @@ def test_rounding_of_capacity(release: Release, gates: dict[str, bool], wanted: 
     policy = RANGE if wanted != "1200u" else {"validValues": ["-1"], "default": "-1"}
     cores = {"cores": {"value": "4", "requestPolicy": policy}}
     rack = Rack(release, [{"name": "a", "allowMultipleAllocations": True, "capacity": cores}], **gates)
-    capacity = {} if wanted == "1200u" else {"capacity": {"requests": {"cores": wanted}}}
+    capacity: dict[str, Any] = {} if wanted == "1200u" else {"capacity": {"requests": {"cores": wanted}}}
     given = rack.ask(**capacity)
     if isinstance(given, str):
         assert consumed in given
