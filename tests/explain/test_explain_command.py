@@ -106,7 +106,7 @@ def test_a_pending_pod_is_explained_from_the_answer_to_what_would_help(dump: Pat
         "  -1  evicting pods would not help: node(s) had untolerated taint(s) (b-1)",
         "",
         "Wakes it: a pod with cpu leaves · a node is added or changes allocatable or taints",
-        "          a DeviceClass is added or changes · the pod itself changes",
+        "          the pod itself changes",
     ]
     assert result.stderr == "note: not needed for scheduling: 1 ConfigMap\n"
 

@@ -130,5 +130,5 @@ def rig(
     Doorman.asked.clear()
     Doorman.fails = False
     clock = StoppedClock()
-    frameworks = [*cluster(plugins=plugins).frameworks.values()]
+    frameworks = [*cluster(plugins=plugins, release=gates.release.name).frameworks.values()]
     return Rig(queue_for(frameworks, clock, gates, find=find, **options), clock)

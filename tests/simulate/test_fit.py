@@ -245,7 +245,7 @@ def test_mistakes_of_a_dump_and_of_shapes_have_a_line_too(tmp_path: Path) -> Non
     for text, line in (
         (
             "kind: NodeList\nitems:\n- metadata: {name: a}\n- metadata: {name: 7}\n",
-            ":4: metadata.name: expected",
+            ":4: items[1].metadata.name: expected",
         ),
         ("nodes:\n- cpu: 4\n- cpu: lots\n", ":3: nodes[1].cpu: expected a quantity"),
         ("nodes:\n- cpus: 4\n", ":2: nodes[0]"),

@@ -20,6 +20,8 @@ from stowplan.cel.program import Program
 from stowplan.cel.syntax import CelError
 from stowplan.cel.types import Type
 from stowplan.cel.values import DefaultMap, Failure, Map, Value
+from stowplan.releases import v1_36, v1_37
+from stowplan.releases.behaviour import Devices as Choices
 
 COST_LIMIT: Final = 1_000_000
 """What a selector may cost per device."""
@@ -49,15 +51,36 @@ class Features(NamedTuple):
     consumable_capacity: bool = True
     """`device.allowMultipleAllocations`."""
     list_attributes: bool = False
-    """Attributes may be lists: their type is dyn, so that macros work on them."""
+    """Attributes may be lists."""
+    dyn_attributes: bool = False
+    """The type of attributes is dyn even if they cannot be lists, so that macros work on them."""
     includes: bool = True
     """The function `includes`; expressions that are stored may use it even where new ones may not."""
     release: Release = Release()
 
 
-FEATURES_1_36: Final = Features()
+def features_of(
+    choices: Choices, *, consumable_capacity: bool = True, list_attributes: bool = False
+) -> Features:
+    """What expressions of the scheduler of a release have; they were stored, so all functions are there.
+
+    `list_attributes` is the gate DRAListTypeAttributes, which not every release needs for lists.
+    """
+    return Features(
+        consumable_capacity=consumable_capacity,
+        list_attributes=list_attributes or not choices.list_attributes_need_gate,
+        dyn_attributes=choices.attribute_type == "dyn",
+        release=Release(
+            prefix_by_argument="prefix" in choices.cel_costs,
+            global_matches="matches" in choices.cel_costs,
+            includes_traverses="includes" in choices.cel_costs,
+        ),
+    )
+
+
+FEATURES_1_36: Final = features_of(v1_36.BEHAVIOUR.devices)
 """The scheduler of 1.36: stored expressions, lists as attributes off."""
-FEATURES_1_37: Final = Features(list_attributes=True, release=Release(True, True, True))
+FEATURES_1_37: Final = features_of(v1_37.BEHAVIOUR.devices)
 """The scheduler of 1.37."""
 
 
@@ -132,12 +155,12 @@ def compile_selector(expression: str, features: Features = FEATURES_1_36) -> Com
 
 
 def _check_output(output: Type, features: Features) -> None:
-    if output not in (types.BOOL, types.ANY) and not (features.list_attributes and output == types.DYN):
+    if output not in (types.BOOL, types.ANY) and output != _attribute_type(features):
         raise SelectorError(f"must evaluate to bool or the unknown type, not {output}")
 
 
 def _attribute_type(features: Features) -> Type:
-    return types.DYN if features.list_attributes else types.ANY
+    return types.DYN if features.list_attributes or features.dyn_attributes else types.ANY
 
 
 @lru_cache(maxsize=16)

@@ -88,6 +88,10 @@ class QueueMetrics(QueueInstrument):
         if queued.gating_plugin:
             self._gated += 1
 
+    def stayed_gated(self, event: str, count: int) -> None:
+        self._incoming[UNSCHEDULABLE, event] += count
+        self._gated += count
+
     def _count_entities(self) -> None:
         """Every pod is an entity of its own in the queue."""
         for (queue, event), count in self._incoming.items():
@@ -221,7 +225,7 @@ class SchedulerMetrics(QueueMetrics):
         self._victims.observe(victims)
 
     def preemption_executed(self, result: str, seconds: float) -> None:
-        """The victims were deleted; kube-scheduler always reports `success` and no duration."""
+        """The victims of a preemption were deleted, or could not be: `success` or `error`."""
         labels = (result,)
         self._preemption_runs[labels] += 1
         self._preemption_seconds[labels].observe(seconds)

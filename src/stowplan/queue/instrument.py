@@ -20,6 +20,12 @@ class QueueInstrument:
     def incoming(self, queued: QueuedPod, queue: str, event: str) -> None:
         """A pod came to `queue` (active, backoff or unschedulable) because of an event."""
 
+    def stayed_gated(self, event: str, count: int) -> None:
+        """So many gated pods would have been tried again because of an event, but their gate stays closed.
+
+        They count as if they had come to the unschedulable pods again, as they do in kube-scheduler.
+        """
+
     def rejected(self, plugin: str, profile: str, change: int) -> None:
         """One pod more (1) or less (-1) in the queue that a plugin rejected."""
 
@@ -69,10 +75,12 @@ class Hooks:
         "incoming",
         "problem",
         "rejected",
+        "stayed_gated",
     )
 
     def __init__(self, instrument: QueueInstrument | None) -> None:
         self.incoming = _hook(instrument, "incoming")
+        self.stayed_gated = _hook(instrument, "stayed_gated")
         self.rejected = _hook(instrument, "rejected")
         self.in_flight = _hook(instrument, "in_flight")
         self.before_hint = _hook(instrument, "before_hint")

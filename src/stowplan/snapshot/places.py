@@ -45,7 +45,8 @@ class Place:
 
     def wrong(self, field: str, text: str) -> SnapshotError:
         """An error about a field."""
-        return SnapshotError(f"{self.file}:{self.line(field)}: {field}{': ' if field else ''}{text}")
+        whole = ".".join((*(f"items[{number}]" for number in self.items), *([field] if field else ())))
+        return SnapshotError(f"{self.file}:{self.line(field)}: {whole}{': ' if whole else ''}{text}")
 
 
 def field_and_text(problem: str) -> tuple[str, str]:

@@ -43,8 +43,10 @@ class Selectors:
     """
 
     def __init__(self, features: Features) -> None:
-        self._features = cel.Features(
-            consumable_capacity=features.consumable_capacity, list_attributes=features.list_attributes
+        self._features = cel.features_of(
+            features.choices,
+            consumable_capacity=features.consumable_capacity,
+            list_attributes=features.list_attributes,
         )
         self._compiled: OrderedDict[str, cel.Compiled | CompileError] = OrderedDict()
         self._costly: OrderedDict[str, _Costly] = OrderedDict()
