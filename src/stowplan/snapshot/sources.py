@@ -28,7 +28,9 @@ from stowplan.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_s
 from stowplan.snapshot.places import Place, not_yaml
 
 _PRIORITIES: Final = Watched(
-    catalogue.PRIORITY_CLASSES, PriorityClass, without="pods of manifests get no priority by the name of a class"
+    catalogue.PRIORITY_CLASSES,
+    PriorityClass,
+    without="pods of manifests get no priority by the name of a class",
 )
 KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES, _PRIORITIES)
 """Everything that decisions depend on."""
