@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stowplan.api.decode import convert
 from stowplan.api.devices import DeviceClass, DeviceConstraint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from stowplan.api.feature_gates import FeatureGates
 from stowplan.api.pod import PodResourceClaim
 from stowplan.api.requests import Json
 from stowplan.cluster.devices import SliceView
@@ -23,6 +24,7 @@ from stowplan.plugins.dynamicresources import DynamicResources
 from stowplan.plugins.dynamicresources.constraints import constraints_of
 from stowplan.plugins.dynamicresources.features import Features
 from stowplan.plugins.registry import in_tree_registry
+from stowplan.releases import DEFAULT, Release
 from stowplan.testing import node, pod
 
 DRIVER = "d.example.com"
@@ -60,8 +62,8 @@ def claim(rng: random.Random, name: str) -> ResourceClaim:
     return convert({"metadata": metadata, "spec": {"devices": devices}}, ResourceClaim)
 
 
-def cluster_with_devices(rng: random.Random) -> ClusterTable:
-    table = ClusterTable()
+def cluster_with_devices(rng: random.Random, release: Release = DEFAULT) -> ClusterTable:
+    table = ClusterTable(release)
     table.put(convert({"metadata": {"name": "any"}, "spec": {}}, DeviceClass))
     for name in NODES:
         table.put_node(node(name).capacity(cpu="100", memory="100Gi", pods="110").obj())
@@ -71,8 +73,9 @@ def cluster_with_devices(rng: random.Random) -> ClusterTable:
     return table
 
 
-def framework_of(table: ClusterTable) -> Framework:
-    return Framework(build(default_config()).profiles[0], table, in_tree_registry())
+def framework_of(table: ClusterTable, **changed: bool) -> Framework:
+    gates = FeatureGates(changed, table.release)
+    return Framework(build(default_config(gates)).profiles[0], table, in_tree_registry(), gates)
 
 
 def asking(table: ClusterTable, name: str) -> Any:
@@ -138,16 +141,21 @@ def test_devices_are_found_exactly_where_there_are_some_whatever_was_kept(seed: 
             table.put(slice_of(rng, where, {"nodeName": where}, generation=number + 2))
 
 
-def test_a_taint_rule_keeps_devices_from_pods_that_do_not_tolerate_it() -> None:
-    table = cluster_with_devices(random.Random(1))
+def test_a_taint_rule_keeps_devices_from_pods_that_do_not_tolerate_it(each_release: Release) -> None:
+    table = cluster_with_devices(random.Random(1), each_release)
     table.put(claim(random.Random(0), "c"))
-    framework, info = framework_of(table), asking(table, "c")
+    framework, info = framework_of(table, DRADeviceTaintRules=True), asking(table, "c")
     before = framework.evaluate(info).feasible_count
     taint = {"key": "broken", "effect": "NoSchedule"}
     spec = {"deviceSelector": {"driver": DRIVER}, "taint": taint}
     rule = convert({"metadata": {"name": "rule"}, "spec": spec}, DeviceTaintRule)
     table.put(rule)
     assert (bool(before), framework.evaluate(info).feasible_count) == (True, 0)
+    without_gate = framework_of(table, DRADeviceTaintRules=False)
+    assert without_gate.evaluate(info).feasible_count == before
+    framework = framework_of(table)
+    honoured = each_release.gates["DRADeviceTaintRules"].default
+    assert framework.evaluate(info).feasible_count == (0 if honoured else before)
     table.discard(rule)
     assert framework.evaluate(info).feasible_count == before
 

@@ -126,6 +126,7 @@ class DeviceRequestAllocationResult(Struct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = field(default=None, name="shareID")
     consumed_capacity: dict[str, RawQuantity] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
     @property
     def id(self) -> "DeviceID":
@@ -281,6 +282,7 @@ class CounterSet(Struct, frozen=True):
 class DeviceCounterConsumption(Struct, frozen=True):
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(Struct, frozen=True):
@@ -328,6 +330,7 @@ class ResourceSliceSpec(Struct, frozen=True):
     devices: tuple[Device, ...] = ()
     per_device_node_selection: bool | None = None
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(Object, frozen=True):

@@ -172,9 +172,6 @@ class Devices:
     skip_node_operations: bool = _choice(
         "An allocated claim with skipNodeOperations needs a node that declares DRAOptionalNodeOperations."
     )
-    class_events_reevaluate_slices: bool = _choice(
-        "Events of device classes have device taint rules evaluated again for all slices."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +181,6 @@ class Calls:
     bind_tries: int = _choice(
         "How often a binding is tried: after InternalError, ServiceUnavailable and a refused connection it "
         "is sent again, after 10, 50 and 250 ms; a conflict is final."
-    )
-    interrupted_retry_is_error: bool = _choice(
-        "A retried call that was interrupted before any error is reported as failed; before, as a success."
     )
     status_merges_conditions: bool = _choice(
         "Merged asynchronous status patches keep older conditions of other types; before, the last "

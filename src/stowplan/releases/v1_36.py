@@ -112,11 +112,9 @@ BEHAVIOUR: Final = Behaviour(
         reserve_skips_allocated=False,
         in_flight_until="written",
         skip_node_operations=False,
-        class_events_reevaluate_slices=True,
     ),
     calls=Calls(
         bind_tries=1,
-        interrupted_retry_is_error=False,
         status_merges_conditions=False,
         lease_release_retries=False,
     ),

@@ -102,12 +102,10 @@ BEHAVIOUR: Final = Behaviour(
         reserve_skips_allocated=True,
         in_flight_until="pre-bind-succeeded",
         skip_node_operations=True,
-        class_events_reevaluate_slices=False,
     ),
     calls=replace(
         _BEFORE.calls,
         bind_tries=4,
-        interrupted_retry_is_error=True,
         status_merges_conditions=True,
         lease_release_retries=True,
     ),

@@ -9,10 +9,19 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from stowplan.api import catalogue
 from stowplan.api.decode import DecodeError, convert_any
 from stowplan.api.status import ApiError
-from stowplan.client import Reader
-from stowplan.scheduler.watched import AROUND_PODS, DEVICES, NODES, PODS, STORAGE, Watched
+from stowplan.client import Listing, Reader
+from stowplan.scheduler.watched import (
+    AROUND_PODS,
+    DEVICE_TAINT_RULES,
+    DEVICES,
+    NODES,
+    PODS,
+    STORAGE,
+    Watched,
+)
 from stowplan.snapshot.files import Snapshot, SnapshotError, is_snapshot, read_snapshot
 
 KINDS: Final[Sequence[Watched]] = (NODES, PODS, *AROUND_PODS, *STORAGE, *DEVICES)
@@ -43,10 +52,32 @@ async def read_cluster(client: Reader, source: str, progress: Progress = _silent
                 raise SnapshotError(f"list {kind.served.plural}: {error.message}") from None
             found.notes.append(f"{kind.served.plural} could not be read: {kind.without or error.message}")
             continue
-        found.objects += listing.items
-        found.notes += [f"{kind.served.plural} {one.key}: {one.problem}" for one in listing.unreadable]
-        progress(kind.served.plural, len(listing.items))
+        _take(found, kind, listing, progress)
+    await _read_taint_rules(client, found, progress)
     return found
+
+
+async def _read_taint_rules(client: Reader, found: Snapshot, progress: Progress) -> None:
+    """List rules that taint devices, in the version that the server has. Without any there are no rules."""
+    kind = DEVICE_TAINT_RULES
+    for served in (catalogue.DEVICE_TAINT_RULES, catalogue.DEVICE_TAINT_RULES_V1BETA2):
+        try:
+            listing = await client.list(served, kind.cls, not_older_than="0")
+        except ApiError as error:
+            if error.code == 404:
+                continue
+            if error.code != 403:
+                raise SnapshotError(f"list {served.plural}: {error.message}") from None
+            found.notes.append(f"{served.plural} could not be read: {kind.without}")
+            return
+        _take(found, kind, listing, progress)
+        return
+
+
+def _take(found: Snapshot, kind: Watched, listing: Listing[Any], progress: Progress) -> None:
+    found.objects += listing.items
+    found.notes += [f"{kind.served.plural} {one.key}: {one.problem}" for one in listing.unreadable]
+    progress(kind.served.plural, len(listing.items))
 
 
 def read_files(paths: Sequence[Path], progress: Progress = _silent) -> Snapshot:

@@ -37,8 +37,15 @@ from stowplan.cluster.devices import (
     remove_consumed,
 )
 from stowplan.plugins.dynamicresources.capacity import CapacityError, capacity_rules
+from stowplan.plugins.dynamicresources.compatibility import (
+    ByCounterSet,
+    admitted_by,
+    allocated_members,
+    joined_by,
+)
 from stowplan.plugins.dynamicresources.constraints import Constraint, constraints_of
 from stowplan.plugins.dynamicresources.features import Features
+from stowplan.plugins.dynamicresources.operations import is_usable
 from stowplan.plugins.dynamicresources.pools import Pool, PoolError, available_counters, device_matches
 from stowplan.plugins.dynamicresources.selectors import CompileError, EvaluationError, Selectors
 
@@ -145,13 +152,14 @@ class Found(NamedTuple):
 
 
 class _Undo(NamedTuple):
-    """What choosing a device changed, for taking it back."""
+    """What choosing a device changed, for taking it back. `groups` are those of before."""
 
     counters: bool
     constraints: int
     marked: bool
     share: Consumed | None = None
     was_shared: bool = False
+    groups: ByCounterSet | None = None
 
 
 class Allocator:
@@ -177,6 +185,7 @@ class Allocator:
         self.all_counts_remaining = choices.all_mode_capacity == "remaining"
         self.shares_by_capacity = choices.shared_device_counters == "every-share"
         self._available: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
+        self._members: dict[PoolID, ByCounterSet] = {}
 
     def allocate(
         self,
@@ -202,6 +211,13 @@ class Allocator:
             return found
         found = available_counters(pool, self.allocated)
         self._available[pool.id] = found
+        return found
+
+    def allocated_members(self, pool: Pool) -> ByCounterSet:
+        """As `allocated_members`, looked at once."""
+        found = self._members.get(pool.id)
+        if found is None:
+            found = self._members[pool.id] = allocated_members(pool, self.allocated)
         return found
 
 
@@ -233,6 +249,7 @@ class _Search:
         self._constraints: list[list[Constraint]] = []
         self._taking: dict[DeviceID, set[int]] = {}
         self._taking_capacity: dict[DeviceID, Consumed] = {}
+        self._members: dict[PoolID, ByCounterSet] = {}
         self._consumed_counters: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
         self._results: list[list[Chosen]] = [[] for _ in claims]
 
@@ -516,10 +533,19 @@ class _Search:
             return None
         if device.consumes_counters and not self._features.partitionable:
             return None
+        if self._features.heeds_skipped_operations and not is_usable(
+            ref.slice, self._node, enabled=self._features.optional_node_operations
+        ):
+            return None
         counters = bool(device.consumes_counters) and not (shares and self._is_shared(id))
+        groups = self._groups_with(ref) if counters and self._features.compatibility_groups else None
+        if groups is not None and not admitted_by(groups, device):
+            return None
         if counters and not self._draw_counters(ref):
             return None
-        undo = _Undo(counters, 0, False)
+        if groups is not None:
+            self._members[id[:2]] = joined_by(groups, device)
+        undo = _Undo(counters, 0, False, groups=groups)
         if self._features.device_taints and not tolerated(ref.taints, request.tolerations):
             self._undo(number, wanted, ref, undo)
             return None
@@ -570,10 +596,18 @@ class _Search:
         base, sub = (request.parent, request.name) if request.parent else (request.name, "")
         for constraint in reversed(self._constraints[number][: undo.constraints]):
             constraint.remove(base, sub)
+        if undo.groups is not None:
+            self._members[id[:2]] = undo.groups
         if undo.counters:
             self._change_counters(ref, -1)
 
     # Counters
+
+    def _groups_with(self, ref: DeviceRef) -> ByCounterSet:
+        """What the devices of a pool that are taken or chosen have in common, by counter set."""
+        pool = ref.id[:2]
+        found = self._members.get(pool)
+        return self._allocator.allocated_members(self._pool_of[pool]) if found is None else found
 
     def _draw_counters(self, ref: DeviceRef) -> bool:
         """Take what a device draws from the counters of its pool; False if some counter has too little."""

@@ -220,11 +220,15 @@ class DeviceColumns:
             return NO
         if device.consumes_counters and not features.partitionable:
             return NO
+        if features.heeds_skipped_operations and ref.slice.spec.skip_node_operations:
+            return SEARCH
         shares = features.consumable_capacity and bool(device.allow_multiple_allocations)
         if shares or ref.id in allocated.shared or ref.id in allocated.capacity:
             return SEARCH
         if not device.consumes_counters:
             return YES
+        if features.compatibility_groups:
+            return SEARCH
         return ALONE if _has_counters(ref, left or {}) else NO
 
     # Looking at them

@@ -102,7 +102,7 @@ class Holders:
         if self._version != self._claims.version:
             self._version = self._claims.version
             self._of_device = {}
-            in_flight = [one.claim for one in self._claims.in_flight().values()]
+            in_flight = [one.claim for one in self._claims.in_flight().values() if one.counts]
             for claim in (*self._claims.all(), *in_flight):
                 for result in () if claim.allocation is None else claim.allocation.devices.results:
                     known = self._of_device.setdefault(result.id, [])

@@ -88,5 +88,8 @@ class NodePools:
 
 
 def _sees_the_same(then: Node, now: Node) -> bool:
-    """Whether a node is for slices what it was; they choose nodes by name and labels."""
-    return then is now or then.metadata.labels == now.metadata.labels
+    """Whether a node is for slices what it was; they choose nodes by name, labels and features."""
+    return then is now or (
+        then.metadata.labels == now.metadata.labels
+        and then.status.declared_features == now.status.declared_features
+    )

@@ -107,6 +107,8 @@ def _newest_slices(slices: Slices, node: Node, features: Features) -> dict[PoolI
     for view in slices.for_node(node.name):
         if not features.partitionable and view.slice.spec.per_device_node_selection is not None:
             continue
+        if view.has_groups and features.ignores_grouped_slices:
+            continue
         if _is_relevant(view.slice, node):
             _add_newest(found, view)
     if not features.partitionable:
@@ -152,7 +154,12 @@ def _pool(id: PoolID, views: list[SliceView], slices: Slices, features: Features
         every = list(slices.of_pool(id))
         if any(view.slice.spec.pool.generation > first.generation for view in every):
             return None
-        every = [view for view in every if view.slice.spec.pool.generation == first.generation]
+        every = [
+            view
+            for view in every
+            if view.slice.spec.pool.generation == first.generation
+            and not (view.has_groups and features.ignores_grouped_slices)
+        ]
         if len(every) != first.resource_slice_count:
             return Pool(id, is_incomplete=True)
         seen = {view.slice.name for view in views}

@@ -49,6 +49,9 @@ def _result(chosen: Chosen, features: Features, rng: Random) -> DeviceRequestAll
         binding_failure_conditions=failures,
         share_id=str(UUID(int=rng.getrandbits(128), version=4)) if chosen.is_share else None,
         consumed_capacity={name: str(amount) for name, amount in chosen.consumed.items()},
+        skip_node_operations=(
+            chosen.ref.slice.spec.skip_node_operations if features.heeds_skipped_operations else ()
+        ),
     )
 
 
