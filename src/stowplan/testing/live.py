@@ -83,7 +83,7 @@ class LiveCluster:
         try:
             from kubernetes import config
         except ModuleNotFoundError:
-            raise ImportError("api_client needs the official client: pip install kubernetes") from None
+            raise ImportError("api_client needs the official client: pip install 'stowplan[kubernetes]'") from None
         client: ApiClient = config.new_client_from_config(str(self.kubeconfig))
         return client
 
