@@ -106,7 +106,7 @@ def commands(trial: Trial) -> None:
     trial.stowplan("demo")
     trial.stowplan("config", "validate", "second.yaml")
     trial.stowplan("chaos", "--seeds", "1")
-    trial.stowplan("fuzz", "--seeds", "1", "--nodes", "5", "--size", "20")
+    trial.stowplan("fuzz", "--seeds", "1", "--nodes", "10", "--size", "20")
     trial.stowplan("bench", "engine", "--nodes", "20", "--pods", "20")
 
 
